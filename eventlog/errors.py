@@ -71,7 +71,7 @@ class NotArchived(LogError):
     """Nothing was dropped: it has to be archived first, and no directory for archives was given."""
 
     def __init__(self) -> None:
-        super().__init__("what is dropped is to be archived before, and no directory is given")
+        super().__init__("history has to be archived before it is dropped, and no directory for archives was given")
 
 
 class TooMany(LogError):

@@ -1,0 +1,1 @@
+"""Erasure of contents or users from the log and its archives, as required by law."""

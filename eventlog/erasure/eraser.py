@@ -1,19 +1,20 @@
-"""Erasing: taking contents, or who asked, out of rows of the log, of what was copied forward, and of archives.
+"""Eraser: removes contents or users from rows of the log, from rows copied forward, and from archives.
 
-    async with Eraser.locked(session, wanted, archive=directory) as eraser:
+    async with Eraser.locked(session, request, archive=directory) as eraser:
         plan = await eraser.plan()
-        done = await eraser.erase(...)
+        result = await eraser.erase(...)
 
-Everything in the database is one transaction: the rows, their tombstones, and the entry of the log that tells of the
-erasure (erasures.py). Then the archives are written anew, file by file. Killed in between, the archives still hold what
-the database has erased, which verifies; the next time finds it by its tombstones, and goes on.
+All changes in the database are one transaction: the rows, their tombstones, and the entry of the log that records the
+erasure (integrity/erasures.py). Then the archives are rewritten, file by file. After a crash in between, the archives
+still hold the erased data, and history still verifies. The next run finds these rows by their tombstones, and
+continues.
 
-Nothing is dropped, copied forward or archived meanwhile: the lock of retention is held. Writes go on; the head is
-locked only for the entry. Servers hear of the entry as of every other change, and forget what they hold of its
-resources (Views.apply).
+The lock of retention is held, so nothing is dropped, copied forward or archived meanwhile. Writes continue; the head is
+locked only for the entry. Servers receive the entry as every other change, and drop the history of its resources from
+memory (Views.apply).
 
-Invariants: a row is erased from what its tombstones say it is, never from an edited one; the row that is an object's
-present state keeps its contents.
+Invariants: only a row that matches its tombstones is erased, never an edited one. The row with an object's present
+state keeps its contents.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from uuid import UUID, uuid4
 
 import trio
 
-from kubechronicle.eventlog.erasure.plan import Done, Plan, Signed, StillThere, Wanted
+from kubechronicle.eventlog.erasure import statements
+from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
-from kubechronicle.eventlog.integrity.erasures import Erasure, Tombstone, What
+from kubechronicle.eventlog.integrity.digests import encode_row
+from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope, Tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.session import Row, Session
@@ -42,191 +44,121 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transa
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.retention import ADVISORY_LOCK
 
-CHUNK: Final = 200  # rows at a time
-
-_NAMES: Final = tuple(name for name, _ in DIGESTED)
-# All that holds rows: partitions, also those a killed server has detached and not dropped, and what was copied forward.
-_TABLES = """
-select c.relname::text as name from pg_class c
-where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r'
-    and (c.relname ~ '^log_(long|short)_[0-9]+$' or c.relname = 'kept')
-order by c.relname = 'kept', c.relname
-"""
-# $1 first and $2 last revision; {} the table, and what else must hold.
-_FOUND = "from kubechronicle.{} where revision between $1::bigint and $2::bigint and {}"
-_SUMMED = f"""
-select count(*) as rows, coalesce(sum(octet_length(object::text)), 0)::bigint as bytes, min(revision) as first,
-    max(revision) as last, min(committed_at) as oldest, max(committed_at) as newest,
-    array_agg(distinct resource) as resources
-{_FOUND}
-"""
-_ROWS = f"select {', '.join(_NAMES)}, digest {_FOUND} order by revision limit {CHUNK}"
-_LIVE = "select revision from kubechronicle.live where resource = $1 and namespace = $2 and name = $3"
-_UID = """
-select uid from (select uid from kubechronicle.log where revision = $1 union all
-    select uid from kubechronicle.kept where revision = $1) r limit 1
-"""
-_TOMBSTONES = """
-select revision, erasure::text, was, remains from kubechronicle.erased where revision = any ($1::bigint[])
-"""
-_ADD = """
-insert into kubechronicle.erased (revision, erasure, was, remains)
-select u.revision, $1::uuid, u.was, u.remains
-from unnest($2::bigint[], $3::bytea[], $4::bytea[]) u (revision, was, remains)
-on conflict (revision, erasure) do nothing
-"""
-_CHANGED = (
-    "name",
-    "user_name",
-    "user_uid",
-    "user_groups",
-    "user_extra",
-    "impersonator",
-    "request_uri",
-    "user_agent",
-    "source_address",
-    "audit_id",
-    "object",
-)
-_CASTS: Mapping[str, str] = {"user_groups": "::text[]", "user_extra": "::json", "object": "::json"}
-_UPDATE = (
-    "update kubechronicle.{} l set "
-    + ", ".join(f"{name} = u.{name}{_CASTS.get(name, '')}" for name in _CHANGED)
-    + " from unnest($1::bigint[], "
-    + ", ".join(f"${place}::text[]" for place in range(2, len(_CHANGED) + 2))
-    + f") u (revision, {', '.join(_CHANGED)}) where l.revision = u.revision"
-)
-_DIGEST = """
-select count(*) as rows, min(revision) as first, max(revision) as last, sha256(string_agg(
-    int8send(revision) || was || remains, ''::bytea order by revision)) as digest
-from kubechronicle.erased where erasure = $1
-"""
-# What has the names of all: only somebody who analyzes by hand has statistics of the partitioned tables gathered.
-_COUNTED = """
-select distinct tablename::text as name from pg_stats
-where schemaname = 'kubechronicle' and tablename in ('live', 'log', 'log_long', 'log_short')
-"""
-_ENTRIES = """
-select r.object::text as object from kubechronicle.live e cross join lateral (
-    select object from kubechronicle.log where revision = e.revision
-    union all
-    select object from kubechronicle.kept where revision = e.revision limit 1) r
-where e.resource = $1
-"""
-_ARCHIVED = """
-select file from kubechronicle.archived a
-where first <= $1 and class = any (
-    select coalesce((select class from kubechronicle.resource_classes where resource = $2), 'long')
-    union all select class from kubechronicle.retention_classes where $2 = '')
-order by class, first
-"""
-
 
 @dataclass(slots=True)
 class _File:
-    """An archive with rows to be written anew: by revision, the erasures that it lacks."""
+    """An archive to rewrite. ``steps``: the erasures (scope, id) that a row lacks, by revision."""
 
     archive: archives.Archive
-    steps: dict[int, list[tuple[What, str]]] = field(default_factory=dict)
+    steps: dict[int, list[tuple[ErasureScope, str]]] = field(default_factory=dict)
 
 
 class Eraser:
-    """Made by ``locked``."""
+    """One erasure. Made by ``locked``."""
 
-    def __init__(self, session: Session, wanted: Wanted, archive: Path | None) -> None:
+    def __init__(self, session: Session, request: ErasureRequest, archive: Path | None) -> None:
         self._session = session
-        self._wanted = wanted
+        self._request = request
         self._archive = archive
         self._id = str(uuid4())
         self._tables: list[str] = []
         self._files: list[_File] = []
-        self._archived: list[Tombstone] = []  # of archived rows that were not erased before
+        self._archived: list[Tombstone] = []  # of archived rows that are erased now
         self._stays: int | None = None
         self._entries: dict[str, Erasure] = {}
 
     @classmethod
     @asynccontextmanager
     async def locked(
-        cls, session: Session, wanted: Wanted, *, archive: Path | None, waits: Callable[[], None] = lambda: None
+        cls,
+        session: Session,
+        request: ErasureRequest,
+        *,
+        archive: Path | None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Eraser]:
-        """With the lock of retention held, for which it waits; ``waits`` is called if it has to."""
+        """Hold the lock of retention within the block. ``on_wait`` is called if the lock is held by another."""
         await session.execute("set statement_timeout = 0")
         if not (await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0]:
-            waits()
+            on_wait()
             await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
         try:
             head, log_id = (await session.fetch("select revision, log_id from kubechronicle.head"))[0]
-            eraser = cls(session, replace(wanted, last=min(wanted.last, head)), archive)
+            eraser = cls(session, replace(request, last=min(request.last, head)), archive)
             if archive is not None:
                 await trio.to_thread.run_sync(archives.remove_unfinished, archive, log_id)
-                for found in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
-                    eraser._files.append(_File(found))
+                for existing in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
+                    eraser._files.append(_File(existing))
             yield eraser
         finally:
             if not session.closed:
                 await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
 
-    async def plan(self) -> Plan:
-        """What there is to erase. StillThere, ArchiveError."""
+    async def plan(self) -> ErasurePlan:
+        """Find the rows to erase. ObjectExists, ArchiveError."""
         await self._check_gone()
-        plan = Plan()
-        self._tables = [row["name"] for row in await self._session.fetch(_TABLES)]
-        condition, given = self._condition()
+        plan = ErasurePlan()
+        self._tables = [row["name"] for row in await self._session.fetch(statements.TABLES)]
+        condition, arguments = self._condition()
         for table in self._tables:
-            statement = _SUMMED.format(table, condition)
-            found = (await self._session.fetch(statement, self._wanted.first, self._wanted.last, *given))[0]
-            if found["rows"]:
-                plan.rows += found["rows"]
-                plan.bytes += found["bytes"]
-                plan.resources.update(found["resources"])
-                plan.see((found["first"], found["oldest"]), (found["last"], found["newest"]))
-        if self._stays is not None and self._wanted.first <= self._stays <= self._wanted.last:
+            statement = statements.TOTALS.format(table, condition)
+            totals = (await self._session.fetch(statement, self._request.first, self._request.last, *arguments))[0]
+            if totals["rows"]:
+                plan.rows += totals["rows"]
+                plan.bytes += totals["bytes"]
+                plan.resources.update(totals["resources"])
+                plan.extend((totals["first"], totals["oldest"]), (totals["last"], totals["newest"]))
+        if self._stays is not None and self._request.first <= self._stays <= self._request.last:
             plan.stays = self._stays
         if self._archive is None:
-            unread = await self._session.fetch(_ARCHIVED, self._wanted.last, self._wanted.resource)
+            unread = await self._session.fetch(statements.ARCHIVED_FILES, self._request.last, self._request.resource)
             plan.unread = [row["file"] for row in unread]
         else:
             self._entries = {
-                each.id: each
-                for each in (erasures.parse(row[0]) for row in await self._session.fetch(_ENTRIES, erasures.RESOURCE))
+                entry.id: entry
+                for entry in (
+                    erasures.parse(row[0]) for row in await self._session.fetch(statements.ENTRIES, erasures.RESOURCE)
+                )
             }
             for file in self._files:
-                await self._look_into(file, plan)
+                await self._plan_archive(file, plan)
             self._files = [file for file in self._files if file.steps]
             plan.files = [file.archive.path.name for file in self._files]
         return plan
 
-    async def erase(self, signed: Signed) -> Done:
-        """Do what was planned. StillThere: the object was made again meanwhile; LogCorrupt: a row to be erased was
-        edited; ArchiveError: the database is done, and an archive can't be written."""
-        done = Done(erasure=None, tables=[])
-        async with shared_appends(self._session):
-            await self._erase_from_database(done, signed)
-        for file in self._files:
-            left = _Left(file.steps)
-            await trio.to_thread.run_sync(archives.rewrite, file.archive, left)
-            done.files += 1
-        return done
+    async def erase(self, author: ErasureAuthor) -> ErasureResult:
+        """Erase the planned rows.
 
-    async def tidy(self, done: Done) -> None:
-        """Give back the space of what was there, so that it is written over; and have the planner's statistics gathered
-        anew, in which are the values that were the most common."""
-        for table in done.tables:
+        ObjectExists: the object was created again meanwhile. LogCorrupt: a row to erase was edited. ArchiveError: the
+        database is erased, but an archive cannot be written.
+        """
+        result = ErasureResult(erasure=None, tables=[])
+        async with shared_appends(self._session):
+            await self._erase_from_database(result, author)
+        for file in self._files:
+            await trio.to_thread.run_sync(archives.rewrite, file.archive, _Rewriter(file.steps))
+            result.files += 1
+        return result
+
+    async def vacuum(self, result: ErasureResult) -> None:
+        """Free the space of the old rows, so that it is overwritten; refresh the planner's statistics, which hold the
+        most common values."""
+        for table in result.tables:
             await self._session.execute(f"vacuum (truncate false, analyze) {table}")
-        for row in await self._session.fetch(_COUNTED):
+        for row in await self._session.fetch(statements.ANALYZED_TABLES):
             await self._session.execute(f"analyze kubechronicle.{row['name']}")
 
     # The database
 
-    async def _erase_from_database(self, done: Done, signed: Signed) -> None:
+    async def _erase_from_database(self, result: ErasureResult, author: ErasureAuthor) -> None:
         await self._session.execute("begin")
         try:
             await self._check_gone()
             for table in self._tables:
                 if await self._erase_in(table):
-                    done.tables.append(f"kubechronicle.{table}")
+                    result.tables.append(f"kubechronicle.{table}")
             await self._add(self._archived)
-            done.erasure = await self._tell(signed)
+            result.erasure = await self._append_entry(author)
             await self._session.execute("commit")
         except LogError:
             if not self._session.closed:
@@ -234,54 +166,54 @@ class Eraser:
             raise
 
     async def _check_gone(self) -> None:
-        """StillThere; and which revision stays in any case."""
-        wanted = self._wanted
-        if wanted.what == "who":
+        """Note the revision of the present state, which stays. ObjectExists: the whole object is to be erased."""
+        request = self._request
+        if request.scope == "who":
             return
-        live = await self._session.fetch(_LIVE, wanted.resource, wanted.namespace, wanted.name)
+        live = await self._session.fetch(statements.LIVE_REVISION, request.resource, request.namespace, request.name)
         if not live:
             return
         self._stays = live[0][0]
-        if wanted.whole and wanted.uid in ("", (await self._session.fetch(_UID, self._stays))[0][0]):
-            raise StillThere(f"{wanted.resource} {wanted.name} exists")
+        if request.whole and request.uid in ("", (await self._session.fetch(statements.UID_OF, self._stays))[0][0]):
+            raise ObjectExists(f"{request.resource} {request.name} exists")
 
     def _condition(self) -> tuple[str, list[str]]:
-        condition, given = self._wanted.condition()
-        return (f"{condition} and revision <> {self._stays}" if self._stays is not None else condition), given
+        condition, arguments = self._request.condition()
+        return (f"{condition} and revision <> {self._stays}" if self._stays is not None else condition), arguments
 
     async def _erase_in(self, table: str) -> bool:
-        """Erase the rows there are in a table, if there are any."""
-        condition, given = self._condition()
-        after = self._wanted.first - 1
+        """Erase the matching rows of a table; return whether there were any."""
+        condition, arguments = self._condition()
+        after = self._request.first - 1
         await self._session.execute(
             "set local enable_seqscan = off; set local enable_hashjoin = off;"
             "set local enable_mergejoin = off; set local jit = off"
         )
         while True:
-            statement = _ROWS.format(table, condition)
-            found = await self._session.fetch(statement, after + 1, self._wanted.last, *given)
-            if not found:
-                return after >= self._wanted.first
-            await self._erase_rows(table, found)
-            after = found[-1]["revision"]
+            statement = statements.ROWS.format(table, condition)
+            chunk = await self._session.fetch(statement, after + 1, self._request.last, *arguments)
+            if not chunk:
+                return after >= self._request.first
+            await self._erase_rows(table, chunk)
+            after = chunk[-1]["revision"]
 
-    async def _erase_rows(self, table: str, found: Sequence[Row]) -> None:
-        known = await self._tombstones([row["revision"] for row in found])
+    async def _erase_rows(self, table: str, chunk: Sequence[Row]) -> None:
+        known = await self._tombstones([row["revision"] for row in chunk])
         tombstones, changed = [], []
-        for row in found:
-            columns = {name: row[name] for name in _NAMES}
+        for row in chunk:
+            columns = {name: row[name] for name in statements.NAMES}
             earlier = [each for each in known.get(row["revision"], ()) if each.erasure != self._id]
             was = _digest(columns)
-            had = erasures.states(bytes(row["digest"]), earlier)
-            if had is None or had[-1] != was:
-                raise LogCorrupt(f"revision {row['revision']} was edited; `kubechronicle verify` tells more")
-            columns = erasures.without(columns, self._wanted.what, self._id)
+            digests = erasures.digest_history(bytes(row["digest"]), earlier)
+            if digests is None or digests[-1] != was:
+                raise LogCorrupt(f"revision {row['revision']} was edited; `kubechronicle verify` shows details")
+            columns = erasures.erased_columns(columns, self._request.scope, self._id)
             tombstones.append(Tombstone(row["revision"], self._id, was, _digest(columns)))
             changed.append(columns)
         await self._session.fetch(
-            _UPDATE.format(table),
+            statements.UPDATE_ROWS.format(table),
             [columns["revision"] for columns in changed],
-            *([_text(columns[name]) for columns in changed] for name in _CHANGED),
+            *([_text(columns[name]) for columns in changed] for name in statements.CHANGED_COLUMNS),
         )
         await self._add(tombstones)
 
@@ -289,7 +221,7 @@ class Eraser:
         for start in range(0, len(tombstones), 10_000):
             part = tombstones[start : start + 10_000]
             await self._session.fetch(
-                _ADD,
+                statements.ADD_TOMBSTONES,
                 UUID(self._id),
                 [each.revision for each in part],
                 [each.was for each in part],
@@ -297,36 +229,36 @@ class Eraser:
             )
 
     async def _tombstones(self, revisions: Sequence[int]) -> dict[int, list[Tombstone]]:
-        found: dict[int, list[Tombstone]] = {}
-        for row in await self._session.fetch(_TOMBSTONES, list(revisions)):
+        by_revision: dict[int, list[Tombstone]] = {}
+        for row in await self._session.fetch(statements.TOMBSTONES, list(revisions)):
             each = Tombstone(row[0], row[1], bytes(row[2]), bytes(row[3]))
-            found.setdefault(each.revision, []).append(each)
-        return found
+            by_revision.setdefault(each.revision, []).append(each)
+        return by_revision
 
-    async def _tell(self, signed: Signed) -> Erasure | None:
-        """Append the entry that tells of the erasure; None if nothing was erased but before."""
-        summed = (await self._session.fetch(_DIGEST, UUID(self._id)))[0]
-        if not summed["rows"]:
+    async def _append_entry(self, author: ErasureAuthor) -> Erasure | None:
+        """Append the entry that records the erasure; None: every row was erased before."""
+        totals = (await self._session.fetch(statements.ERASURE_DIGEST, UUID(self._id)))[0]
+        if not totals["rows"]:
             return None
         now, role = (await self._session.fetch("select clock_timestamp(), current_user::text"))[0]
-        wanted = self._wanted
-        name = erasures.pseudonym(self._id) if wanted.what == "object" else wanted.name
+        request = self._request
+        name = erasures.pseudonym(self._id) if request.scope == "object" else request.name
         erasure = Erasure(
             id=self._id,
-            what=wanted.what,
-            resource=wanted.resource,
-            namespace=wanted.namespace,
+            scope=request.scope,
+            resource=request.resource,
+            namespace=request.namespace,
             name=name,
-            uid=wanted.uid,
-            resources=(wanted.resource,) if wanted.what != "who" else (),
-            reason=signed.reason,
-            by=signed.by,
-            os_user=signed.os_user,
+            uid=request.uid,
+            resources=(request.resource,) if request.scope != "who" else (),
+            reason=author.reason,
+            by=author.by,
+            os_user=author.os_user,
             role=role,
-            count=summed["rows"],
-            first=summed["first"],
-            last=summed["last"],
-            digest=bytes(summed["digest"]),
+            count=totals["rows"],
+            first=totals["first"],
+            last=totals["last"],
+            digest=bytes(totals["digest"]),
         )
         change = Change(
             key=Key(erasures.RESOURCE, "", erasure.id),
@@ -335,49 +267,51 @@ class Eraser:
             operation=Operation.CREATE,
             body=rows.storable(erasure.body(now).decode()).encode(),
         )
-        who = Who(user=signed.by, verb="erase", user_agent=signed.program)
+        who = Who(user=author.by, verb="erase", user_agent=author.program)
         batch = Batch(id=uuid4(), transactions=(Transaction(changes=(change,), who=who),))
         answer = await self._session.fetch(APPEND, *rows.batch_arguments(batch))
         return replace(erasure, revision=answer[0]["head"], erased_at=answer[0]["committed_at"])
 
     # Archives
 
-    async def _look_into(self, file: _File, plan: Plan) -> None:
-        """Find the rows of an archive that are to be erased, or were in the database alone."""
-        found = archives.rows_of(file.archive)
-        while rows_found := await trio.to_thread.run_sync(_some, found, self._wanted, self._stays):
-            known = await self._tombstones([row.revision for row in rows_found])
-            for row in rows_found:
-                self._take(file, row, known.get(row.revision, []), plan)
+    async def _plan_archive(self, file: _File, plan: ErasurePlan) -> None:
+        """Find the rows of an archive to erase, and those that are erased only in the database."""
+        archived = archives.rows_of(file.archive)
+        while chunk := await trio.to_thread.run_sync(_next_matching, archived, self._request, self._stays):
+            known = await self._tombstones([row.revision for row in chunk])
+            for row in chunk:
+                self._plan_row(file, row, known.get(row.revision, []), plan)
 
-    def _take(self, file: _File, row: ArchivedRow, known: Sequence[Tombstone], plan: Plan) -> None:
-        had = erasures.states(row.digest, known)
-        if had is None or row.content not in had:
-            raise LogCorrupt(f"revision {row.revision} was edited; `kubechronicle verify` tells more")
+    def _plan_row(self, file: _File, row: ArchivedRow, known: Sequence[Tombstone], plan: ErasurePlan) -> None:
+        digests = erasures.digest_history(row.digest, known)
+        if digests is None or row.content not in digests:
+            raise LogCorrupt(f"revision {row.revision} was edited; `kubechronicle verify` shows details")
         columns, steps = row.columns, file.steps.setdefault(row.revision, [])
-        for state in had[had.index(row.content) + 1 :]:
-            erasure = self._entries.get(next(each.erasure for each in known if each.remains == state))
+        for digest in digests[digests.index(row.content) + 1 :]:
+            erasure = self._entries.get(next(each.erasure for each in known if each.remains == digest))
             if erasure is None:
-                raise LogCorrupt(f"revision {row.revision} was erased by nobody; `kubechronicle verify` tells more")
-            columns = erasures.without(columns, erasure.what, erasure.id)
-            steps.append((erasure.what, erasure.id))
-        if not self._wanted.matches(columns):
+                raise LogCorrupt(
+                    f"no erasure of revision {row.revision} is recorded; `kubechronicle verify` shows details"
+                )
+            columns = erasures.erased_columns(columns, erasure.scope, erasure.id)
+            steps.append((erasure.scope, erasure.id))
+        if not self._request.matches(columns):
             plan.pending += 1
             return
         was = _digest(columns)
-        columns = erasures.without(columns, self._wanted.what, self._id)
-        steps.append((self._wanted.what, self._id))
+        columns = erasures.erased_columns(columns, self._request.scope, self._id)
+        steps.append((self._request.scope, self._id))
         self._archived.append(Tombstone(row.revision, self._id, was, _digest(columns)))
         plan.archived += 1
         plan.bytes += len(row.columns["object"])
         plan.resources.add(row.columns["resource"])
-        plan.see((row.revision, row.columns["committed_at"]))
+        plan.extend((row.revision, row.columns["committed_at"]))
 
 
-class _Left:
-    """What is left of an archived row."""
+class _Rewriter:
+    """Returns the columns of an archived row after its erasures; None: the row does not change."""
 
-    def __init__(self, steps: Mapping[int, Sequence[tuple[What, str]]]) -> None:
+    def __init__(self, steps: Mapping[int, Sequence[tuple[ErasureScope, str]]]) -> None:
         self._steps = steps
 
     def __call__(self, row: ArchivedRow) -> Mapping[str, Any] | None:
@@ -385,28 +319,28 @@ class _Left:
         if steps is None:
             return None
         columns: Mapping[str, Any] = row.columns
-        for what, erasure in steps:
-            columns = erasures.without(columns, what, erasure)
+        for scope, erasure in steps:
+            columns = erasures.erased_columns(columns, scope, erasure)
         return columns
 
 
-def _some(found: Iterator[ArchivedRow], wanted: Wanted, stays: int | None) -> list[ArchivedRow]:
-    """The next rows that are meant; [] at the end."""
-    some: list[ArchivedRow] = []
-    for row in found:
-        if wanted.matches(row.columns) and row.revision != stays:
-            some.append(row)
-            if len(some) == CHUNK:
+def _next_matching(archived: Iterator[ArchivedRow], request: ErasureRequest, stays: int | None) -> list[ArchivedRow]:
+    """Return the next rows to erase, at most a chunk; [] at the end."""
+    chunk: list[ArchivedRow] = []
+    for row in archived:
+        if request.matches(row.columns) and row.revision != stays:
+            chunk.append(row)
+            if len(chunk) == statements.CHUNK:
                 break
-    return some
+    return chunk
 
 
 def _digest(columns: Mapping[str, Any]) -> bytes:
-    return sha256(encode_row([columns[name] for name in _NAMES])).digest()
+    return sha256(encode_row([columns[name] for name in statements.NAMES])).digest()
 
 
 def _text(value: Any) -> str | None:
-    """As a parameter: lists as array literals, since arrays of arrays must be rectangular."""
+    """Return a value as a parameter: lists as array literals, since arrays of arrays must be rectangular."""
     if not isinstance(value, list):
         return value  # type: ignore[no-any-return]
     return "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in value) + "}"

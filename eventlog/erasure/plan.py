@@ -1,4 +1,4 @@
-"""What is to be erased, what there is of it, and what was done: the data of erasing.py."""
+"""The records of an erasure: the request, its author, the plan and the result (eraser.py)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from typing import Any
 
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.erasures import Erasure, What
+from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope
 
 
-class StillThere(LogError):
-    """The object exists, and what it is can't be erased."""
+class ObjectExists(LogError):
+    """The object exists, and its present state cannot be erased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be erased: the ``contents`` of an object (``uid`` "": of all of that name), with its name if it is
-    ``object`` (only as a ``whole``: one object has one name), or ``who`` asked wherever it was ``user``; in revisions
-    ``first`` to ``last``. ``whole``: nothing of the object is to stay, so it must be gone."""
+class ErasureRequest:
+    """The data to erase, in revisions ``first`` to ``last``.
 
-    what: What
+    ``scope``: ``contents`` of an object; ``object``: its contents and name; ``who``: the user of the changes.
+    ``uid``: "" for all objects of the name.
+    ``user``: the user to erase, for ``who``.
+    ``whole``: erase every revision of the object, which must be deleted. Required for ``object``: one object has one
+    name.
+    """
+
+    scope: ErasureScope
     resource: str = ""
     namespace: str = ""
     name: str = ""
@@ -33,28 +38,31 @@ class Wanted:
     whole: bool = False
 
     def matches(self, columns: Mapping[str, Any]) -> bool:
-        """Whether it is this row that is meant, and there is something left of it."""
-        if not self.first <= columns["revision"] <= self.last or erasures.is_without(columns, self.what):
+        """Return whether the row is to be erased and is not erased yet."""
+        if not self.first <= columns["revision"] <= self.last or erasures.is_erased(columns, self.scope):
             return False
-        if self.what == "who":
+        if self.scope == "who":
             return self.user in (columns["user_name"], columns["impersonator"])
         key = (self.resource, self.namespace, self.name)
         return (columns["resource"], columns["namespace"], columns["name"]) == key and self.uid in ("", columns["uid"])
 
     def condition(self) -> tuple[str, list[str]]:
-        """The same in SQL, with parameters from $3 on. One index range, but for who impersonated: all rows."""
-        if self.what == "who":
+        """Return the same condition in SQL, and its arguments from $3 on.
+
+        Cost: one index range; all rows for ``who``, because of the impersonator.
+        """
+        if self.scope == "who":
             return f"(user_name = $3 or impersonator = $3) and user_name <> '{erasures.ERASED_USER}'", [self.user]
         text = "resource = $3 and namespace = $4 and name = $5"
-        if self.what == "contents":
+        if self.scope == "contents":
             text += " and not kubechronicle.is_erased(object)"
-        given = [self.resource, self.namespace, self.name]
-        return (f"{text} and uid = $6", [*given, self.uid]) if self.uid else (text, given)
+        arguments = [self.resource, self.namespace, self.name]
+        return (f"{text} and uid = $6", [*arguments, self.uid]) if self.uid else (text, arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signed:
-    """Who erases, as the entry tells it."""
+class ErasureAuthor:
+    """The author of the erasure, as recorded in its entry."""
 
     by: str
     os_user: str
@@ -63,10 +71,15 @@ class Signed:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
-    """What there is to erase in the database, and in archives: ``rows`` and ``archived`` of them; ``pending``: erased
-    in the database before, and still in archives. ``stays``: the revision that is left, being what the object is now.
-    ``unread``: names of archives that may hold more, if no directory was given."""
+class ErasurePlan:
+    """The rows that an erasure will change.
+
+    ``rows``: in the database. ``archived``: in archives.
+    ``pending``: rows in archives that are erased in the database already.
+    ``stays``: the revision that is kept, the object's present state.
+    ``files``: archives to rewrite.
+    ``unread``: archives that may hold more rows, if no directory was given.
+    """
 
     rows: int = 0
     bytes: int = 0
@@ -83,14 +96,15 @@ class Plan:
     def nothing(self) -> bool:
         return not self.rows and not self.archived and not self.pending
 
-    def see(self, *edges: tuple[int, datetime]) -> None:
+    def extend(self, *edges: tuple[int, datetime]) -> None:
+        """Extend ``oldest`` and ``newest`` by (revision, time)."""
         self.oldest = min(filter(None, (self.oldest, *edges)))
         self.newest = max(filter(None, (self.newest, *edges)))
 
 
 @dataclass(slots=True, kw_only=True)
-class Done:
-    """``erasure`` None: all was erased before, and only archives were still to be written."""
+class ErasureResult:
+    """``erasure``: None if the database was erased before, and only archives had to be rewritten."""
 
     erasure: Erasure | None
     tables: list[str]  # touched, to be vacuumed

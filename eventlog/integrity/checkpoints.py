@@ -1,15 +1,15 @@
-"""What a log said at a time, in a few lines: a checkpoint, to be signed and kept where nobody can edit it with the log.
+"""Checkpoint: the state of a log at a time, in a few lines, to be signed and kept apart from the log.
 
     kubechronicle checkpoint v1
-    log: 6b1c…                                  which log
-    revision: 4711                              its newest revision then
+    log: 6b1c…                                  the log id
+    revision: 4711                              its newest revision at that time
     hash: 5e88…                                 of that revision, and so of all before it (see verify.py)
-    committed: 2026-03-02T14:12:00.000000Z      when that was committed
-    noted: 2026-03-02T15:00:00.000000Z          by the database's clock
-    key: 0f3a…                                  SHA-256 of the public key (DER, SubjectPublicKeyInfo): which one to try
+    committed: 2026-03-02T14:12:00.000000Z      commit time of that revision
+    noted: 2026-03-02T15:00:00.000000Z          time of the checkpoint, by the database's clock
+    key: 0f3a…                                  SHA-256 of the public key (DER, SubjectPublicKeyInfo)
     signature: …                                Ed25519 over all bytes before this line, base64
 
-ASCII, lines end with a line feed, in this order. Sans-IO: keys are somebody else's matter.
+ASCII, in this order, each line ended by a line feed. Sans-IO: no keys here (ops/maintenance/checkpoints.py).
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _SIGNATURE = re.compile(r"signature: ([A-Za-z0-9+/]{86}==)\n?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
+    """See the head of this file."""
+
     log_id: UUID
     revision: int
     hash: bytes
@@ -46,7 +48,7 @@ class Checkpoint:
     key: bytes  # SHA-256 of the public key
 
     def signed_text(self) -> str:
-        """What is signed."""
+        """Return the text to sign."""
         return (
             f"{FIRST_LINE}\nlog: {self.log_id}\nrevision: {self.revision}\nhash: {self.hash.hex()}\n"
             f"committed: {_written(self.committed_at)}\nnoted: {_written(self.noted_at)}\nkey: {self.key.hex()}\n"
@@ -54,7 +56,7 @@ class Checkpoint:
 
 
 def parse(text: str) -> tuple[Checkpoint, str, str]:
-    """(the checkpoint, the text that was signed, its signature in base64). ValueError: it is none."""
+    """Return the checkpoint, the signed text, and the signature in base64. ValueError: it is no checkpoint."""
     lines = _LINES.match(text)
     signature = _SIGNATURE.fullmatch(text, lines.end()) if lines else None
     if lines is None or signature is None:
@@ -68,7 +70,7 @@ def parse(text: str) -> tuple[Checkpoint, str, str]:
             noted_at=_read(lines["noted"]),
             key=bytes.fromhex(lines["key"]),
         )
-    except ValueError:  # a time or an id that is none
+    except ValueError:  # not a time, or not an id
         raise ValueError(_NO_CHECKPOINT) from None
     return checkpoint, lines[0], signature[1]
 

@@ -1,9 +1,9 @@
-"""The digest of a row of the log, computed as Postgres did when it was appended (kubechronicle.append).
+"""Digests of rows of the log, computed as Postgres did at the append (kubechronicle.append).
 
     digest = sha256(encoding of every column)
 
 The encoding is Postgres' record_send: the number of columns, then for each its type's oid, its length and its binary
-form; big-endian, -1 as length for null. So no two different rows have the same encoding.
+form; big-endian, -1 as the length of null. So different rows have different encodings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DIGESTED: tuple[tuple[str, int], ...] = (
     ("audit_id", _TEXT),
     ("object", _JSON),
 )
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # Postgres'
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # of Postgres' timestamps
 _COLUMN_HEAD = struct.Struct("!ii")
 _FIXED = {
     _INT8: struct.Struct("!iiq"),
@@ -51,7 +51,7 @@ _FIXED = {
 
 
 def encode_row(values: Sequence[Any]) -> bytes:
-    """The canonical encoding of a row, from its values in the order of DIGESTED."""
+    """Return the canonical encoding of a row, from its values in the order of DIGESTED."""
     parts = [len(DIGESTED).to_bytes(4, "big")]
     for value, (_, oid) in zip(values, DIGESTED, strict=True):
         if value is None:
@@ -69,7 +69,7 @@ def encode_row(values: Sequence[Any]) -> bytes:
 
 
 def _encode_array(values: Sequence[str]) -> bytes:
-    """array_send of text[]: dimensions, whether it has nulls, element type; per dimension length and lower bound."""
+    """Encode text[] as array_send: dimensions, a flag for nulls, element type; per dimension length and lower bound."""
     if not values:
         return struct.pack("!iii", 0, 0, _TEXT)
     parts = [struct.pack("!iiiii", 1, 0, _TEXT, len(values), 1)]

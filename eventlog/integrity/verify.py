@@ -1,13 +1,13 @@
-"""Proving that history was not edited: the hash chain recomputed from the rows themselves, in Python and not by the
-database whose word is in question.
+"""Verification that history was not edited: recomputes the hash chain from the rows, in Python, not in the database
+that is under test.
 
     digest(r) = sha256(encoding of every column of row r)      hash(r) = sha256(hash(r-1) || digest(r))
     hash(0)   = sha256(log_id)
 
-The encoding is that of digests.py. Rows whose partition was dropped are represented by their digests (tombstones).
-Whoever rewrites all rows from one point on, with digests, hashes and the head, is found out by an ``anchor``: a
-revision and its hash, noted earlier and elsewhere. Of a row that was erased the stored digest stands in the chain, and
-what remains of it has the digest its erasure tells (erasures.py).
+The encoding is that of digests.py. Rows of dropped partitions are represented by their digests (tombstones). An
+``anchor``, a revision and its hash noted earlier elsewhere, detects an attacker who rewrites all rows from one point
+on, with digests, hashes and head. For an erased row, the chain has the stored digest, and the rest of the row must have
+the digest in its tombstone (erasures.py).
 
 ``ChainCheck`` is sans-IO; ``verify`` feeds it from one snapshot of the database.
 """
@@ -24,10 +24,8 @@ from typing import Any
 from uuid import UUID
 
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import DIGESTED as DIGESTED
-from kubechronicle.eventlog.integrity.digests import EPOCH, digest_of
-from kubechronicle.eventlog.integrity.digests import encode_row as encode_row
-from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureCheck, Left, Tombstone
+from kubechronicle.eventlog.integrity.digests import DIGESTED, EPOCH, digest_of
+from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureCheck, Remains, Tombstone
 from kubechronicle.eventlog.postgres.session import Row, Session
 
 CHUNK = 1000  # rows at a time
@@ -38,7 +36,7 @@ _LOG = f"select {_COLUMNS} from kubechronicle.log order by revision"
 _KEPT = f"select {_COLUMNS} from kubechronicle.kept order by revision"
 _TOMBSTONES = "select thousand, revisions, digests from kubechronicle.tombstones order by thousand"
 _ERASED = "select revision, erasure::text, was, remains from kubechronicle.erased order by revision, erasure"
-# Live rows that are not what the log says of the same revision.
+# Live rows that differ from the log's row of the same revision.
 _WRONG_LIVE = """
 select l.revision from kubechronicle.live l left join lateral (
     select resource, namespace, name, create_revision, version, operation from kubechronicle.log
@@ -54,17 +52,22 @@ order by 1 limit 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The first revision at which the log contradicts itself, and how."""
+    """The first revision at which the log contradicts itself, and a message."""
 
     revision: int
-    what: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedRow:
-    """A row read from an archive. ``columns``: as in the log, by name. ``content`` is the digest computed from them;
-    ``digest`` and ``hash`` are as the row says. ``erased``: it is what an erasure has left, so its digest is of what
-    was there before; otherwise that is its content's."""
+    """A row read from an archive.
+
+    ``columns``: as in the log, by name.
+    ``content``: the digest computed from ``columns``.
+    ``digest``, ``hash``: as stored in the row.
+    ``erased``: True for a row after an erasure, whose ``digest`` is that of the original row; else ``digest`` equals
+    ``content``.
+    """
 
     revision: int
     columns: dict[str, Any]
@@ -76,38 +79,42 @@ class ArchivedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``problem`` None: revisions 1 to ``revision`` are what was appended; ``hash`` is worth noting elsewhere."""
+    """``problem`` None: revisions 1 to ``revision`` are as appended; their ``hash`` is worth noting elsewhere."""
 
     problem: Problem | None
     revision: int
     hash: bytes
-    rows: int  # checked by their content
-    tombstones: int  # checked by their digest, their content being gone
-    archived: int = 0  # of these, checked by their content in archives
-    erasures: tuple[tuple[Erasure, str], ...] = ()  # each with the revisions it erased
-    unerased: int = 0  # archived rows that still hold what was erased
+    rows: int  # verified by their content
+    tombstones: int  # verified by their digest, since their content is gone
+    archived: int = 0  # of the tombstones, verified by the content in archives
+    erasures: tuple[tuple[Erasure, str], ...] = ()  # each with its revisions as text
+    unerased: int = 0  # archived rows that still hold erased data
 
 
 @dataclass(slots=True)
 class ChainCheck:
-    """Follows the chain: feed it every revision in order, by ``row`` or ``tombstone``, then ``finish``.
+    """Checks the chain: call ``row`` or ``tombstone`` for every revision in order, then ``finish``.
 
-    Each call answers the problem found, if any; after the first one there is nothing more to learn.
-    ``kept``: the digests (computed from content) of rows that were copied forward, by revision. ``erased``: of the
-    revision, what erasures say they took out of it.
+    Each call returns the problem it found, or None. Stop at the first problem.
+
+    ``kept``: the digests (computed from content) of rows copied forward, by revision.
+    ``remains``: the rest of erased rows copied forward, by revision.
+    ``digest``: of the newest revision. ``digests``: the same, and its digests after each erasure.
+    ``current``: the revisions of existing objects.
+    ``erased``: the tombstones of the newest revision.
     """
 
     hash: bytes
     anchors: Mapping[int, bytes] = field(default_factory=dict)
     kept: Mapping[int, bytes] = field(default_factory=dict)
-    left: Mapping[int, Left] = field(default_factory=dict)  # of those copied forward of which something was erased
+    remains: Mapping[int, Remains] = field(default_factory=dict)
     revision: int = 0
     rows: int = 0
     tombstones: int = 0
-    digest: bytes = b""  # of the newest revision
-    states: list[bytes] = field(default_factory=list)  # that digest, and those of what erasures have left since
-    current: set[int] = field(default_factory=set)  # the revisions of the objects that exist
-    erased: Sequence[Tombstone] = ()  # of the newest revision
+    digest: bytes = b""
+    digests: list[bytes] = field(default_factory=list)
+    current: set[int] = field(default_factory=set)
+    erased: Sequence[Tombstone] = ()
     erasures: ErasureCheck = field(default_factory=ErasureCheck)
     _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
 
@@ -120,18 +127,18 @@ class ChainCheck:
         if digest != row["digest"]:
             why = "its content does not have its digest"
             if erasures.is_tombstone(row["object"]):
-                why = "its contents are gone, and no erasure tells of it"
-            return Problem(revision=revision, what=f"the row was edited: {why}")
+                why = "its contents are gone, and no erasure records it"
+            return Problem(revision=revision, message=f"the row was edited: {why}")
         if row["committed_at"] < self._committed_at:
-            return Problem(revision=revision, what="it was committed before the revision before it")
+            return Problem(revision=revision, message="it was committed before the revision before it")
         self._committed_at = row["committed_at"]
         if problem := self._link(revision, digest, row["hash"], erased):
             return problem
-        if content != self.states[-1]:
-            return Problem(revision=revision, what="the row was edited: it is not what its erasure has left of it")
+        if content != self.digests[-1]:
+            return Problem(revision=revision, message="the row was edited: it is not the row that its erasure left")
         if erased:
-            self.erasures.left(revision, erasures.left_in(_columns(row)), erased)
-        if row["resource"] == erasures.RESOURCE and (problem := self.entry(row)):
+            self.erasures.add_remains(revision, erasures.remains_of(_columns(row)), erased)
+        if row["resource"] == erasures.RESOURCE and (problem := self.add_entry(row)):
             return problem
         self.rows += 1
         self.current.discard(row["previous_revision"])
@@ -145,59 +152,62 @@ class ChainCheck:
         self.tombstones += 1
         if revision in self.kept:
             self.current.add(revision)
-            self.erasures.left(revision, self.left.get(revision), erased)
+            self.erasures.add_remains(revision, self.remains.get(revision), erased)
         return None
 
-    def entry(self, row: Row) -> Problem | None:
-        """A row that tells of an erasure."""
+    def add_entry(self, row: Row) -> Problem | None:
+        """Check a row that records an erasure."""
         if row["operation"] == 1:
             try:
-                told = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
+                erasure = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
             except ValueError as error:
-                return Problem(revision=row["revision"], what=str(error))
-            wrong = self.erasures.entry(told) if told.id == row["name"] else "it tells of another erasure than its name"
+                return Problem(revision=row["revision"], message=str(error))
+            if erasure.id == row["name"]:
+                wrong = self.erasures.add_entry(erasure)
+            else:
+                wrong = "it records another erasure than its name"
             if wrong:
-                return Problem(revision=row["revision"], what=wrong)
+                return Problem(revision=row["revision"], message=wrong)
         return None
 
     def finish(self, head: int, head_hash: bytes, live: set[int]) -> Problem | None:
         if head != self.revision:
-            what = f"the newest row is {self.revision}, but the head says {head}"
-            return Problem(revision=min(head, self.revision) + 1, what=what)
+            message = f"the newest row is {self.revision}, but the head says {head}"
+            return Problem(revision=min(head, self.revision) + 1, message=message)
         if beyond := [revision for revision in self.anchors if revision > head]:
-            what = f"history ends before revision {max(beyond)}, of which the hash was noted"
-            return Problem(revision=head + 1, what=what)
-        if strays := [revision for revision in self.kept if not 0 < revision <= head]:
-            return Problem(revision=min(strays), what="a row was copied forward that was never appended")
+            message = f"history ends before revision {max(beyond)}, whose hash was noted"
+            return Problem(revision=head + 1, message=message)
+        if unknown := [revision for revision in self.kept if not 0 < revision <= head]:
+            return Problem(revision=min(unknown), message="a row was copied forward that was never appended")
         if head_hash != self.hash:
-            return Problem(revision=head, what="the head does not have the hash of the newest row")
-        if wrong := live ^ self.current:
-            what = "the table of live objects does not agree with the log about it"
-            return Problem(revision=min(wrong), what=what)
-        if told := self.erasures.finish():
-            return Problem(revision=told[0], what=told[1])
+            return Problem(revision=head, message="the head does not have the hash of the newest row")
+        if different := live ^ self.current:
+            message = "the table of live objects does not match the log"
+            return Problem(revision=min(different), message=message)
+        if problem := self.erasures.finish():
+            return Problem(revision=problem[0], message=problem[1])
         return None
 
     def _follows(self, revision: int) -> Problem | None:
         if revision == self.revision + 1:
             return None
         if revision <= self.revision:
-            return Problem(revision=revision, what="the revision occurs twice")
-        return Problem(revision=self.revision + 1, what="the row is missing")
+            return Problem(revision=revision, message="the revision occurs twice")
+        return Problem(revision=self.revision + 1, message="the row is missing")
 
     def _link(self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]) -> Problem | None:
         self.hash = sha256(self.hash + digest).digest()
         self.digest, self.erased = digest, erased
         self.revision = revision
-        self.states, wrong = self.erasures.row(digest, erased)
+        self.digests, wrong = self.erasures.add_row(digest, erased)
         if stored is not None and stored != self.hash:
-            return Problem(revision=revision, what="the chain is broken: the row does not follow the one before it")
+            return Problem(revision=revision, message="the chain is broken: the row does not follow the one before it")
         if wrong:
-            return Problem(revision=revision, what=wrong)
-        if revision in self.kept and self.kept[revision] != self.states[-1]:
-            return Problem(revision=revision, what="the row copied forward is not the one that was appended")
+            return Problem(revision=revision, message=wrong)
+        if revision in self.kept and self.kept[revision] != self.digests[-1]:
+            return Problem(revision=revision, message="the row copied forward is not the one that was appended")
         if self.anchors.get(revision, self.hash) != self.hash:
-            return Problem(revision=revision, what="history up to here is not the one of which the hash was noted")
+            return Problem(revision=revision, message="history up to here does not match the noted hash")
         return None
 
 
@@ -208,43 +218,47 @@ async def verify(
     log_ids: Collection[UUID] = (),
     archived: Iterable[ArchivedRow] = (),
 ) -> Verdict:
-    """Recompute the chain from the beginning to the head. Reads all history once, in bounded memory (but for one number
-    per live object). ``log_ids``: which log it was when the anchors were noted. ``archived``: the rows of its archives,
-    in order; each has to be the one that was appended."""
+    """Recompute the chain from the beginning to the head. Reads all history once, in memory bounded by the number of
+    live objects.
+
+    ``anchors``: noted hashes by revision.
+    ``log_ids``: the log ids noted with the anchors.
+    ``archived``: the rows of the log's archives, in order; each must be the appended one.
+    """
     async with session.snapshot():
-        # The lock keeps partitions from being dropped under a snapshot that does not see their survivors yet.
+        # The lock keeps partitions from being dropped under a snapshot that does not see the copied rows yet.
         await session.execute(
             "lock table kubechronicle.log in access share mode; set local statement_timeout = 0;"
             "set local enable_sort = off; set local enable_seqscan = off"
         )
         log_id, head, head_hash = (await session.fetch(_HEAD))[0]
         kept: dict[int, bytes] = {}
-        left: dict[int, Left] = {}
-        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, left=left)
+        remains: dict[int, Remains] = {}
+        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains)
         problem = _another_log(log_id, log_ids)
         async with aclosing(session.rows(_KEPT, chunk=CHUNK)) as chunks:
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
-                left.update(
-                    (row["revision"], found) for row in chunk if (found := erasures.left_in(_columns(row))) is not None
+                remains.update(
+                    (row["revision"], rest) for row in chunk if (rest := erasures.remains_of(_columns(row))) is not None
                 )
-                told = (row for row in chunk if row["resource"] == erasures.RESOURCE)
-                problem = next(filter(None, map(check.entry, told)), problem)
-        beside = _Beside(iter(archived))
-        problem = problem or await _follow(session, check, beside) or beside.finish(head)
+                entries = (row for row in chunk if row["resource"] == erasures.RESOURCE)
+                problem = next(filter(None, map(check.add_entry, entries)), problem)
+        archive_check = _ArchiveCheck(iter(archived))
+        problem = problem or await _feed(session, check, archive_check) or archive_check.finish(head)
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
         if problem is None and (wrong := await session.fetch(_WRONG_LIVE)):
-            problem = Problem(revision=wrong[0][0], what="the table of live objects contradicts the log about it")
+            problem = Problem(revision=wrong[0][0], message="the table of live objects contradicts the log")
     return Verdict(
         problem=problem,
         revision=check.revision,
         hash=check.hash,
         rows=check.rows,
         tombstones=check.tombstones,
-        archived=beside.seen,
-        unerased=beside.unerased,
+        archived=archive_check.rows_only_archived,
+        unerased=archive_check.unerased,
         erasures=()
         if problem
         else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),
@@ -259,51 +273,57 @@ def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
     other = next((one for one in noted if one != log_id), None)
     if other is None:
         return None
-    return Problem(revision=0, what=f"this is log {log_id}, not log {other}: it was made anew, or is another's")
+    return Problem(
+        revision=0, message=f"this is log {log_id}, not log {other}: it was recreated, or belongs to another server"
+    )
 
 
 @dataclass(slots=True)
-class _Beside:
-    """Archived rows, compared with the chain as it passes them."""
+class _ArchiveCheck:
+    """Compares archived rows with the chain.
+
+    ``rows_only_archived``: rows that the log has no more.
+    ``unerased``: rows that still hold erased data.
+    """
 
     rows: Iterator[ArchivedRow]
-    seen: int = 0
+    rows_only_archived: int = 0
     unerased: int = 0
     _next: ArchivedRow | None = None
     _begun: bool = False
 
-    def passed(self, check: ChainCheck, *, stored: bool) -> Problem | None:
-        """The chain has come to its revision; ``stored``: by a row of the log."""
+    def compare(self, check: ChainCheck, *, stored: bool) -> Problem | None:
+        """Compare the archived row of the newest revision in the chain, if any. ``stored``: the log has the row too."""
         if not self._begun:
             self._begun, self._next = True, next(self.rows, None)
         row = self._next
         if row is None or row.revision > check.revision:
             return None
         if row.revision < check.revision:
-            return Problem(revision=row.revision, what="the archives have this revision twice")
-        if row.hash != check.hash or row.digest != check.digest or row.content not in check.states:
-            return Problem(revision=row.revision, what="the archived row is not the one that was appended")
-        self.unerased += row.content != check.states[-1]
-        if check.erased and row.content == check.states[-1]:
-            check.erasures.left(row.revision, erasures.left_in(row.columns), check.erased)
-        self.seen += not stored
+            return Problem(revision=row.revision, message="the archives have this revision twice")
+        if row.hash != check.hash or row.digest != check.digest or row.content not in check.digests:
+            return Problem(revision=row.revision, message="the archived row is not the one that was appended")
+        self.unerased += row.content != check.digests[-1]
+        if check.erased and row.content == check.digests[-1]:
+            check.erasures.add_remains(row.revision, erasures.remains_of(row.columns), check.erased)
+        self.rows_only_archived += not stored
         self._next = next(self.rows, None)
         return None
 
     def finish(self, head: int) -> Problem | None:
-        left = self._next if self._begun else next(self.rows, None)
-        if left is None:
+        rest = self._next if self._begun else next(self.rows, None)
+        if rest is None:
             return None
-        return Problem(revision=left.revision, what=f"it is archived, but the newest revision is {head}")
+        return Problem(revision=rest.revision, message=f"it is archived, but the newest revision is {head}")
 
 
-async def _follow(session: Session, check: ChainCheck, beside: _Beside) -> Problem | None:
-    """Feed rows and tombstones in the order of their revisions. While a partition is being dropped a revision may be
-    there as both; then the row speaks, and its tombstone has to agree."""
-    erased = _Erased(session.rows(_ERASED, chunk=CHUNK))
+async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveCheck) -> Problem | None:
+    """Feed rows and tombstones to the check in revision order. While a partition is being dropped, a revision may have
+    both; then the row is checked, and its tombstone has to match."""
+    erased = _TombstoneReader(session.rows(_ERASED, chunk=CHUNK))
 
-    async def gone(link: tuple[int, bytes]) -> Problem | None:
-        return check.tombstone(*link, await erased.of(link[0])) or beside.passed(check, stored=False)
+    async def check_tombstone(link: tuple[int, bytes]) -> Problem | None:
+        return check.tombstone(*link, await erased.of(link[0])) or archive_check.compare(check, stored=False)
 
     async with (
         aclosing(erased.chunks),
@@ -315,22 +335,24 @@ async def _follow(session: Session, check: ChainCheck, beside: _Beside) -> Probl
             for row in chunk:
                 while tombstone is not None and tombstone[0] <= row["revision"]:
                     if tombstone[0] < row["revision"]:
-                        if problem := await gone(tombstone):
+                        if problem := await check_tombstone(tombstone):
                             return problem
                     elif tombstone[1] != row["digest"]:
-                        return Problem(revision=tombstone[0], what="the tombstone is not of the row that was appended")
+                        return Problem(revision=tombstone[0], message="the tombstone is not that of the appended row")
                     tombstone = await anext(tombstones, None)
-                if problem := check.row(row, await erased.of(row["revision"])) or beside.passed(check, stored=True):
+                if problem := check.row(row, await erased.of(row["revision"])) or archive_check.compare(
+                    check, stored=True
+                ):
                     return problem
         while tombstone is not None:
-            if problem := await gone(tombstone):
+            if problem := await check_tombstone(tombstone):
                 return problem
             tombstone = await anext(tombstones, None)
         return await erased.finish()
 
 
-class _Erased:
-    """What was erased, looked up as the chain passes."""
+class _TombstoneReader:
+    """Reads the tombstones of erasures in step with the chain."""
 
     def __init__(self, chunks: AsyncGenerator[Sequence[Row], None]) -> None:
         self.chunks = chunks
@@ -338,14 +360,14 @@ class _Erased:
         self._over = False
 
     async def of(self, revision: int) -> Sequence[Tombstone]:
-        found: list[Tombstone] = []
+        tombstones: list[Tombstone] = []
         while (following := await self._next()) is not None and following.revision <= revision:
-            found.append(self._read.popleft())
-        return found
+            tombstones.append(self._read.popleft())
+        return tombstones
 
     async def finish(self) -> Problem | None:
-        left = await self._next()
-        return Problem(revision=left.revision, what="it was erased, but there is no such revision") if left else None
+        rest = await self._next()
+        return Problem(revision=rest.revision, message="it was erased, but there is no such revision") if rest else None
 
     async def _next(self) -> Tombstone | None:
         if not self._read and not self._over:
@@ -356,7 +378,7 @@ class _Erased:
 
 
 async def _tombstones(session: Session) -> AsyncGenerator[tuple[int, bytes], None]:
-    """(revision, digest) in order: the classes' entries for one thousand revisions are merged."""
+    """Yield (revision, digest) in order, merging the classes' entries of each thousand revisions."""
     gathered: list[tuple[int, bytes]] = []
     thousand = -1
     async with aclosing(session.rows(_TOMBSTONES, chunk=20)) as chunks:

@@ -1,0 +1,1 @@
+"""A RevisionLog in memory with injected faults, for tests."""

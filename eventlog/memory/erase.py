@@ -29,7 +29,7 @@ def erase(store: MemoryStore, key: Key, *, last: int = 2**63) -> list[int]:
     revisions = sorted(tombstones)
     erasure = Erasure(
         id=erasure_id,
-        what="contents",
+        scope="contents",
         resource=key.resource,
         namespace=key.namespace,
         name=key.name,
@@ -63,4 +63,4 @@ def _tombstone(row: Record, erasure: str) -> Record:
         "uid": row.uid,
         "request_uri": "",
     }
-    return structs.replace(row, body=erasures.without(columns, "contents", erasure)["object"].encode())
+    return structs.replace(row, body=erasures.erased_columns(columns, "contents", erasure)["object"].encode())

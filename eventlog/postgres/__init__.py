@@ -1,0 +1,1 @@
+"""The Postgres driver of the log: connections, statements, rows, notifications and migrations."""

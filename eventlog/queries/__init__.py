@@ -1,0 +1,1 @@
+"""Queries of history, as records that both logs evaluate."""

@@ -1,0 +1,1 @@
+"""Compaction, dropping and archiving of old history, and its status."""

@@ -1,18 +1,19 @@
-"""Archives: the rows of a partition in a file, written before it is dropped and read again without a database.
+"""Archives: files with the rows of dropped partitions, written before the drop and readable without a database.
 
-A file is gzip of JSON lines: a header, a row per line in the order of revisions, and a last line with their number.
+A file is gzip of JSON lines: a header, a row per line in revision order, and a last line with the number of rows.
 
     {"format": "kubechronicle archive v1", "log": "6b1c…", "class": "long", "first": 1, "last": 1000000,
      "firstRow": 1, "lastRow": 999998, "hashBefore": "…", "hashAfter": "…"}
     {"revision": 1, …, "object": "{\\"apiVersion\\": …}", "digest": "…", "hash": "…"}
     {"rows": 873210}
 
-``first`` and ``last`` bound the partition, ``firstRow`` and ``lastRow`` are the revisions of the rows in it;
-``hashBefore`` is the hash of revision firstRow - 1 (null if it is not known any more), ``hashAfter`` that of lastRow. A
-row has the columns of its digest under their names, byte for byte (``object`` and ``user_extra`` are texts for that),
-and digest and hash as hex: see verify.py. What an erasure has left of a row has its own digest as well, ``"erased"``.
+``first``, ``last``: the bounds of the partition. ``firstRow``, ``lastRow``: the first and last revision of its rows.
+``hashBefore``: the hash of revision firstRow - 1, null if unknown. ``hashAfter``: the hash of lastRow.
 
-Invariant: a file of this name is whole: it is written beside, synced, and renamed.
+A row has the columns of its digest under their names, byte for byte (``object`` and ``user_extra`` are texts for that
+reason), and digest and hash as hex (integrity/verify.py). An erased row also has the digest of its rest, ``"erased"``.
+
+Invariant: a file under its final name is complete. It is written under another name, synced, and renamed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _NOTE = """
 insert into kubechronicle.archived (file, class, first, last) values ($1, $2, $3, $4) on conflict (file) do nothing
 """
 _EDGE = "select revision, hash from kubechronicle.{} order by revision {} limit 1"
-# $1: the first row. The nearest hash that is still stored before it.
+# $1: the first row. The nearest stored hash before it.
 _HASH_BEFORE = """
 select revision, hash from (
     (select revision, hash from kubechronicle.log where revision < $1 order by revision desc limit 1)
@@ -70,7 +71,7 @@ where t.thousand between $1::bigint / 1000 and $2::bigint / 1000 and r.revision 
 
 
 class ArchiveError(LogError):
-    """An archive can't be written or read: which, and why."""
+    """An archive cannot be written or read; the message has its path and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ class Archive:
 
 
 async def write_partition(session: Session, directory: Path, table: str, retention_class: str, bounds: range) -> None:
-    """Write the rows of the partition unless its file is there already. ArchiveError: nothing may be dropped."""
+    """Write the rows of the partition unless its file exists. ArchiveError: the partition must not be dropped."""
     log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
     edges = [await session.fetch(_EDGE.format(table, order)) for order in ("asc", "desc")]
     if not edges[0]:
@@ -109,8 +110,8 @@ async def write_partition(session: Session, directory: Path, table: str, retenti
     )
     try:
         if await trio.to_thread.run_sync(path.exists):
-            there = await trio.to_thread.run_sync(read_header, path)
-            if (there.last_row, there.hash_after) != (header.last_row, header.hash_after):
+            existing = await trio.to_thread.run_sync(read_header, path)
+            if (existing.last_row, existing.hash_after) != (header.last_row, header.hash_after):
                 raise ArchiveError(f"{path} holds other rows than the partition to be archived there")
         else:
             await _write(session, table, header)
@@ -144,11 +145,11 @@ def _unfinished(path: Path) -> Path:
 
 def _open(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # Secrets are in it
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # it has Secrets
 
 
 def _finish(file: IO[bytes], unfinished: Path, path: Path) -> None:
-    """On disk, and then by its name on disk."""
+    """Sync the file, rename it, and sync its directory."""
     file.flush()
     os.fsync(file.fileno())
     unfinished.replace(path)
@@ -160,7 +161,7 @@ def _finish(file: IO[bytes], unfinished: Path, path: Path) -> None:
 
 
 def _header_line(header: Archive) -> bytes:
-    told = {
+    fields = {
         "format": FORMAT,
         "log": str(header.log_id),
         "class": header.retention_class,
@@ -171,7 +172,7 @@ def _header_line(header: Archive) -> bytes:
         "hashBefore": header.hash_before.hex() if header.hash_before is not None else None,
         "hashAfter": header.hash_after.hex(),
     }
-    return orjson.dumps(told) + b"\n"
+    return orjson.dumps(fields) + b"\n"
 
 
 def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:
@@ -188,51 +189,51 @@ def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, erased: bo
 
 
 async def _hash_before(session: Session, directory: Path, log_id: UUID, first_row: int) -> bytes | None:
-    """The hash of the revision before: from the nearest that is still told, by the digests between."""
-    at, found = 0, sha256(log_id.bytes).digest()
+    """Return the hash of revision ``first_row`` - 1, computed from the nearest stored hash and the digests after it."""
+    at, hash_ = 0, sha256(log_id.bytes).digest()
     for row in await session.fetch(_HASH_BEFORE, first_row):
-        at, found = row["revision"], bytes(row["hash"])
+        at, hash_ = row["revision"], bytes(row["hash"])
     for archive in await trio.to_thread.run_sync(archives, directory):
         if archive.log_id == log_id and at < archive.last_row < first_row:
-            at, found = archive.last_row, archive.hash_after
+            at, hash_ = archive.last_row, archive.hash_after
     for revision, digest in await session.fetch(_DIGESTS, at, first_row):
         if revision != at + 1:
             return None
-        at, found = revision, sha256(found + digest).digest()
-    return found if at == first_row - 1 else None
+        at, hash_ = revision, sha256(hash_ + digest).digest()
+    return hash_ if at == first_row - 1 else None
 
 
 # Reading
 
 
 def archives(directory: Path) -> list[Archive]:
-    """All there are, by log and first revision. ArchiveError."""
+    """Return all archives of a directory, by log and first revision. ArchiveError."""
     try:
         files = sorted(path for path in directory.glob(f"*{SUFFIX}") if not path.name.startswith("."))
     except OSError as error:
         raise ArchiveError(f"cannot read {directory}: {error.strerror}") from None
-    found = map(read_header, files)
-    return sorted(found, key=lambda archive: (archive.log_id, archive.first, archive.retention_class))
+    return sorted(map(read_header, files), key=lambda archive: (archive.log_id, archive.first, archive.retention_class))
 
 
 def of_log(directory: Path, log_id: UUID) -> list[Archive]:
-    """Those of one log, maybe none yet. ArchiveError: nobody can mean this directory."""
+    """Return the archives of one log, maybe none yet. ArchiveError: it is the wrong directory."""
     if not directory.is_dir():
         raise ArchiveError(f"there is no directory {directory}")
     everything = archives(directory)
-    found = [archive for archive in everything if archive.log_id == log_id]
-    if everything and not found:
+    of_this_log = [archive for archive in everything if archive.log_id == log_id]
+    if everything and not of_this_log:
         raise ArchiveError(f"the archives in {directory} are of another log than {log_id}")
-    return found
+    return of_this_log
 
 
 def read_header(path: Path) -> Archive:
+    """Return the header of a file. ArchiveError."""
     with _reading(path) as lines:
         return _header(path, next(lines, b""))
 
 
 def rows_of(archive: Archive) -> Iterator[ArchivedRow]:
-    """All its rows. ArchiveError: the file is cut short or damaged."""
+    """Yield all rows of an archive. ArchiveError: the file is cut short or damaged."""
     with _reading(archive.path) as lines:
         _header(archive.path, next(lines, b""))
         for count, line in enumerate(lines):
@@ -242,34 +243,36 @@ def rows_of(archive: Archive) -> Iterator[ArchivedRow]:
                     break
                 return
             yield _row(archive.path, columns)
-    raise ArchiveError(f"{archive.path} is cut short: it does not have the rows it should")
+    raise ArchiveError(f"{archive.path} is cut short: its last line does not have the number of its rows")
 
 
-def rows_of_all(found: Sequence[Archive]) -> Iterator[ArchivedRow]:
-    """The rows of several archives of one log in the order of revisions. Two files are open at a time, as two classes
+def rows_of_all(of_one_log: Sequence[Archive]) -> Iterator[ArchivedRow]:
+    """Yield the rows of several archives of one log in revision order. Two files are open at a time, since two classes
     share the revisions."""
-    ordered = sorted(found, key=lambda archive: (archive.retention_class, archive.first))
+    ordered = sorted(of_one_log, key=lambda archive: (archive.retention_class, archive.first))
     classes = [list(group) for _, group in groupby(ordered, key=lambda archive: archive.retention_class)]
     streams = [chain.from_iterable(map(rows_of, group)) for group in classes]
     return heapq.merge(*streams, key=lambda row: row.revision)
 
 
 def rewrite(archive: Archive, changed: Callable[[ArchivedRow], Mapping[str, Any] | None]) -> int:
-    """Write the file anew with what an erasure leaves of its rows (None: the row as it is), and answer of how many. The
-    old file is there until the new one is whole. ArchiveError."""
+    """Rewrite the file; return the number of changed rows. The old file stays until the new one is complete.
+
+    ``changed``: returns the new columns of a row, or None if it does not change. ArchiveError.
+    """
     unfinished, path, count = _unfinished(archive.path), archive.path, 0
     try:
         with _open(unfinished) as file:
             with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed, _reading(path) as lines:
                 packed.write(next(lines))
                 for line in lines:
-                    told = _parsed(path, line)
-                    row = _row(path, told) if "rows" not in told else None
-                    left = changed(row) if row is not None else None
-                    if row is None or left is None:
+                    fields = _parsed(path, line)
+                    row = _row(path, fields) if "rows" not in fields else None
+                    columns = changed(row) if row is not None else None
+                    if row is None or columns is None:
                         packed.write(line)
                         continue
-                    packed.write(_line(left, row.digest, row.hash, erased=True))
+                    packed.write(_line(columns, row.digest, row.hash, erased=True))
                     count += 1
             _finish(file, unfinished, path)
     except OSError as error:
@@ -278,14 +281,14 @@ def rewrite(archive: Archive, changed: Callable[[ArchivedRow], Mapping[str, Any]
 
 
 def remove_unfinished(directory: Path, log_id: UUID) -> None:
-    """What was left when a write was interrupted; nobody may be writing."""
+    """Remove files of interrupted writes. No other process may be writing."""
     for path in directory.glob(f".{log_id}-*.unfinished"):
         path.unlink(missing_ok=True)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Iterator[bytes]]:
-    """The lines of a file. ArchiveError: it can't be read, or only in part."""
+    """Return the lines of a file. ArchiveError: it cannot be read, or only in part."""
     try:
         with gzip.open(path) as file:
             yield iter(partial(file.readline, LONGEST_LINE), b"")
@@ -301,43 +304,43 @@ def _parsed(path: Path, line: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise ArchiveError(f"{path} is damaged: a line of it is no JSON object")
+        raise ArchiveError(f"{path} is damaged: a line is no JSON object")
     return parsed
 
 
 def _header(path: Path, line: bytes) -> Archive:
-    told = _parsed(path, line)
+    fields = _parsed(path, line)
     try:
-        if told["format"] != FORMAT:
-            raise ValueError(told["format"])
-        before = told["hashBefore"]
+        if fields["format"] != FORMAT:
+            raise ValueError(fields["format"])
+        before = fields["hashBefore"]
         return Archive(
             path=path,
-            log_id=UUID(told["log"]),
-            retention_class=str(told["class"]),
-            first=int(told["first"]),
-            last=int(told["last"]),
-            first_row=int(told["firstRow"]),
-            last_row=int(told["lastRow"]),
+            log_id=UUID(fields["log"]),
+            retention_class=str(fields["class"]),
+            first=int(fields["first"]),
+            last=int(fields["last"]),
+            first_row=int(fields["firstRow"]),
+            last_row=int(fields["lastRow"]),
             hash_before=bytes.fromhex(before) if before is not None else None,
-            hash_after=bytes.fromhex(told["hashAfter"]),
+            hash_after=bytes.fromhex(fields["hashAfter"]),
         )
     except (KeyError, TypeError, ValueError):
         raise ArchiveError(f"{path} is no archive of kubechronicle") from None
 
 
-def _row(path: Path, told: dict[str, Any]) -> ArchivedRow:
+def _row(path: Path, fields: dict[str, Any]) -> ArchivedRow:
     try:
-        digest, stored = bytes.fromhex(told.pop("digest")), bytes.fromhex(told.pop("hash"))
-        erased = told.pop("erased", None)
-        told["committed_at"] = datetime.fromisoformat(told["committed_at"])
-        computed = sha256(encode_row([told[name] for name in _NAMES])).digest()
-        revision = int(told["revision"])
+        digest, stored = bytes.fromhex(fields.pop("digest")), bytes.fromhex(fields.pop("hash"))
+        erased = fields.pop("erased", None)
+        fields["committed_at"] = datetime.fromisoformat(fields["committed_at"])
+        computed = sha256(encode_row([fields[name] for name in _NAMES])).digest()
+        revision = int(fields["revision"])
         expected = digest if erased is None else bytes.fromhex(erased)
     except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise ArchiveError(f"{path} is damaged: a row is not as it was written ({error})") from None
     if computed != expected:
         raise ArchiveError(f"{path}: revision {revision} was edited: its content does not have its digest")
     return ArchivedRow(
-        revision=revision, columns=told, digest=digest, hash=stored, content=computed, erased=erased is not None
+        revision=revision, columns=fields, digest=digest, hash=stored, content=computed, erased=erased is not None
     )

@@ -1,19 +1,18 @@
-"""Forgetting history: moving the compacted marks, dropping partitions with their survivors copied forward, making new
-ones ahead.
+"""Retention: compacts history, drops old partitions, and makes new ones in advance.
 
-Each resource has a policy: how old a change may become, and how many there may be. To compact is to move the resource's
-mark: below it a read or watch is answered 410 Gone. Rows are stored by retention class: resources of the class 'short'
-(events, leases) are many and soon worthless, the others are kept long. What lies below the marks of all resources of a
-class is dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
+Each resource has a policy: a maximum age and number of changes. Compaction moves the resource's mark, its compacted
+revision; a read or watch below it gets 410 Gone. Rows are stored by retention class. Resources of the class 'short'
+(events, leases) have many changes that are soon worthless; those of the class 'long' are kept long. A partition is
+dropped once it is below the marks of all resources of its class. The steps leave a consistent log wherever they stop:
 
-    archive         where there is a directory for it: its rows to a file, synced and renamed (archives.py). That there
-                    was one once, the database remembers: who has none drops nothing then
-    copy_forward    one transaction: the newest row of each object there to ``kept``, all digests to ``tombstones``
-    detach          DETACH PARTITION … CONCURRENTLY: waits for readers, nobody waits for it
-    drop            nobody can see the table any more
+    archive         if there is a directory: write the rows to a file, sync and rename it (archives.py). The database
+                    records that a directory was given once: after that, a server without one drops nothing
+    copy_forward    one transaction: copy the newest row of each object to ``kept``, and all digests to ``tombstones``
+    detach          DETACH PARTITION … CONCURRENTLY: waits for readers; nothing waits for it
+    drop            drop the table, which no query sees any more
 
-Invariant: an object as of any revision at or above its resource's mark is found in the log or in ``kept``.
-Nothing here runs on the appender's connection, and only one server does it at a time (an advisory lock).
+Invariant: an object as of any revision at or above its resource's mark is in the log or in ``kept``. Nothing here runs
+on the appender's connection, and one server at a time does this (an advisory lock).
 """
 
 from __future__ import annotations
@@ -35,18 +34,22 @@ from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import archives
 
 ADVISORY_LOCK = 0x6B637274  # "kcrt"
-DETACH_PATIENCE = 5.0  # seconds; meanwhile append() could not make a partition, so a long reader is left for next time
-BATCHES_KEPT = timedelta(days=1)  # a server asks for a batch within seconds of reconnecting
-PARTITIONS_PER_AGE = 24  # so that at most a 24th more than max_age is stored, and queries plan for a few dozen tables
+DETACH_TIMEOUT = 5.0  # seconds in which append() cannot make a partition; with a long reader, the next run retries
+BATCHES_KEPT = timedelta(days=1)  # a server settles a batch within seconds of reconnecting
+PARTITIONS_PER_AGE = 24  # at most 1/24 more than max_age is stored, and queries plan for a few dozen tables
 SMALLEST_SPAN = 100_000  # revisions in a partition: an idle cluster makes few partitions
 LARGEST_SPAN = 20_000_000  # a partition of some 30 GB is still copied and dropped in minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How long the history of a resource is kept: whichever of the two ends first. ``resource``: a group-resource, or
-    OTHERS for all that have no policy of their own. ``max_age`` None: for ever; ``max_changes`` None: however many.
-    Objects that exist are kept however old they are."""
+    """The retention of a resource's history, by age and number of changes; the stricter bound applies.
+
+    ``resource``: a group-resource, or OTHERS for all without a policy of their own.
+    ``max_age``, ``max_changes``: None for no bound.
+
+    Existing objects are kept regardless of their age.
+    """
 
     resource: str
     max_age: timedelta | None = None
@@ -55,9 +58,9 @@ class RetentionPolicy:
 
 OTHERS = "*"
 DEFAULT_POLICIES = (
-    # what the cluster looked like at any moment of the last year
+    # the state of the cluster at any moment of the last year
     RetentionPolicy(resource=OTHERS, max_age=timedelta(days=365)),
-    # events expire after an hour and a lease's history is a heartbeat: a day is for looking into last night's incident
+    # events expire after an hour and leases are heartbeats: one day suffices to examine last night's incident
     RetentionPolicy(resource="events", max_age=timedelta(days=1)),
     RetentionPolicy(resource="events.events.k8s.io", max_age=timedelta(days=1)),
     RetentionPolicy(resource="leases.coordination.k8s.io", max_age=timedelta(days=1)),
@@ -66,12 +69,12 @@ DEFAULT_POLICIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """What one application of the policies did. ``busy``: another server was at it, so nothing."""
+    """The result of applying the policies once. ``busy``: another server was applying them, so nothing was done."""
 
     busy: bool = False
     compacted: tuple[tuple[str, int], ...] = ()  # (resource or OTHERS, its mark now), where the mark moved
     dropped: tuple[str, ...] = ()  # names of partitions
-    unarchived: tuple[str, ...] = ()  # those that are to be archived, and so were not dropped without a directory
+    unarchived: tuple[str, ...] = ()  # partitions kept because they have to be archived and no directory was given
     made: tuple[str, ...] = ()  # classes that got a new partition
     batches_pruned: int = 0
 
@@ -80,7 +83,7 @@ CLASSES = ("short", "long")
 _RESOURCE_CLASSES = "select resource, class from kubechronicle.resource_classes"
 _MOVE = "select kubechronicle.move_marks($1, $2::jsonb)"
 _MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
-# $1 resource, $2 how many changes: the newest that is one too many.
+# $1 resource, $2 number of changes to keep. The newest revision beyond that number.
 _COUNTED = """
 select revision from kubechronicle.log_{} where resource = $1 order by revision desc offset $2::bigint limit 1
 """
@@ -90,7 +93,7 @@ select c.relname::text as name, i.inhdetachpending as detaching,
 from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = to_regclass('kubechronicle.log_' || $1) order by 3
 """
-# $1 table. What is being detached, and has been, has its bounds as a constraint (DETACH PARTITION CONCURRENTLY).
+# $1 table. A partition that is or was being detached has its bounds as a constraint (DETACH PARTITION CONCURRENTLY).
 _BOUNDS = """
 select coalesce((regexp_match(p.bounds, 'FROM \\(''(\\d+)'))[1],
         (regexp_match(p.checks, 'revision >= ''?(\\d+)'))[1])::bigint as first,
@@ -107,7 +110,7 @@ where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r'
     and c.relname ~ ('^log_' || $1 || '_[0-9]+$')
     and not exists (select from pg_inherits i where i.inhrelid = c.oid)
 """
-# The class needs its next partition when the head is in the last half of the newest. How fast do revisions come?
+# The class needs its next partition when the head is in the last half of the newest one. Also the rate of revisions.
 _GROWTH = """
 select h.revision, c.span, c.partitioned_until,
     h.revision - l.revision as revisions, extract(epoch from h.committed_at - l.committed_at)::float8 as seconds
@@ -117,7 +120,7 @@ left join lateral (
     where revision > greatest(h.revision - 100000, 0) order by revision limit 1) l on true
 """
 _TO_ARCHIVE = "select bool_or(to_archive) from kubechronicle.retention_classes"
-_WISH = "update kubechronicle.retention_classes set to_archive = $1 where to_archive <> $1"
+_REQUIRE_ARCHIVES = "update kubechronicle.retention_classes set to_archive = $1 where to_archive <> $1"
 _DROPPED = "update kubechronicle.retention_classes set dropped_until = $2 where class = $1"
 _PRUNE = (
     "with gone as (delete from kubechronicle.batches where id in (select id from kubechronicle.batches"
@@ -127,7 +130,7 @@ _PRUNE = (
 
 
 def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelta | None) -> int:
-    """How many revisions the next partition shall hold, given how many came lately in how many seconds."""
+    """Return the number of revisions of the next partition. ``revisions``: number of recent ones in ``seconds``."""
     if not revisions or not seconds or max_age is None:
         return SMALLEST_SPAN * 10
     per_partition = revisions / seconds * max_age.total_seconds() / PARTITIONS_PER_AGE
@@ -135,9 +138,12 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
 
 
 async def compact(session: Session, revision: int, *, archive: Path | None = None) -> Head:
-    """Move the marks of all resources to the revision, and drop what can be; ``archive`` is the directory it goes to
-    before. Compacted, FutureRevision as in etcd; NotArchived if there is none and it is to be archived."""
-    if await _kept_for_archive(session, archive):
+    """Move the marks of all resources to the revision, and drop the partitions below.
+
+    ``archive``: the directory for archives of these partitions. Compacted, FutureRevision as in etcd. NotArchived:
+    archives are required, and no directory was given.
+    """
+    if await _lacks_archive(session, archive):
         raise NotArchived
     head = await marks(session)
     if revision > head.revision:
@@ -145,9 +151,9 @@ async def compact(session: Session, revision: int, *, archive: Path | None = Non
     if revision <= head.oldest:
         raise Compacted(revision, head.oldest)
     await session.fetch(_MOVE, revision, orjson.dumps(dict.fromkeys(head.compacted_of, revision)).decode())
-    await session.fetch(NOTIFY, CHANNEL, str(head.revision))  # so that other servers hear of the marks at once
+    await session.fetch(NOTIFY, CHANNEL, str(head.revision))  # other servers apply the new marks at once
     head = await marks(session)
-    async with _only_one(session) as alone:
+    async with _exclusive(session) as alone:
         if alone:
             classes = await resource_classes(session)
             for retention_class in CLASSES:
@@ -163,23 +169,27 @@ async def retain(
     now: datetime | None = None,
     archive: Path | None = None,
 ) -> Retained:
-    """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows. ``archive``: the
-    directory to which partitions go before they are dropped. Marks never go back: of the policies of several servers,
-    the shortest counts, and of their wishes to archive that of anyone."""
-    kept = await _kept_for_archive(session, archive)
-    async with _only_one(session) as alone:
+    """Apply the policies once.
+
+    ``now``: by default the database's clock, which also sets the commit times.
+    ``archive``: the directory for archives of partitions before their drop.
+
+    Marks never go back: the strictest policy of all servers applies. If one server requires archives, all do.
+    """
+    lacks_archive = await _lacks_archive(session, archive)
+    async with _exclusive(session) as alone:
         if not alone:
             return Retained(busy=True)
         classes = await resource_classes(session)
-        made = [  # first, since dropping may have to be left for next time
+        made = [  # first, since dropping may have to wait for the next run
             retention_class
             for retention_class in CLASSES
             if await make_ahead(session, retention_class, class_age(policies, retention_class, classes))
         ]
         before = await marks(session)
-        wanted = await wanted_marks(session, policies, now=now)
-        rest = wanted.pop(OTHERS, 0)
-        await session.fetch(_MOVE, rest, orjson.dumps(wanted).decode())
+        targets = await target_marks(session, policies, now=now)
+        rest = targets.pop(OTHERS, 0)
+        await session.fetch(_MOVE, rest, orjson.dumps(targets).decode())
         head = await marks(session)
         compacted = [(OTHERS, head.compacted)] if head.compacted != before.compacted else []
         compacted += [(name, mark) for name, mark in head.compacted_of.items() if mark != before.compacted_for(name)]
@@ -189,7 +199,7 @@ async def retain(
         unarchived: list[str] = []
         for retention_class in CLASSES:
             until = _class_mark(head, retention_class, classes)
-            if kept:
+            if lacks_archive:
                 unarchived += await _droppable(session, retention_class, until=until)
             else:
                 dropped += await _drop(session, retention_class, until=until, archive=archive)
@@ -203,33 +213,39 @@ async def retain(
     )
 
 
-async def wish_to_archive(session: Session, wished: bool) -> None:
-    """Let no server drop what is not archived; or (False) let those without a directory drop again."""
-    await session.fetch(_WISH, wished)
+async def require_archives(session: Session, required: bool) -> None:
+    """Let servers drop only archived history; or (False) let servers without a directory drop again."""
+    await session.fetch(_REQUIRE_ARCHIVES, required)
 
 
-async def _kept_for_archive(session: Session, archive: Path | None) -> bool:
-    """Whether nothing may be dropped, because it is to be archived and there is no directory here. A directory is the
-    wish that it be so from now on."""
+async def _lacks_archive(session: Session, archive: Path | None) -> bool:
+    """Return whether nothing may be dropped: archives are required, and no directory was given.
+
+    A directory makes archives required from now on.
+    """
     if archive is not None:
-        await wish_to_archive(session, True)
+        await require_archives(session, True)
         return False
     return bool((await session.fetch(_TO_ARCHIVE))[0][0])
 
 
 async def marks(session: Session) -> Head:
+    """Return the head, with the marks of all resources."""
     return rows.head((await session.fetch(_MARKS))[0])
 
 
-async def wanted_marks(
+async def target_marks(
     session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
 ) -> dict[str, int]:
-    """The mark each policy asks for now, by resource; 0 for none. The state as of the mark itself can still be read, so
-    it is the last revision that is too old, or the newest change that is one too many."""
+    """Return the mark for each policy now, by resource; 0 for none.
+
+    The state as of the mark itself can still be read. So the mark is the last revision that is too old, or the newest
+    change beyond the maximum number.
+    """
     clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
     classes = await resource_classes(session)
     by_age: dict[timedelta, int] = {}
-    found: dict[str, int] = {}
+    targets: dict[str, int] = {}
     for policy in policies:
         mark = 0
         if policy.max_age is not None:
@@ -240,16 +256,17 @@ async def wanted_marks(
         if policy.max_changes is not None:
             statement = _COUNTED.format(classes.get(policy.resource, "long"))
             mark = max([mark, *(row[0] for row in await session.fetch(statement, policy.resource, policy.max_changes))])
-        found[policy.resource] = mark
-    return found
+        targets[policy.resource] = mark
+    return targets
 
 
 async def resource_classes(session: Session) -> dict[str, str]:
+    """Return the retention class by resource; resources not in it have the class 'long'."""
     return {row["resource"]: row["class"] for row in await session.fetch(_RESOURCE_CLASSES)}
 
 
 def _class_mark(head: Head, retention_class: str, classes: Mapping[str, str]) -> int:
-    """Up to where no resource of the class has history any more."""
+    """Return the revision below which no resource of the class has history."""
     if retention_class == "long":
         own = [mark for name, mark in head.compacted_of.items() if classes.get(name, "long") == "long"]
         return min([head.compacted, *own])
@@ -259,7 +276,7 @@ def _class_mark(head: Head, retention_class: str, classes: Mapping[str, str]) ->
 def class_age(
     policies: Sequence[RetentionPolicy], retention_class: str, classes: Mapping[str, str]
 ) -> timedelta | None:
-    """How old a partition of the class becomes; None: there is no bound."""
+    """Return the age at which partitions of the class may be dropped; None: never."""
     ages = {policy.resource: policy.max_age for policy in policies}
     if retention_class == "long":
         named = [age for name, age in ages.items() if classes.get(name, "long") == "long"]
@@ -271,8 +288,8 @@ def class_age(
 
 
 @asynccontextmanager
-async def _only_one(session: Session) -> AsyncIterator[bool]:
-    """True if this server may do maintenance now. It may take as long as it takes."""
+async def _exclusive(session: Session) -> AsyncIterator[bool]:
+    """Hold the lock of maintenance within the block; False: another server holds it. Statements have no timeout."""
     await session.execute("set statement_timeout = 0; reset enable_seqscan; reset plan_cache_mode")
     alone = bool((await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0])
     try:
@@ -283,15 +300,17 @@ async def _only_one(session: Session) -> AsyncIterator[bool]:
 
 
 async def _droppable(session: Session, retention_class: str, *, until: int) -> list[str]:
-    """Names of the partitions that would be dropped."""
+    """Return the names of the partitions that would be dropped."""
     rest = await session.fetch(_DETACHED, retention_class)
     below = [row for row in await session.fetch(_PARTITIONS, retention_class) if row["until"] - 1 <= until]
     return [row["name"] for row in (*below, *rest)]
 
 
 async def _drop(session: Session, retention_class: str, *, until: int, archive: Path | None) -> list[str]:
-    """Drop the class's partitions that lie at or below the revision, oldest first: copy_forward relies on it. Leaves
-    the rest for next time where a reader does not let go of a partition."""
+    """Drop the class's partitions at or below the revision; return their names.
+
+    Oldest first, as copy_forward requires. Stops at a partition that a reader holds; the next run continues there.
+    """
     dropped: list[str] = []
     parent = f"kubechronicle.log_{retention_class}"
     for row in await session.fetch(_PARTITIONS, retention_class):
@@ -301,12 +320,13 @@ async def _drop(session: Session, retention_class: str, *, until: int, archive: 
         await _archive(session, archive, row["name"], retention_class)
         if not row["detaching"]:
             await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
-        how = "finalize" if row["detaching"] else "concurrently"
-        if not await _patiently(session, f"alter table {parent} detach partition {table} {how}", DETACH_PATIENCE):
+        mode = "finalize" if row["detaching"] else "concurrently"
+        detach = f"alter table {parent} detach partition {table} {mode}"
+        if not await _execute_with_lock_timeout(session, detach, DETACH_TIMEOUT):
             break
         await session.fetch(_DROPPED, retention_class, row["until"])
         dropped.append(row["name"])
-    # These and, had a server died before it got here, what it had detached.
+    # The partitions detached above, and those that a server detached before it crashed.
     for row in await session.fetch(_DETACHED, retention_class):
         await _archive(session, archive, row["name"], retention_class)
         await session.execute(f"drop table kubechronicle.{row['name']}")
@@ -314,7 +334,7 @@ async def _drop(session: Session, retention_class: str, *, until: int, archive: 
 
 
 async def _archive(session: Session, archive: Path | None, table: str, retention_class: str) -> None:
-    """A partition is not changed any more when it is dropped, so it does not matter how often this is begun."""
+    """Archive a partition if there is a directory. May be repeated, since a partition to drop never changes."""
     if archive is None:
         return
     constraint = (await session.fetch(_BOUNDS, f"kubechronicle.{table}"))[0]
@@ -323,8 +343,8 @@ async def _archive(session: Session, archive: Path | None, table: str, retention
         await archives.write_partition(session, archive, table, retention_class, bounds)
 
 
-async def _patiently(session: Session, statement: str, seconds: float) -> bool:
-    """Run the statement unless it would have to wait longer than this for a lock."""
+async def _execute_with_lock_timeout(session: Session, statement: str, seconds: float) -> bool:
+    """Run the statement; return False if it waited longer than this for a lock."""
     await session.execute(f"set lock_timeout = '{seconds}s'")
     try:
         await session.execute(statement)
@@ -339,7 +359,7 @@ async def _patiently(session: Session, statement: str, seconds: float) -> bool:
 
 
 async def make_ahead(session: Session, retention_class: str, max_age: timedelta | None) -> bool:
-    """Make the class's next partition if the newest is half full. It takes milliseconds under the head's lock."""
+    """Make the class's next partition if the newest is half full. It holds the head's lock for milliseconds."""
     head, span, partitioned_until, revisions, seconds = (await session.fetch(_GROWTH, retention_class))[0]
     if head < partitioned_until - span // 2:
         return False
@@ -348,12 +368,12 @@ async def make_ahead(session: Session, retention_class: str, max_age: timedelta 
         retention_class,
         next_span(revisions=revisions, seconds=seconds, max_age=max_age),
     )
-    # Making it holds up appends, so it does not wait; and append() makes it itself when there is no next time.
-    return await _patiently(session, f"select kubechronicle.make_partition('{retention_class}')", 1.0)
+    # A partition delays appends, so this waits briefly for its lock. At the last moment append() makes it itself.
+    return await _execute_with_lock_timeout(session, f"select kubechronicle.make_partition('{retention_class}')", 1.0)
 
 
 async def _prune(session: Session) -> int:
-    """Forget settled batches, some at a time."""
+    """Delete old batch ids, some at a time; return their number."""
     pruned = 0
     while gone := (await session.fetch(_PRUNE, BATCHES_KEPT))[0][0]:
         pruned += int(gone)

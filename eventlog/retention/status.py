@@ -1,6 +1,7 @@
-"""How much history there is, by resource, and when which of it goes. At a bounded cost: of a large log a sample of its
-pages is read (TABLESAMPLE), and counts and sizes by resource are estimates then; all else comes from indexes and the
-catalog.
+"""HistoryStatus: the amount of history by resource, and the times at which partitions are dropped.
+
+The cost is bounded. A large log is sampled by pages (TABLESAMPLE); counts and sizes by resource are then estimates. All
+other data come from indexes and the catalog.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from kubechronicle.eventlog.retention.retention import (
     resource_classes,
 )
 
-SAMPLE_PAGES = 8192  # of 8 kB: what is read at most
+SAMPLE_PAGES = 8192  # of 8 kB: the maximum to read
 GROWTH_OVER = timedelta(days=7)
-SHORTEST_GROWTH = timedelta(hours=1)  # less says nothing about a day
-ROW_OVERHEAD = 700  # bytes of a row beside its object: who asked and how, digests, index entries
+SHORTEST_GROWTH = timedelta(hours=1)  # a shorter time does not allow a rate per day
+ROW_OVERHEAD = 700  # bytes of a row without its object: user and request, digests, index entries
 
 _LOG_PAGES = """
 select coalesce(sum(pg_relation_size(relid)), 0)::bigint / 8192 as pages,
@@ -35,7 +36,7 @@ _OTHER_BYTES = """
 select pg_total_relation_size('kubechronicle.kept') as kept, pg_total_relation_size('kubechronicle.live') as live,
     pg_total_relation_size('kubechronicle.tombstones') as tombstones
 """
-# $1 the first revision growth is counted from. {} per cent of the pages.
+# $1 the first revision counted as growth. {} the percentage of pages.
 _SAMPLE = f"""
 select resource, count(*) as rows, sum(pg_column_size(object) + {ROW_OVERHEAD})::bigint as weight,
     count(*) filter (where revision >= $1) as lately,
@@ -69,8 +70,11 @@ select committed_at from kubechronicle.log where revision < $1 order by revision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceStatus:
-    """Of what there is of a resource in the log. ``oldest``, ``newest``: revision and time of the first and last change
-    there is history of, None if none is left. Figures per day are None where the log is too young to tell."""
+    """The history of one resource.
+
+    ``oldest``, ``newest``: revision and time of the first and last change with history; None if there is none.
+    ``changes_per_day``, ``bytes_per_day``: None if the log is too young.
+    """
 
     resource: str
     changes: int
@@ -85,21 +89,24 @@ class ResourceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """Revisions ``first`` to ``last`` of a class of resources. ``goes``: when the policies let it be dropped; None: it
-    is not full yet, or (``for_ever``) something in it is kept for ever."""
+    """Revisions ``first`` to ``last`` of a retention class.
+
+    ``droppable_at``: the time from which the policies allow its drop; None: it is not full yet, or ``for_ever``.
+    ``for_ever``: it has a resource without a maximum age.
+    """
 
     name: str
     retention_class: str
     first: int
     last: int
     bytes: int
-    goes: datetime | None
+    droppable_at: datetime | None
     for_ever: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryStatus:
-    """``exact``: the figures by resource are counted, not estimated. Bytes with indexes."""
+    """``exact``: the numbers by resource are counted, not estimated. Bytes include indexes."""
 
     log_id: str
     revision: int
@@ -117,7 +124,7 @@ class HistoryStatus:
 async def history_status(
     session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
 ) -> HistoryStatus:
-    """What there is now, under these policies."""
+    """Return the present status under these policies."""
     async with session.snapshot():
         await session.execute("lock table kubechronicle.log in access share mode")
         clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
@@ -131,7 +138,7 @@ async def history_status(
         scale = _Scale(rows=100 / per_cent, bytes=log_bytes / weight if weight else 0.0, days=days)
         by_resource = {policy.resource: policy for policy in policies}
         others = by_resource.get(OTHERS, RetentionPolicy(resource=OTHERS))
-        found = [
+        resources = [
             await _resource(session, row[0], by_resource.get(row[0], others), head.compacted_for(row[0]), sample, scale)
             for row in await session.fetch(_RESOURCES)
         ]
@@ -147,14 +154,14 @@ async def history_status(
         kept_bytes=kept,
         live_bytes=live,
         tombstone_bytes=tombstones,
-        resources=tuple(sorted(found, key=lambda status: (-status.bytes, status.resource))),
+        resources=tuple(sorted(resources, key=lambda status: (-status.bytes, status.resource))),
         partitions=partitions,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
-    """From the sample to the whole. ``days``: over which growth was counted; None: too few."""
+    """Factors from the sample to the whole log. ``days``: the time of the counted growth; None: too short."""
 
     rows: float
     bytes: float
@@ -162,7 +169,7 @@ class _Scale:
 
 
 async def _growth_span(session: Session, clock: datetime) -> tuple[int, float | None]:
-    """The first revision of the last days, and how many days these are."""
+    """Return the first revision of the recent days, and the number of these days."""
     since = clock - GROWTH_OVER
     first = int((await session.fetch(FIRST_REVISION_SINCE, since))[0][0])
     oldest = await session.fetch("select committed_at from kubechronicle.log order by revision limit 1")
@@ -173,8 +180,8 @@ async def _growth_span(session: Session, clock: datetime) -> tuple[int, float | 
 async def _resource(
     session: Session, resource: str, policy: RetentionPolicy, mark: int, sample: dict[str, Any], scale: _Scale
 ) -> ResourceStatus:
-    found = sample.get(resource)
-    rows, weight, lately, weight_lately = (found[name] if found is not None else 0 for name in _FIGURES)
+    sampled = sample.get(resource)
+    rows, weight, lately, weight_lately = (sampled[name] if sampled is not None else 0 for name in _SAMPLE_COLUMNS)
     edges = [await session.fetch(_EDGE.format(order), resource, mark) for order in ("asc", "desc")]
     oldest, newest = ((edge[0][0], edge[0][1]) if edge else None for edge in edges)
     return ResourceStatus(
@@ -190,30 +197,30 @@ async def _resource(
     )
 
 
-_FIGURES = ("rows", "weight", "lately", "weight_lately")
+_SAMPLE_COLUMNS = ("rows", "weight", "lately", "weight_lately")
 
 
 async def _partitions(
     session: Session, policies: Sequence[RetentionPolicy], newest: int
 ) -> tuple[PartitionStatus, ...]:
     classes = await resource_classes(session)
-    found = []
+    statuses = []
     for retention_class in CLASSES:
         age = class_age(policies, retention_class, classes)
         for row in await session.fetch(_PARTITIONS, retention_class):
-            goes = None
+            droppable_at = None
             if age is not None and newest >= row["until"] - 1:
                 last = await session.fetch(_NEWEST_BELOW, row["until"])
-                goes = (last[0][0] if last else datetime.now(UTC)) + age
-            found.append(
+                droppable_at = (last[0][0] if last else datetime.now(UTC)) + age
+            statuses.append(
                 PartitionStatus(
                     name=row["name"],
                     retention_class=retention_class,
                     first=row["first"],
                     last=row["until"] - 1,
                     bytes=row["bytes"],
-                    goes=goes,
+                    droppable_at=droppable_at,
                     for_ever=age is None,
                 )
             )
-    return tuple(found)
+    return tuple(statuses)

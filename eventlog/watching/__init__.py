@@ -1,0 +1,1 @@
+"""Delivery of events: watch cursors, watcher groups, the dispatcher and replays."""

@@ -1,4 +1,4 @@
-"""A shop of whose log something is erased, and what to ask about it."""
+"""A shop with a log for tests of erasure, and helpers to verify it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ WEB = ("configmap/web", "-n", "shop", "--reason", "asked for", "--yes")
 
 
 class Shop:
-    """A log of config maps: ``web`` is made, changed and deleted, ``other`` and those of other names stay."""
+    """A log of ConfigMaps: ``web`` is created, updated and deleted; ``other`` and all others stay.
+
+    ``live``: revision and text of existing objects.
+    """
 
     def __init__(self, log: Any) -> None:
         self.log = log
-        self.there: dict[Key, tuple[int, str]] = {}
+        self.live: dict[Key, tuple[int, str]] = {}
 
     async def change(
         self, name: str, text: str | None, *, resource: str = "configmaps", uid: str = "", who: Who = JANE
     ) -> int:
-        """Its revision. ``text`` None: deleted."""
+        """Append a change and return its revision. ``text`` None: delete."""
         key = Key(resource, "shop", name)
-        expected, last = self.there.get(key, (0, ""))
+        expected, last = self.live.get(key, (0, ""))
         operation = Operation.DELETE if text is None else Operation.UPDATE if expected else Operation.CREATE
         metadata = {"name": name, "namespace": "shop", "labels": {"of": "shop"}}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": text or last}}
@@ -54,11 +57,12 @@ class Shop:
             key=key, uid=uid or f"uid-{name}", expected=expected, operation=operation, body=orjson.dumps(body)
         )
         result = await self.log.append(Batch(id=uuid4(), transactions=(Transaction(changes=(change,), who=who),)))
-        self.there[key] = (result.head, text) if text is not None else (0, "")
+        self.live[key] = (result.head, text) if text is not None else (0, "")
         return int(result.head)
 
 
 async def open_shop(replicas: Opener, run_sql: RunSql) -> Shop:
+    """Return a shop with 24 changes in partitions of SPAN revisions."""
     run_sql(
         "drop table kubechronicle.log_long_1, kubechronicle.log_short_1",
         f"update kubechronicle.retention_classes set span = {SPAN}, partitioned_until = 1",

@@ -1,4 +1,4 @@
-"""Ready-made changes and a look behind the scenes, for the tests of the log on Postgres."""
+"""Ready-made changes and an extra connection, for tests of the log on Postgres."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ async def put(log: Any, change: Change) -> Record:
 
 @asynccontextmanager
 async def open_session_of(log: Any) -> AsyncIterator[Any]:
-    """One more connection to the log's database, to stall, kill or look."""
+    """Open one more connection to the log's database, to stall, kill or inspect others."""
     async with log._maintenance() as session:
         yield session

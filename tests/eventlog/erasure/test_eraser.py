@@ -1,4 +1,4 @@
-"""Erasing: what is erased is nowhere, what is left is proved, and whoever reads is told so."""
+"""Erasure: erased data is in no table, file or memory; the rest verifies; readers see the erasure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ import pytest
 import trio
 from erasing_shop import JANE, MARK, ROWS_OF_WEB, WEB, Command, Opener, RunSql, Shop, verified
 
-from kubechronicle.eventlog.erasure.eraser import CHUNK, Eraser
-from kubechronicle.eventlog.integrity.verify import DIGESTED, encode_row, verify
+from kubechronicle.eventlog.erasure.eraser import Eraser
+from kubechronicle.eventlog.erasure.plan import ErasureRequest
+from kubechronicle.eventlog.erasure.statements import CHUNK
+from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
+from kubechronicle.eventlog.integrity.verify import verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import open_stack
 
 
 def everything(run_sql: RunSql, directory: Path | None = None) -> str:
-    """All rows of all tables, as text, and the archives."""
+    """Return all rows of all tables, and the archives, as text."""
     tables = run_sql(
         "select c.oid::regclass from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " where nspname = 'kubechronicle' and relkind = 'r'"
@@ -37,14 +40,14 @@ def everything(run_sql: RunSql, directory: Path | None = None) -> str:
     return "\n".join(found)
 
 
-async def test_what_was_deleted_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
+async def test_a_deleted_object_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
     others = run_sql("select l::text from kubechronicle.log l where name <> 'web' order by revision")
     assert MARK in everything(run_sql)
-    code, said = await command("erase", *WEB[:-1], "--dry-run")
-    assert (code, "6 in the database" in said) == (0, True)
+    code, output = await command("erase", *WEB[:-1], "--dry-run")
+    assert (code, "6 in the database" in output) == (0, True)
     assert MARK in everything(run_sql)
-    code, said = await command("erase", *WEB)
-    assert (code, "erased 6 revisions; revision 25 records the erasure" in said) == (0, True), said
+    code, output = await command("erase", *WEB)
+    assert (code, "erased 6 revisions; revision 25 records the erasure" in output) == (0, True), output
     assert MARK not in everything(run_sql)
     assert run_sql("select l::text from kubechronicle.log l where name <> 'web' and revision < 25 order by 1") == (
         "\n".join(sorted(others.splitlines()))
@@ -53,49 +56,49 @@ async def test_what_was_deleted_is_erased(shop: Shop, command: Command, run_sql:
     assert (verdict.problem, verdict.rows) == (None, 25)
     ((erasure, revisions),) = verdict.erasures
     assert (erasure.count, erasure.reason, revisions) == (6, "asked for", "2, 4, 6, 8, 10, 12")
-    code, said = await command("verify")
-    assert (code, "erased: contents of configmaps shop/web in 6 revisions (2, 4, 6, 8, 10, 12)" in said) == (0, True)
-    code, said = await command("erase", *WEB)
-    assert (code, said) == (1, "there is nothing to erase of configmaps shop/web\n")
+    code, output = await command("verify")
+    assert (code, "erased: contents of configmaps shop/web in 6 revisions (2, 4, 6, 8, 10, 12)" in output) == (0, True)
+    code, output = await command("erase", *WEB)
+    assert (code, output) == (1, "there is nothing to erase of configmaps shop/web\n")
 
 
-async def test_what_is_there_stays(shop: Shop, command: Command, run_sql: RunSql) -> None:
+async def test_the_present_state_of_an_object_stays(shop: Shop, command: Command, run_sql: RunSql) -> None:
     other = ("configmap/other", "-n", "shop", "--reason", "r", "--yes")
     for arguments in (other, (*other, "--uid", "uid-other")):
-        code, said = await command("erase", *arguments)
-        assert (code, said.count("\n")) == (2, 1)
-        assert "kubectl delete configmap/other -n shop" in said
+        code, output = await command("erase", *arguments)
+        assert (code, output.count("\n")) == (2, 1)
+        assert "kubectl delete configmap/other -n shop" in output
     assert (await command("erase", *other, "--uid", "uid-of-another"))[0] == 1
-    code, said = await command("erase", *other, "--revisions", "4-7")
-    assert (code, "erased 2 revisions" in said) == (0, True)
-    code, said = await command("erase", *other, "--before", "0s")
-    assert (code, "erased 2 revisions" in said, "revision 11 stays" in said) == (0, True, True)
+    code, output = await command("erase", *other, "--revisions", "4-7")
+    assert (code, "erased 2 revisions" in output) == (0, True)
+    code, output = await command("erase", *other, "--before", "0s")
+    assert (code, "erased 2 revisions" in output, "revision 11 stays" in output) == (0, True, True)
     assert "text-4" in run_sql("select object from kubechronicle.log where revision = 11")
     assert not any(f"text-{number}" in everything(run_sql) for number in range(4))
     assert (await verified(shop)).problem is None
     assert [len((await command("verify"))[1].splitlines())] == [3]
 
 
-async def test_who_somebody_was_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
+async def test_a_user_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
     objects = "select revision, object from kubechronicle.log where name <> 'web' and revision < 25 order by 1"
     before = run_sql(objects)
     assert (await command("erase", *WEB))[0] == 0  # a row may be erased twice
-    code, said = await command("erase", "--user", "jane", "--reason", "asked for", "--yes")
-    assert (code, "erased 24 revisions" in said) == (0, True), said  # bob's too: jane acted in that name
+    code, output = await command("erase", "--user", "jane", "--reason", "asked for", "--yes")
+    assert (code, "erased 24 revisions" in output) == (0, True), output  # also rows of bob, impersonated by jane
     left = everything(run_sql)
     assert not any(word in left for word in ("jane", "janes-laptop", "198.51.100.7", "audit-4711", MARK))
     assert run_sql("select count(*) from kubechronicle.log where user_name = '<erased>'") == "24"
     assert run_sql(objects) == before
     verdict = await verified(shop)
-    assert (verdict.problem, [each.what for each, _ in verdict.erasures]) == (None, ["contents", "who"])
+    assert (verdict.problem, [each.scope for each, _ in verdict.erasures]) == (None, ["contents", "who"])
     assert (await command("erase", "--user", "jane", "--reason", "asked for", "--yes"))[0] == 1
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_archives_and_what_was_copied_forward(
+async def test_archives_and_rows_copied_forward_are_erased(
     shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path, first: bool
 ) -> None:
-    """What was erased before is archived so; what is archived is erased there, wherever else it is."""
+    """Erased rows are archived as such; archived rows are erased in the archive, and in all other places."""
     away = tmp_path / "away"
     where = ("--history-archive", str(away))
     if first:
@@ -105,17 +108,19 @@ async def test_archives_and_what_was_copied_forward(
         await shop.log.compact(20, archive=away)
     else:
         await shop.log.compact(20, archive=away)
-        code, said = await command("erase", *WEB)
-        assert (code, "archives were not read" in said, ".jsonl.gz" in said) == (3, True, True)
+        code, output = await command("erase", *WEB)
+        assert (code, "archives were not read" in output, ".jsonl.gz" in output) == (3, True, True)
         assert MARK not in everything(run_sql)
         assert MARK in everything(run_sql, away)
-        code, said = await command("erase", *WEB[:-1], *where)
-        assert (code, said.count("\n")) == (2, 5), said  # nobody is asked without a terminal
-        code, said = await command("erase", *WEB, *where)
-        assert (code, "2 archives rewritten" in said) == (0, True), said
+        code, output = await command("erase", *WEB[:-1], *where)
+        assert (code, output.count("\n")) == (2, 5), output  # no question without a terminal
+        code, output = await command("erase", *WEB, *where)
+        assert (code, "2 archives rewritten" in output) == (0, True), output
     assert MARK not in everything(run_sql, away)
-    code, said = await command("verify", "--archive", str(away))
-    assert (code, "20 by content in archives, 0 by digest" in said, "6 revisions" in said) == (0, True, True), said
+    code, output = await command("verify", "--archive", str(away))
+    assert (code, "20 by content in archives, 0 by digest" in output, "6 revisions" in output) == (0, True, True), (
+        output
+    )
     assert (await command("erase", *WEB, *where))[0] == 1
     rows = list(archives.rows_of_all(archives.archives(away)))
     assert [row.revision for row in rows if row.erased] == [2, 4, 6, 8, 10, 12]
@@ -125,15 +130,15 @@ async def test_archives_and_what_was_copied_forward(
     verdict = await verified(shop, away)
     assert (verdict.problem, verdict.unerased, verdict.archived) == (None, 0, 20)
     file = min(away.iterdir())
-    whole = file.read_bytes()
-    lines = gzip.decompress(whole).splitlines(keepends=True)
+    original = file.read_bytes()
+    lines = gzip.decompress(original).splitlines(keepends=True)
     edited = orjson.loads(lines[2])
     edited |= {"uid": "edited", "committed_at": datetime.fromisoformat(edited["committed_at"])}
     edited["erased"] = sha256(encode_row([edited[name] for name, _ in DIGESTED])).hexdigest()
     file.write_bytes(gzip.compress(b"".join([*lines[:2], orjson.dumps(edited) + b"\n", *lines[3:]])))
     problem = (await verified(shop, away)).problem
-    assert (problem.revision, problem.what) == (2, "the archived row is not the one that was appended")
-    file.write_bytes(whole)
+    assert (problem.revision, problem.message) == (2, "the archived row is not the one that was appended")
+    file.write_bytes(original)
     await shop.log.compact((await shop.log.head()).revision, archive=away)
     assert (await verified(shop, away)).problem is None
     for file in away.iterdir():
@@ -142,25 +147,29 @@ async def test_archives_and_what_was_copied_forward(
 
 
 TAMPERING = (
-    ("update kubechronicle.log set name = 'x' where revision = 4", 4, "not what its erasure has left"),
-    ("update kubechronicle.log set object = (object::text || ' ')::json where revision = 4", 4, "not what its erasure"),
+    ("update kubechronicle.log set name = 'x' where revision = 4", 4, "not the row that its erasure left"),
+    (
+        "update kubechronicle.log set object = (object::text || ' ')::json where revision = 4",
+        4,
+        "not the row that its erasure",
+    ),
     ("update kubechronicle.log set digest = sha256(digest) where revision = 4", 4, ""),
     ("update kubechronicle.log set user_name = 'x' where revision = 3", 3, "does not have its digest"),
     (
         "update kubechronicle.log set object = (select object from kubechronicle.log where revision = 4)"
         " where revision = 3",
         3,
-        "its contents are gone, and no erasure tells of it",
+        "its contents are gone, and no erasure records it",
     ),
-    ("delete from kubechronicle.erased where revision = 4", 4, "no erasure tells of it"),
-    ("update kubechronicle.erased set remains = sha256(remains) where revision = 4", 4, "not what its erasure"),
-    ("update kubechronicle.erased set was = sha256(was) where revision = 4", 4, "tombstone is of another row"),
-    ("update kubechronicle.erased set erasure = gen_random_uuid() where revision = 4", 4, "does not tell of that"),
+    ("delete from kubechronicle.erased where revision = 4", 4, "no erasure records it"),
+    ("update kubechronicle.erased set remains = sha256(remains) where revision = 4", 4, "not the row that its erasure"),
+    ("update kubechronicle.erased set was = sha256(was) where revision = 4", 4, "tombstone belongs to another row"),
+    ("update kubechronicle.erased set erasure = gen_random_uuid() where revision = 4", 4, "no record of that"),
     (
         "insert into kubechronicle.erased select 3, erasure, l.digest, sha256('x') from kubechronicle.erased e, "
         "kubechronicle.log l where l.revision = 3 and e.revision = 4",
         3,
-        "not what its erasure",
+        "not the row that its erasure",
     ),
     ("insert into kubechronicle.erased select 99, erasure, was, was from kubechronicle.erased limit 1", 99, "no such"),
     (
@@ -168,7 +177,7 @@ TAMPERING = (
         25,
         "digest",
     ),
-    # What was erased is put back, and the tombstone of it taken away.
+    # Other contents in place of the erased ones, and their tombstone deleted.
     (
         "with gone as (delete from kubechronicle.erased where revision = 12) update kubechronicle.log set object = '{}'"
         " where revision = 12",
@@ -178,7 +187,7 @@ TAMPERING = (
 )
 
 
-async def test_an_edit_is_found(shop: Shop, command: Command, run_sql: RunSql) -> None:
+async def test_an_edit_is_detected(shop: Shop, command: Command, run_sql: RunSql) -> None:
     checkpoint = await verified(shop)
     await command("erase", *WEB)
     for edit, revision, why in TAMPERING:
@@ -186,24 +195,24 @@ async def test_an_edit_is_found(shop: Shop, command: Command, run_sql: RunSql) -
         run_sql(*copies, edit)
         problem = (await verified(shop)).problem
         assert problem is not None, edit
-        assert (problem.revision, why in problem.what) == (revision, True), (edit, problem)
+        assert (problem.revision, why in problem.message) == (revision, True), (edit, problem)
         run_sql(
             "truncate kubechronicle.log, kubechronicle.erased",
             "insert into kubechronicle.log table t_log",
             "insert into kubechronicle.erased table t_e",
             "drop table t_log, t_e",
         )
-    async with shop.log._maintenance() as session:  # what was noted before the erasure, and after it
+    async with shop.log._maintenance() as session:  # anchors noted before and after the erasure
         for noted in (checkpoint, await verified(shop)):
             assert (await verify(session, anchors={noted.revision: noted.hash})).problem is None
     run_sql("update kubechronicle.log set object = (object::text || ' ')::json where revision = 5")
-    code, said = await command("erase", "configmap/other", "-n", "shop", "--before", "0s", "--reason", "r", "--yes")
-    assert (code, "revision 5 was edited" in said) == (2, True)  # an edit is not made good by erasing it
+    code, output = await command("erase", "configmap/other", "-n", "shop", "--before", "0s", "--reason", "r", "--yes")
+    assert (code, "revision 5 was edited" in output) == (2, True)  # an edited row is not erased
     assert (await verified(shop)).problem.revision == 5
 
 
 @pytest.mark.parametrize("step", ["insert into kubechronicle.erased", "commit"])
-async def test_killed_in_the_database(
+async def test_a_crash_in_the_database_transaction(
     shop: Shop, command: Command, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     from kubechronicle.eventlog.errors import LogError
@@ -228,13 +237,13 @@ async def test_killed_in_the_database(
     assert (await verified(shop)).problem is None
 
 
-async def test_killed_between_the_archives(
+async def test_a_crash_between_the_archives(
     shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path, database: str
 ) -> None:
-    """kill -9 once the database is done, before all files are."""
+    """kill -9 after the commit in the database, before all files are rewritten."""
     await shop.log.compact(20, archive=tmp_path)
     script = (
-        "import os, signal\nfrom kubechronicle.eventlog import archives\nfrom kubechronicle.ops import cli\n"
+        "import os, signal\nfrom kubechronicle.eventlog.retention import archives\nfrom kubechronicle.ops import cli\n"
         "whole = archives._finish\n"
         "def finish(file, unfinished, path):\n"
         "    os.kill(os.getpid(), signal.SIGKILL) if '011-' in path.name else whole(file, unfinished, path)\n"
@@ -248,23 +257,26 @@ async def test_killed_between_the_archives(
     verdict = await verified(shop, tmp_path)
     assert (verdict.problem, verdict.unerased) == (None, 1)
     assert "1 erased revisions are still in archives" in (await command("verify", "--archive", str(tmp_path)))[1]
-    code, said = await command("erase", *WEB, "--history-archive", str(tmp_path))
-    assert (code, "already erased in the database" in said, "1 archive rewritten" in said) == (0, True, True), said
+    code, output = await command("erase", *WEB, "--history-archive", str(tmp_path))
+    assert (code, "already erased in the database" in output, "1 archive rewritten" in output) == (0, True, True), (
+        output
+    )
     assert MARK not in everything(run_sql, tmp_path)
     assert not any(name.startswith(".") for name in os.listdir(tmp_path))
     verdict = await verified(shop, tmp_path)
     assert (verdict.problem, verdict.unerased, len(verdict.erasures)) == (None, 0, 1)
 
 
-async def test_retention_waits_and_is_waited_for(shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
-    from kubechronicle.eventlog.erasure.plan import Wanted
+async def test_erasure_and_retention_exclude_each_other(
+    shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path
+) -> None:
     from kubechronicle.eventlog.retention.retention import ADVISORY_LOCK
 
-    wanted = Wanted(what="contents", resource="configmaps", namespace="shop", name="web", whole=True)
-    async with shop.log._maintenance() as session, Eraser.locked(session, wanted, archive=None) as eraser:
+    request = ErasureRequest(scope="contents", resource="configmaps", namespace="shop", name="web", whole=True)
+    async with shop.log._maintenance() as session, Eraser.locked(session, request, archive=None) as eraser:
         assert (await eraser.plan()).rows == ROWS_OF_WEB
         assert (await shop.log.retain()).busy
-        await shop.change("web", "made again")  # after the plan: it is not there to be erased any more
+        await shop.change("web", "made again")  # after the plan; now it exists and cannot be erased
         with pytest.raises(Exception, match="exists"):
             await eraser.erase(None)  # type: ignore[arg-type]
     await shop.change("web", None)
@@ -279,7 +291,7 @@ async def test_retention_waits_and_is_waited_for(shop: Shop, command: Command, r
     assert MARK not in everything(run_sql)
 
 
-async def test_sql_tells_that_it_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
+async def test_sql_shows_that_a_row_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
     await command("erase", *WEB, "--as", "data protection officer")
     columns = "revision, kind, operation, object is null, erased"
     assert run_sql(f"select {columns} from chronicle.changes where name = 'web' order by 1").splitlines()[:2] == [
@@ -288,8 +300,8 @@ async def test_sql_tells_that_it_is_erased(shop: Shop, command: Command, run_sql
     ]
     assert run_sql("select distinct changed is null, erased from chronicle.who_did_what where name = 'web'") == "t|t"
     assert run_sql("select distinct erased from chronicle.who_did_what where name <> 'web'") == "f"
-    then = "chronicle.objects_at(6, 'configmaps') where name = 'web'"
-    assert run_sql(f"select object is null, erased from {then}") == "t|t"
+    past = "chronicle.objects_at(6, 'configmaps') where name = 'web'"
+    assert run_sql(f"select object is null, erased from {past}") == "t|t"
     changes = "chronicle.object_history('configmaps', 'shop', 'web')"
     assert run_sql(f"select distinct object is null, diff is null, erased from {changes}") == "t|t|t"
     assert run_sql('select what, resource, name, revisions, reason, "by" from chronicle.erasures') == (
@@ -298,17 +310,17 @@ async def test_sql_tells_that_it_is_erased(shop: Shop, command: Command, run_sql
     assert "hunter2" not in run_sql("select * from chronicle.changes", "select * from chronicle.who_did_what")
 
 
-async def test_statistics_of_the_planner_do_not_tell_it(shop: Shop, command: Command, run_sql: RunSql) -> None:
-    """Postgres notes the most common values of each column, whoever it was most of the time."""
+async def test_statistics_of_the_planner_are_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:
+    """Postgres stores the most common values of each column, such as the most frequent user."""
     await shop.change("jane-doe", "text", uid="u")
     await shop.change("jane-doe", None, uid="u")
-    told = "select count(*) from pg_stats s where schemaname = 'kubechronicle' and s::text ~ '{}'"
+    occurrences = "select count(*) from pg_stats s where schemaname = 'kubechronicle' and s::text ~ '{}'"
     run_sql("analyze")
-    assert [run_sql(told.format(text)) != "0" for text in ("jane", MARK, "audit-4711")] == [True] * 3
+    assert [run_sql(occurrences.format(text)) != "0" for text in ("jane", MARK, "audit-4711")] == [True] * 3
     assert (await command("erase", "configmap/jane-doe", *WEB[1:], "--anonymize-name"))[0] == 0
     assert (await command("erase", *WEB))[0] == 0
     assert (await command("erase", "--user", "jane", "--reason", "r", "--yes"))[0] == 0
-    assert [run_sql(told.format(text)) for text in ("jane", MARK, "audit-4711")] == ["0"] * 3
+    assert [run_sql(occurrences.format(text)) for text in ("jane", MARK, "audit-4711")] == ["0"] * 3
 
 
 async def test_mistakes_are_one_line(shop: Shop, command: Command, run_sql: RunSql) -> None:
@@ -332,36 +344,38 @@ async def test_mistakes_are_one_line(shop: Shop, command: Command, run_sql: RunS
         ("configmap/web", "-n", "shop", "--uid", other),
         ("configmap/web", "-n", "shop", "--before", other),
     ):
-        code, said = await command("erase", *arguments, "--reason", "r")
-        assert (code, said.splitlines()[-1].startswith("kubechronicle: ")) == (2, True), (arguments, said)
+        code, output = await command("erase", *arguments, "--reason", "r")
+        assert (code, output.splitlines()[-1].startswith("kubechronicle: ")) == (2, True), (arguments, output)
     assert (await command("erase", "configmap/web", "-n", "shop"))[0] == 2
     assert (await command("erase", "vaults.example.com/x", "--reason", "r"))[0] == 1
     odd = "a'b\"; drop table x; --\\ {,} ü"
     await shop.change("odd", "text", who=replace(JANE, user=odd))
     assert "1 in the database" in (await command("erase", "--user", odd, "--reason", odd, "--yes"))[1]
     run_sql("alter table kubechronicle.erased rename column was to before")
-    code, said = await command("erase", *WEB)  # whatever Postgres refuses
-    assert (code, said.splitlines()[-1].startswith("kubechronicle: Postgres: ")) == (2, True), said
+    code, output = await command("erase", *WEB)  # an error of Postgres
+    assert (code, output.splitlines()[-1].startswith("kubechronicle: Postgres: ")) == (2, True), output
 
 
-async def test_the_name_can_be_erased_too(shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
+async def test_the_name_can_be_erased_as_well(shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
     where = ("--history-archive", str(tmp_path))
     await shop.log.compact(10, archive=tmp_path)
     await command("erase", *WEB[:-1], "--revisions", "4", "--yes", *where)
     assert (await command("erase", *WEB, "--anonymize-name", "--before", "1"))[0] == 2
-    code, said = await command("erase", *WEB, "--anonymize-name", *where)
-    assert (code, "its name in history is erased-" in said) == (0, True), said
-    # The first erasure says of what it was, and uids stay.
+    code, output = await command("erase", *WEB, "--anonymize-name", *where)
+    assert (code, "its name in history is erased-" in output) == (0, True), output
+    # The first erasure names the object, and uids stay.
     assert everything(run_sql, tmp_path).replace("uid-web", "").count("web") == 1
     assert (await verified(shop, tmp_path)).problem is None
-    there = await shop.log.list_at("configmaps", revision=11, limit=99)
-    assert [row.key.name.partition("-")[0] for row in there] == ["erased", "old", "other"]
-    assert "hunter2" not in str(there)
+    objects = await shop.log.list_at("configmaps", revision=11, limit=99)
+    assert [row.key.name.partition("-")[0] for row in objects] == ["erased", "old", "other"]
+    assert "hunter2" not in str(objects)
     assert (await command("erase", *WEB, "--anonymize-name", *where))[0] == 1
 
 
-async def test_servers_forget_it(shop: Shop, command: Command, replicas: Opener, run_sql: RunSql) -> None:
-    """Of a Secret, on all servers: those that run hear of it as of every change."""
+async def test_servers_drop_erased_history_from_memory(
+    shop: Shop, command: Command, replicas: Opener, run_sql: RunSql
+) -> None:
+    """Running servers receive the erasure of a Secret as every change, and drop its history."""
     for text in ("one", "two", "three", None):
         await shop.change("key", f"{MARK}-{text}" if text else None, resource="secrets")
     async with open_stack(await replicas()) as one, open_stack(await replicas()) as other:
@@ -372,10 +386,10 @@ async def test_servers_forget_it(shop: Shop, command: Command, replicas: Opener,
         for stack in (one, other):
             await stack.reads.wait()
             assert MARK in str([event.entry.json for event in stack.views["secrets"].events])
-        code, said = await command("erase", "secret/key", "-n", "shop", "--reason", "leaked", "--yes")
-        assert (code, "erased 7 revisions" in said) == (0, True), said
+        code, output = await command("erase", "secret/key", "-n", "shop", "--reason", "leaked", "--yes")
+        assert (code, "erased 7 revisions" in output) == (0, True), output
         head = await shop.log.head()
-        for stack in (one, other):  # without being asked
+        for stack in (one, other):  # without a request
             await stack.views.wait_applied(head.revision)
             assert stack.views["secrets"].events == []
             cursor = stack.views.watch("secrets", after=revisions[0] - 1)
@@ -386,8 +400,8 @@ async def test_servers_forget_it(shop: Shop, command: Command, replicas: Opener,
     assert MARK not in run_sql("select * from kubechronicle.log where name = 'key'")
 
 
-async def test_many_at_once(replicas: Opener, command: Command, run_sql: RunSql) -> None:
-    """More than are read at a time."""
+async def test_more_rows_than_one_chunk(replicas: Opener, command: Command, run_sql: RunSql) -> None:
+    """More rows than are read at once."""
     log = await replicas()
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}'
     changes = [
@@ -395,8 +409,8 @@ async def test_many_at_once(replicas: Opener, command: Command, run_sql: RunSql)
         for number in range(2 * CHUNK + 1)
     ]
     await log.append(Batch(id=uuid4(), transactions=(Transaction(changes=tuple(changes), who=JANE),)))
-    code, said = await command("erase", "--user", "jane", "--reason", "r", "--yes")
-    assert (code, f"erased {len(changes)} revisions" in said) == (0, True), said
+    code, output = await command("erase", "--user", "jane", "--reason", "r", "--yes")
+    assert (code, f"erased {len(changes)} revisions" in output) == (0, True), output
     assert "jane" not in everything(run_sql)
     async with log._maintenance() as session:
         verdict = await verify(session)

@@ -1,5 +1,7 @@
-"""Random histories with random erasures, compaction and archiving in between: the chain is proved, what was not erased
-is read as before, what was erased is nowhere, and a changed byte is found."""
+"""Random histories with erasures, compaction and archiving in between.
+
+The chain verifies, other data is read as before, erased data is nowhere, and a changed byte is detected.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.eventlog.entries import seal
 from kubechronicle.eventlog.erasure.eraser import Eraser
-from kubechronicle.eventlog.erasure.plan import Signed, Wanted
+from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasureRequest
 from kubechronicle.eventlog.integrity.verify import verify
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
@@ -38,14 +40,14 @@ MAPS = builtin_registry().known("", "v1", "configmaps")
 assert MAPS is not None
 REVISIONS = builtin_registry().known("history.kubechronicle.dev", "v1", "revisions")
 NAMES, USERS = "abc", ("jane", "bob")
-SIGNED = Signed(by="operator", os_user="operator", program="test", reason="asked for")
+SIGNED = ErasureAuthor(by="operator", os_user="operator", program="test", reason="asked for")
 
 STEPS = 40
 WEIGHTS = {"put": 26, "delete": 5, "erase": 5, "anonymize": 1, "forget": 1, "compact": 2}
 
 
 def history(draw: random.Random) -> Iterator[tuple[Any, ...]]:
-    """Steps, each what happens and to what; hundredths are of what has happened until then."""
+    """Yield steps: a kind and its arguments. Numbers in hundredths are of the history so far."""
     for kind in draw.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS):
         hundredths = draw.choice((20, 40, 60, 80, 100))
         rest = {
@@ -59,7 +61,7 @@ def history(draw: random.Random) -> Iterator[tuple[Any, ...]]:
 
 @dataclass
 class Row:
-    """``mark`` is in its body and nowhere else."""
+    """A change. ``mark``: a text that occurs only in its body."""
 
     revision: int
     key: Key
@@ -71,7 +73,7 @@ class Row:
 
 
 class Run:
-    """One history. ``before`` is the newest revision of the examples before it."""
+    """One history. ``before``: the newest revision of earlier examples."""
 
     def __init__(self, url: str, log: Any, stack: Stack, directory: Path, seed: int, before: int) -> None:
         self.url, self.log, self.stack, self.directory = url, log, stack, directory
@@ -89,14 +91,14 @@ class Run:
         found = [row for row in self.rows if row.key == key and row.revision <= revision]
         return found[-1] if found else None
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     async def do(self, kind: str, *rest: Any) -> None:
         if kind in ("put", "delete"):
             await self._change(kind, *rest)
         elif kind == "forget":
             user = self.users[rest[0]]
-            await self._erase(Wanted(what="who", user=user))
+            await self._erase(ErasureRequest(scope="who", user=user))
             self.users[rest[0]] = f"{rest[0]}-{uuid4()}"
             self.forgotten.add(user)
         elif kind == "compact":
@@ -130,8 +132,8 @@ class Run:
         first, last = self.rows[0].revision, self.rows[-1].revision
         until = last if before is None else first + (last - first) * before // 100
         erased = await self._erase(
-            Wanted(
-                what="object" if before is None else "contents",
+            ErasureRequest(
+                scope="object" if before is None else "contents",
                 resource=key.resource,
                 namespace=key.namespace,
                 name=key.name,
@@ -145,10 +147,10 @@ class Run:
                 if before is None:
                     row.key = Key(key.resource, key.namespace, erased)
 
-    async def _erase(self, wanted: Wanted) -> str:
+    async def _erase(self, request: ErasureRequest) -> str:
         async with (
             open_session(self.url) as session,
-            Eraser.locked(session, wanted, archive=self.directory) as eraser,
+            Eraser.locked(session, request, archive=self.directory) as eraser,
         ):
             if (await eraser.plan()).nothing:
                 return ""
@@ -156,7 +158,7 @@ class Run:
             assert done.erasure is not None
             return done.erasure.name
 
-    # -- what is then -------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         await self._check_chain()
@@ -187,43 +189,45 @@ class Run:
             assert (row.mark in found) is not row.erased
 
     async def _check_moment(self, revision: int) -> None:
-        """Gets, a list, and a watch up to now."""
-        then = PastReads(self.reads, await self.reads.past.moment(revision), until=self.rows[-1].revision)
+        """Compare gets, a list, and a watch up to the present."""
+        past = PastReads(self.reads, await self.reads.past.moment(revision), until=self.rows[-1].revision)
         keys = {row.key for row in self.rows}
         state = {key: row for key in keys if (row := self.newest(key, revision)) is not None and not row.deleted}
         for key in keys:
             row = state.get(key)
             if row is not None and row.erased:
                 with pytest.raises(StatusError, match="was erased from history"):
-                    await then.get(self.rt, key.namespace, key.name)
+                    await past.get(self.rt, key.namespace, key.name)
             else:
-                entry = await then.get(self.rt, key.namespace, key.name)
+                entry = await past.get(self.rt, key.namespace, key.name)
                 assert (entry and entry.json) == (row and seal(row.body, row.revision))
         left = {row.key.name: row.mark for row in state.values() if not row.erased}
         for limit in (0, 2):
-            listing = await then.list(self.rt, Selection(namespace="shop"), limit=limit)
+            listing = await past.list(self.rt, Selection(namespace="shop"), limit=limit)
             if not limit:
                 assert {entry.key.name: entry.object()["text"] for entry in listing.entries} == left
                 assert listing.erased == len(state) - len(left)
             assert not any(entry.erased for entry in listing.entries)
-        watching = await then.watch(self.rt, Selection(namespace="shop"), revision=None, initial=True)
+        watching = await past.watch(self.rt, Selection(namespace="shop"), revision=None, initial=True)
         known = {entry.key.name: entry.object()["text"] for entry in watching.initial}
         assert known == left
-        told = ""
+        watched = ""
         try:
             while True:
                 for event in await watching.cursor.next_batch(trio.current_time() + 30):
-                    said = watching.classify(event)
-                    assert said is not None
-                    told += said[1].json.decode()
-                    if said[0] == "DELETED":
-                        known.pop(said[1].key.name, None)
+                    classified = watching.classify(event)
+                    assert classified is not None
+                    watched += classified[1].json.decode()
+                    if classified[0] == "DELETED":
+                        known.pop(classified[1].key.name, None)
                     else:
-                        assert (said[0] == "ADDED") == (said[1].key.name not in known or event.previous.erased)  # type: ignore[union-attr]
-                        known[said[1].key.name] = said[1].object()["text"]
+                        assert (classified[0] == "ADDED") == (
+                            classified[1].key.name not in known or event.previous.erased
+                        )  # type: ignore[union-attr]
+                        known[classified[1].key.name] = classified[1].object()["text"]
         except ReplayOver:
             pass
-        assert not [row for row in self.rows if row.erased and row.mark in told]
+        assert not [row for row in self.rows if row.erased and row.mark in watched]
         now = {key: self.newest(key) for key in keys}
         assert known == {key.name: row.mark for key, row in now.items() if row is not None and not row.deleted}
 
@@ -234,16 +238,16 @@ class Run:
         assert REVISIONS is not None
         changes = ChangeReads(self.log, self.reads, builtin_registry(), readable=readable, content="full")
         found = (await changes.list(REVISIONS, Selection(namespace="shop"), limit=500)).entries
-        told = {int(entry.key.name): entry.object() for entry in found}
+        recorded = {int(entry.key.name): entry.object() for entry in found}
         for row in self.rows:
-            if row.revision in told:
-                revision = told[row.revision]
+            if row.revision in recorded:
+                revision = recorded[row.revision]
                 assert revision.get("erased", False) is row.erased
                 assert (row.mark in str(revision)) is not row.erased
                 assert revision["who"]["username"] == ("<erased>" if row.user in self.forgotten else row.user)
 
     async def check_a_flip(self) -> None:
-        """One byte of one column of one row is changed, found, and put back."""
+        """Change one byte of one column of one row, expect a problem, and restore it."""
         async with open_session(self.url) as session:
             table = self.draw.choice(("log", "kept", "erased"))
             found = await session.fetch(f"select * from kubechronicle.{table} order by 1")

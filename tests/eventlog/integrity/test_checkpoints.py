@@ -1,4 +1,4 @@
-"""Checkpoints: what they prove, that openssl alone can tell whose they are, and every way of forging one."""
+"""Checkpoints: their proof, verification by openssl alone, and every way to forge one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint, parse
-from kubechronicle.eventlog.integrity.verify import DIGESTED
+from kubechronicle.eventlog.integrity.digests import DIGESTED
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.ops import cli
 from kubechronicle.ops.exit_codes import MISTAKE
@@ -45,33 +45,33 @@ def text_of(file: str) -> str:
 
 @pytest.fixture
 def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """``await command("verify", …)``: its exit code and all it said."""
+    """Return a function: ``await command("verify", …)`` returns the exit code and all output."""
 
     async def run(*arguments: str) -> tuple[int, str]:
         where = ["--database-url", database, "--data-dir", str(tmp_path)]
         code = await trio.to_thread.run_sync(cli.main, [*arguments, *where])
-        told = capsys.readouterr()
-        return code, told.out + told.err
+        output = capsys.readouterr()
+        return code, output.out + output.err
 
     return run
 
 
 @pytest.fixture
 async def noted(replicas: Opener, command: Command, tmp_path: Path) -> str:
-    """A checkpoint at revision 3, after which two more changes were made."""
+    """Write a checkpoint at revision 3, then two more changes; return the path of the checkpoint."""
     log = await replicas()
     await write(log, "a", "b", "c")
     file = tmp_path / "noted.checkpoint"
-    code, said = await command("checkpoint", "-o", str(file))
+    code, output = await command("checkpoint", "-o", str(file))
     assert code == 0
-    assert said.startswith("-----BEGIN PUBLIC KEY-----")
+    assert output.startswith("-----BEGIN PUBLIC KEY-----")
     await write(log, "d", "e")
     return str(file)
 
 
-async def test_an_untouched_log_is_what_it_was(noted: str, command: Command, tmp_path: Path) -> None:
-    code, said = await command("verify", "--checkpoint", noted)
-    assert (code, "up to revision 3 history is as it was at 20" in said) == (0, True)
+async def test_an_untouched_log_matches_its_checkpoint(noted: str, command: Command, tmp_path: Path) -> None:
+    code, output = await command("verify", "--checkpoint", noted)
+    assert (code, "up to revision 3 history is as it was at 20" in output) == (0, True)
     key = tmp_path / "pki" / "checkpoint.key"
     assert key.stat().st_mode & 0o777 == 0o600
     code, printed = await command("checkpoint", "--key", str(key))
@@ -81,21 +81,24 @@ async def test_an_untouched_log_is_what_it_was(noted: str, command: Command, tmp
     assert (await command("verify", "--checkpoint", noted, "--checkpoint", str(later)))[0] == 0
 
 
-async def test_openssl_alone_tells_whose_it_is(noted: str, command: Command, tmp_path: Path) -> None:
+async def test_openssl_alone_verifies_the_signature(noted: str, command: Command, tmp_path: Path) -> None:
     _, printed = await command("checkpoint")
     public = tmp_path / "public.pem"
     public.write_text(printed[printed.index("-----BEGIN") :])
-    told = f"head -n 7 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
+    split = f"head -n 7 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
     verify = f"openssl pkeyutl -verify -pubin -inkey {public} -rawin -in signed -sigfile signature"
-    done = await trio.run_process(["sh", "-c", f"{told}; {verify}"], cwd=tmp_path, capture_stdout=True, check=False)
+    done = await trio.run_process(["sh", "-c", f"{split}; {verify}"], cwd=tmp_path, capture_stdout=True, check=False)
     assert b"Signature Verified Successfully" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("edits", "said"),
+    ("edits", "message"),
     [
-        (REWRITE, "revision 3: history up to here is not the one of which the hash was noted"),
-        (("update kubechronicle.head set log_id = gen_random_uuid()", *REWRITE), "it was made anew, or is another's"),
+        (REWRITE, "revision 3: history up to here does not match the noted hash"),
+        (
+            ("update kubechronicle.head set log_id = gen_random_uuid()", *REWRITE),
+            "it was recreated, or belongs to another server",
+        ),
         (
             (
                 "delete from kubechronicle.log where revision > 2",
@@ -103,21 +106,21 @@ async def test_openssl_alone_tells_whose_it_is(noted: str, command: Command, tmp
                 "update kubechronicle.head set revision = 2, hash = (select hash from kubechronicle.log"
                 " where revision = 2)",
             ),
-            "revision 3: history ends before revision 3, of which the hash was noted",
+            "revision 3: history ends before revision 3, whose hash was noted",
         ),
     ],
 )
-async def test_a_log_made_anew_is_found(
-    noted: str, command: Command, run_sql: RunSql, edits: tuple[str, ...], said: str
+async def test_a_recreated_log_is_detected(
+    noted: str, command: Command, run_sql: RunSql, edits: tuple[str, ...], message: str
 ) -> None:
     run_sql(*edits)
-    assert (await command("verify"))[0] == 0  # by itself it is consistent
-    code, told = await command("verify", "--checkpoint", noted)
+    assert (await command("verify"))[0] == 0  # without the checkpoint it is consistent
+    code, output = await command("verify", "--checkpoint", noted)
     assert code == 1
-    assert said in told
+    assert message in output
 
 
-async def test_a_forged_checkpoint_is_found(noted: str, command: Command, tmp_path: Path) -> None:
+async def test_a_forged_checkpoint_is_detected(noted: str, command: Command, tmp_path: Path) -> None:
     text = text_of(noted)
     forged = tmp_path / "forged"
     forged.write_text(text.replace("revision: 3", "revision: 2"))
@@ -126,19 +129,19 @@ async def test_a_forged_checkpoint_is_found(noted: str, command: Command, tmp_pa
         f"{forged} was changed since it was signed: the signature does not fit\n",
     )
     (tmp_path / "pki" / "checkpoint.key").unlink()
-    code, told = await command("verify", "--checkpoint", noted)
-    assert (code, "name the public key with --key" in told) == (MISTAKE, True)
+    code, output = await command("verify", "--checkpoint", noted)
+    assert (code, "name the public key with --key" in output) == (MISTAKE, True)
     await command("checkpoint")  # makes another key
-    code, told = await command("verify", "--checkpoint", noted)
-    assert (code, "is signed with another key than this one" in told) == (1, True)
+    code, output = await command("verify", "--checkpoint", noted)
+    assert (code, "is signed with another key than this one" in output) == (1, True)
 
 
 async def test_mistakes(noted: str, command: Command, tmp_path: Path) -> None:
     for text in ("", "x" * 9999, "\xff", text_of(noted) + "more", text_of(noted).replace("-", "x")):
         file = tmp_path / "mistake"
         file.write_text(text)
-        code, told = await command("verify", "--checkpoint", str(file))
-        assert (code, "is no checkpoint" in told, told.count("\n")) == (MISTAKE, True, 1)
+        code, output = await command("verify", "--checkpoint", str(file))
+        assert (code, "is no checkpoint" in output, output.count("\n")) == (MISTAKE, True, 1)
     for arguments in (
         ("verify", "--checkpoint", "/none"),
         ("verify", "--checkpoint", noted, "--key", "/none"),
@@ -146,8 +149,8 @@ async def test_mistakes(noted: str, command: Command, tmp_path: Path) -> None:
         ("checkpoint", "--key", __file__),
         ("checkpoint", "-o", "/none/x"),
     ):
-        code, told = await command(*arguments)
-        assert (code, told.count("\n")) == (MISTAKE, 1)
+        code, output = await command(*arguments)
+        assert (code, output.count("\n")) == (MISTAKE, 1)
 
 
 def test_a_checkpoint_is_read_as_it_was_written() -> None:

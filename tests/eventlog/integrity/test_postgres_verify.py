@@ -1,4 +1,4 @@
-"""`verify` finds every way of editing history that the chain promises to show."""
+"""`verify` detects every kind of edit of history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from kubechronicle.eventlog.integrity.verify import DIGESTED, ChainCheck, Problem, digest_of, encode_row, verify
+from kubechronicle.eventlog.integrity.digests import DIGESTED, digest_of, encode_row
+from kubechronicle.eventlog.integrity.verify import ChainCheck, Problem, verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
 Opener = Callable[[], Awaitable[Any]]
@@ -50,7 +51,7 @@ async def write(
 
 @pytest.fixture
 async def log(replicas: Opener) -> Any:
-    """Ten revisions in batches of different sizes: a to h, then a is updated and b deleted."""
+    """Return a log of ten revisions in batches of different sizes: creates a to h, updates a, deletes b."""
     log = await replicas()
     await write(log, "a")
     await write(log, "b", "c", "d", who=Who(user="nobody"))
@@ -60,12 +61,12 @@ async def log(replicas: Opener) -> Any:
     return log
 
 
-async def test_an_untouched_log_is_proved(log: Any) -> None:
+async def test_an_untouched_log_verifies(log: Any) -> None:
     verdict = await log.verify()
     assert (verdict.problem, verdict.revision, verdict.rows, verdict.tombstones) == (None, 10, 10, 0)
 
 
-async def test_an_empty_log_is_proved(replicas: Opener) -> None:
+async def test_an_empty_log_verifies(replicas: Opener) -> None:
     assert (await (await replicas()).verify()).problem is None
 
 
@@ -76,7 +77,7 @@ SWAP = (
 
 
 @pytest.mark.parametrize(
-    ("edit", "revision", "what"),
+    ("edit", "revision", "message"),
     [
         ("update kubechronicle.log set object = '{}' where revision = 5", 5, "edited"),
         ("update kubechronicle.log set user_name = 'mallory' where revision = 10", 10, "edited"),
@@ -100,15 +101,15 @@ SWAP = (
         ("insert into kubechronicle.live values ('pods', 'ns', 'b', 2, 2, 1)", 2, "live"),
     ],
 )
-async def test_an_edit_is_found(log: Any, run_sql: RunSql, edit: str, revision: int, what: str) -> None:
+async def test_an_edit_is_detected(log: Any, run_sql: RunSql, edit: str, revision: int, message: str) -> None:
     run_sql(edit)
     problem = (await log.verify()).problem
     assert problem is not None
     assert problem.revision == revision
-    assert what in problem.what
+    assert message in problem.message
 
 
-async def test_a_forger_who_recomputes_everything_is_found_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
+async def test_a_complete_recomputation_is_detected_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
     noted = await log.verify()
     columns = ", ".join(name for name, _ in DIGESTED)
     run_sql(
@@ -122,11 +123,11 @@ async def test_a_forger_who_recomputes_everything_is_found_by_a_noted_hash(log: 
     assert (await log.verify()).problem is None
     async with log._maintenance() as session:
         problem = (await verify(session, anchors={noted.revision: noted.hash})).problem
-    assert problem == Problem(revision=10, what="history up to here is not the one of which the hash was noted")
+    assert problem == Problem(revision=10, message="history up to here does not match the noted hash")
 
 
 @pytest.mark.parametrize(
-    ("edit", "revision", "what"),
+    ("edit", "revision", "message"),
     [
         ("update kubechronicle.kept set object = '{}' where revision = 5", 5, "copied forward"),
         ("delete from kubechronicle.kept where revision = 5", 5, "live"),
@@ -139,8 +140,8 @@ async def test_a_forger_who_recomputes_everything_is_found_by_a_noted_hash(log: 
         ),
     ],
 )
-async def test_an_edit_of_what_is_left_of_a_dropped_partition_is_found(
-    log: Any, run_sql: RunSql, edit: str, revision: int, what: str
+async def test_an_edit_of_the_rest_of_a_dropped_partition_is_detected(
+    log: Any, run_sql: RunSql, edit: str, revision: int, message: str
 ) -> None:
     run_sql(
         "select kubechronicle.copy_forward('kubechronicle.log_long_1', 'long')",
@@ -152,15 +153,17 @@ async def test_an_edit_of_what_is_left_of_a_dropped_partition_is_found(
     run_sql(edit)
     problem = (await log.verify()).problem
     assert problem is not None
-    assert problem.revision == revision  # an edited tombstone shows where the chain is compared next: at the head
-    assert what in problem.what
+    assert (
+        problem.revision == revision
+    )  # an edited tombstone is detected at the next comparison of the chain, at the head
+    assert message in problem.message
 
 
 # The chain without a database
 
 
 class Row(tuple):  # type: ignore[type-arg]
-    """Columns by position and by name, as asyncpg gives them."""
+    """Columns by position and by name, as in asyncpg."""
 
     def __getitem__(self, index: Any) -> Any:
         names = [name for name, _ in DIGESTED] + ["digest", "hash"]
@@ -176,7 +179,7 @@ def row(revision: int, before: bytes, **changed: Any) -> Row:
     return Row((*values.values(), digest, sha256(before + digest).digest()))
 
 
-def test_the_chain_goes_through_rows_and_tombstones() -> None:
+def test_the_chain_links_rows_and_tombstones() -> None:
     start = sha256(b"log").digest()
     first = row(1, start)
     second = row(2, first["hash"])
@@ -187,11 +190,11 @@ def test_the_chain_goes_through_rows_and_tombstones() -> None:
     assert check.row(third) is None
     assert check.finish(3, third["hash"], {1, 2, 3}) is None
     assert check.finish(3, third["hash"], {1, 3}) == Problem(
-        revision=2, what="the table of live objects does not agree with the log about it"
+        revision=2, message="the table of live objects does not match the log"
     )
 
 
-def test_time_must_not_go_back() -> None:
+def test_commit_times_must_not_go_back() -> None:
     start = sha256(b"log").digest()
     first = row(1, start)
     check = ChainCheck(hash=start)
@@ -201,7 +204,7 @@ def test_time_must_not_go_back() -> None:
     assert problem.revision == 2
 
 
-def test_no_two_rows_have_one_encoding() -> None:
+def test_different_rows_have_different_encodings() -> None:
     start = sha256(b"log").digest()
     variants = [
         row(1, start),

@@ -1,4 +1,4 @@
-"""Archives: nothing is dropped that is not on disk, whatever happens on the way; what is there is read and proved."""
+"""Archives: nothing is dropped before it is on disk, after any crash; archives are read and verified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.errors import LogError, NotArchived
-from kubechronicle.eventlog.integrity.verify import DIGESTED, encode_row, verify
+from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
+from kubechronicle.eventlog.integrity.verify import verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.archives import ArchiveError, read_header, rows_of, rows_of_all
@@ -33,14 +34,14 @@ RunSql = Callable[..., str]
 Command = Callable[..., Awaitable[tuple[int, str]]]
 
 ROWS = 90
-PARTITIONS = 20  # revisions each
+PARTITIONS = 20  # revisions of a partition
 COLUMNS = "revision, resource, name, user_name, object::text, encode(digest, 'hex')"
 STORED = f"select {COLUMNS} from kubechronicle.log order by revision"
 
 
 @pytest.fixture
 async def log(replicas: Opener, run_sql: RunSql) -> Any:
-    """Pods and events, made, changed and deleted, in partitions of twenty revisions."""
+    """Return a log of pods and events, created, updated and deleted, in partitions of twenty revisions."""
     for retention_class in ("long", "short"):
         run_sql(
             f"alter table kubechronicle.log_{retention_class} detach partition kubechronicle.log_{retention_class}_1",
@@ -65,8 +66,8 @@ async def log(replicas: Opener, run_sql: RunSql) -> Any:
     return log
 
 
-def told(directory: Path) -> list[str]:
-    """What is archived, as STORED would tell it."""
+def archived_rows(directory: Path) -> list[str]:
+    """Return the archived rows in the format of STORED."""
     found = []
     for row in rows_of_all(archives.archives(directory)):
         columns = [row.columns[name] for name in ("revision", "resource", "name", "user_name", "object")]
@@ -83,13 +84,13 @@ async def verified(log: Any, directory: Path) -> Any:
         return await verify(session, archived=rows_of_all(archives.archives(directory)))
 
 
-async def test_what_is_dropped_is_archived_before(log: Any, run_sql: RunSql, tmp_path: Path) -> None:
+async def test_partitions_are_archived_before_they_are_dropped(log: Any, run_sql: RunSql, tmp_path: Path) -> None:
     directory = tmp_path / "archive"
     before = run_sql(STORED).splitlines()
     hashes = run_sql("select encode(hash, 'hex') from kubechronicle.log order by revision").split()
     for mark, kept in ((30, 70), (70, 30)):
         await log.compact(mark, archive=directory)
-        assert told(directory) == before[: ROWS - kept]
+        assert archived_rows(directory) == before[: ROWS - kept]
         assert run_sql(STORED).splitlines() == before[ROWS - kept :]
         verdict = await verified(log, directory)
         assert (verdict.problem, verdict.rows, verdict.archived) == (None, kept, ROWS - kept)
@@ -105,10 +106,10 @@ async def test_what_is_dropped_is_archived_before(log: Any, run_sql: RunSql, tmp
         assert archive.hash_before.hex() == ([start, *hashes][numbers[0] - 1])
 
 
-async def test_who_has_no_directory_drops_nothing_that_is_to_be_archived(
+async def test_a_server_without_a_directory_drops_nothing_if_archives_are_required(
     log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path
 ) -> None:
-    """Of two servers on a database one may lack the flag: what the other was told counts for both."""
+    """One of two servers on a database may lack the flag; that of the other applies to both."""
     everything = run_sql(STORED)
     await log.retain((), archive=tmp_path)
     day = (RetentionPolicy(resource="*", max_age=timedelta(days=1)),)
@@ -121,24 +122,24 @@ async def test_who_has_no_directory_drops_nothing_that_is_to_be_archived(
     with pytest.raises(NotArchived):
         await log.compact(ROWS)
     where = ("--database-url", database)
-    code, said = await command("compact", "--revision", str(ROWS), *where)
-    assert (code, said.count("\n")) == (2, 1)
-    assert said.endswith("before it is dropped: give its directory here too, or --without-archive\n")
-    # With a directory it is dropped, and nothing is lost; once the wish is taken back, so it is without.
+    code, output = await command("compact", "--revision", str(ROWS), *where)
+    assert (code, output.count("\n")) == (2, 1)
+    assert output.endswith("before it is dropped: give its directory here too, or --without-archive\n")
+    # With a directory it is dropped without loss; once archives are not required, also without a directory.
     done = await log.retain(day, now=later, archive=tmp_path)
     assert "log_long_1" in done.dropped
-    assert set(told(tmp_path)) | set(run_sql(STORED).splitlines()) >= set(everything.splitlines())
+    assert set(archived_rows(tmp_path)) | set(run_sql(STORED).splitlines()) >= set(everything.splitlines())
     assert run_sql("select bool_and(to_archive) from kubechronicle.retention_classes").strip() == "t"
-    code, said = await command("compact", "--keep", "1000h", "--without-archive", *where)
-    assert (code, said) == (0, "there is no history that old\n")
+    code, output = await command("compact", "--keep", "1000h", "--without-archive", *where)
+    assert (code, output) == (0, "there is no history that old\n")
     assert run_sql("select bool_or(to_archive) from kubechronicle.retention_classes").strip() == "f"
 
 
 class Crash(LogError):
-    """Where a test pulls the plug."""
+    """The crash of a test."""
 
 
-async def test_what_can_not_be_archived_is_not_dropped(
+async def test_a_partition_that_cannot_be_archived_is_not_dropped(
     log: Any, run_sql: RunSql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run_sql(STORED).splitlines()
@@ -153,12 +154,12 @@ async def test_what_can_not_be_archived_is_not_dropped(
                 await log.compact(mark, archive=tmp_path)
         assert run_sql(STORED).splitlines() == before
     await log.compact(75, archive=tmp_path)
-    assert sorted([*run_sql(STORED).splitlines(), *told(tmp_path)]) == sorted(before)
+    assert sorted([*run_sql(STORED).splitlines(), *archived_rows(tmp_path)]) == sorted(before)
     assert all(not file.name.startswith(".") for file in files(tmp_path))
 
 
 @pytest.mark.parametrize("step", ["copy_forward", "detach", "drop table"])
-async def test_wherever_it_is_interrupted_nothing_is_lost(
+async def test_an_interruption_at_any_statement_loses_nothing(
     log: Any, run_sql: RunSql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     before = run_sql(STORED).splitlines()
@@ -177,16 +178,16 @@ async def test_wherever_it_is_interrupted_nothing_is_lost(
         with pytest.raises(Crash):
             await log.compact(70, archive=tmp_path)
     stored = run_sql(STORED).splitlines()
-    assert sorted({*stored, *told(tmp_path)}) == sorted(before)
+    assert sorted({*stored, *archived_rows(tmp_path)}) == sorted(before)
     assert (await verified(log, tmp_path)).problem is None
-    await log.compact(71, archive=tmp_path)  # the next time it goes on from there
-    assert sorted([*run_sql(STORED).splitlines(), *told(tmp_path)]) == sorted(before)
+    await log.compact(71, archive=tmp_path)  # the next run continues there
+    assert sorted([*run_sql(STORED).splitlines(), *archived_rows(tmp_path)]) == sorted(before)
     assert all(not file.name.startswith(".") for file in files(tmp_path))
     assert (await verified(log, tmp_path)).archived == 60
 
 
 async def test_a_killed_command_loses_nothing(log: Any, database: str, run_sql: RunSql, tmp_path: Path) -> None:
-    """kill -9 at the moment the first files appear."""
+    """kill -9 when the first files appear."""
     before = run_sql(STORED).splitlines()
     command = [str(Path(sys.executable).with_name("kubechronicle")), "compact", "--revision", "70"]
     where = ["--database-url", database, "--history-archive", str(tmp_path)]
@@ -195,9 +196,9 @@ async def test_a_killed_command_loses_nothing(log: Any, database: str, run_sql: 
         await trio.lowlevel.checkpoint()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert {*run_sql(STORED).splitlines(), *told(tmp_path)} == set(before)
+    assert {*run_sql(STORED).splitlines(), *archived_rows(tmp_path)} == set(before)
     await log.compact(71, archive=tmp_path)
-    assert sorted([*run_sql(STORED).splitlines(), *told(tmp_path)]) == sorted(before)
+    assert sorted([*run_sql(STORED).splitlines(), *archived_rows(tmp_path)]) == sorted(before)
     assert (await verified(log, tmp_path)).archived == 60
 
 
@@ -205,8 +206,8 @@ async def test_a_killed_command_loses_nothing(log: Any, database: str, run_sql: 
 def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
     async def run(*arguments: str) -> tuple[int, str]:
         code = await trio.to_thread.run_sync(cli.main, arguments)
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        output = capsys.readouterr()
+        return code, output.out + output.err
 
     return run
 
@@ -249,14 +250,14 @@ EDITS: tuple[tuple[Callable[[list[bytes]], None], str], ...] = (
     (_with_its_digest, "the archived row is not the one that was appended"),
     (_left_out, "is cut short"),
     (_cut_short, "is cut short"),
-    (_no_json, "a line of it is no JSON object"),
+    (_no_json, "a line is no JSON object"),
     (_another, "is no archive of kubechronicle"),
 )
 
 
-async def test_an_edit_is_found(log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path) -> None:
+async def test_an_edit_is_detected(log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path) -> None:
     verify_it = ("verify", "--database-url", database, "--archive", str(tmp_path))
-    assert (await command(*verify_it))[0] == 0  # nothing is archived yet
+    assert (await command(*verify_it))[0] == 0  # no archive exists yet
     code, found = await command(*verify_it[:-1], str(tmp_path / "none"))
     assert (code, found) == (1, f"there is no directory {tmp_path / 'none'}\n")
     await log.compact(70, archive=tmp_path)
@@ -264,11 +265,11 @@ async def test_an_edit_is_found(log: Any, command: Command, database: str, run_s
     assert (code, "30 by content, 60 by content in archives, 0 by digest" in untouched) == (0, True)
     file = files(tmp_path)[0]
     content = file.read_bytes()
-    for edit, said in EDITS:
+    for edit, message in EDITS:
         rewritten(file, edit)
         code, found = await command(*verify_it)
-        assert (code, found.count("\n")) == (1, 1), said
-        assert said in found
+        assert (code, found.count("\n")) == (1, 1), message
+        assert message in found
         file.write_bytes(content)
     run_sql("update kubechronicle.head set log_id = gen_random_uuid()")
     assert "are of another log than" in (await command(*verify_it))[1]
@@ -280,8 +281,8 @@ async def test_a_damaged_file_is_one_line(log: Any, command: Command, tmp_path: 
     content = file.read_bytes()
     for damage in (content[:-30], content[:50] + b"????" + content[54:], b"", b"text"):
         file.write_bytes(damage)
-        code, said = await command("archive", "read", str(tmp_path))
-        assert (code, str(file) in said.splitlines()[-1]) == (1, True)
+        code, output = await command("archive", "read", str(tmp_path))
+        assert (code, str(file) in output.splitlines()[-1]) == (1, True)
 
 
 async def test_other_rows_of_the_same_name_are_not_overwritten(log: Any, run_sql: RunSql, tmp_path: Path) -> None:
@@ -304,12 +305,12 @@ async def test_archives_are_read_with_filters(log: Any, command: Command, run_sq
     await log.compact(70, archive=tmp_path)
     code, listed = await command("archive", "list", str(tmp_path))
     assert (code, listed.count("\n")) == (0, 7)
-    asked = ("--user", "jane", "--resource", "pods", "--revisions", "10-50", "--since", "2020-01-01T00:00:00Z")
-    code, said = await command("archive", "read", str(tmp_path), *asked)
-    assert [line.split()[0] for line in said.splitlines()] == jane
-    assert "jane created pods shop/" in said or "jane updated pods shop/" in said
-    code, said = await command("archive", "read", str(tmp_path), *asked, "-o", "json")
-    first = orjson.loads(said.splitlines()[0])
+    filters = ("--user", "jane", "--resource", "pods", "--revisions", "10-50", "--since", "2020-01-01T00:00:00Z")
+    code, output = await command("archive", "read", str(tmp_path), *filters)
+    assert [line.split()[0] for line in output.splitlines()] == jane
+    assert "jane created pods shop/" in output or "jane updated pods shop/" in output
+    code, output = await command("archive", "read", str(tmp_path), *filters, "-o", "json")
+    first = orjson.loads(output.splitlines()[0])
     assert (str(first["revision"]), first["object"]["kind"], first["user_extra"]) == (jane[0], "X", {"k": ["v"]})
     assert await command("archive", "read", str(tmp_path), "--until", "2020-01-01") == (0, "")
     for arguments in (
@@ -317,5 +318,5 @@ async def test_archives_are_read_with_filters(log: Any, command: Command, run_sq
         ("read", str(tmp_path), "--revisions", "x"),
         ("read", str(tmp_path), "--since", "x"),
     ):
-        code, said = await command("archive", *arguments)
-        assert (code, said.count("\n")) == (MISTAKE, 1)
+        code, output = await command("archive", *arguments)
+        assert (code, output.count("\n")) == (MISTAKE, 1)

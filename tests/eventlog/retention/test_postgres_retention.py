@@ -1,4 +1,4 @@
-"""Compaction and retention: what goes, what stays findable, and that nobody has to wait for it."""
+"""Compaction and retention: dropped and readable history, without delays for readers and writers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def change(log: Any, state: State, key: Key, *, delete: bool = False) -> R
         key.name.encode(),
         uuid4().hex.encode(),
     )
-    asked = Change(key=key, uid="u", expected=current.revision if current else 0, operation=operation, body=body)
-    batch = Batch(id=uuid4(), transactions=(Transaction(changes=(asked,), who=Who(user="alice")),))
+    proposed = Change(key=key, uid="u", expected=current.revision if current else 0, operation=operation, body=body)
+    batch = Batch(id=uuid4(), transactions=(Transaction(changes=(proposed,), who=Who(user="alice")),))
     (outcome,) = (await log.append(batch)).outcomes
     assert not isinstance(outcome, Rejected), outcome
     state.pop(key, None)
@@ -42,7 +42,7 @@ async def change(log: Any, state: State, key: Key, *, delete: bool = False) -> R
 
 
 async def history(log: Any, revisions: int, *, resources: tuple[str, ...] = ("events", "pods")) -> list[State]:
-    """Random changes of a few objects, some of which are never touched again; answers the state at every revision."""
+    """Append random changes of a few objects; return the state at every revision. Some objects never change again."""
     dice = random.Random(7)
     states: list[State] = [{}]
     for number in range(revisions):
@@ -54,21 +54,21 @@ async def history(log: Any, revisions: int, *, resources: tuple[str, ...] = ("ev
     return states
 
 
-def told(records: list[Record]) -> list[tuple[Key, int, int, bytes]]:
+def summaries(records: list[Record]) -> list[tuple[Key, int, int, bytes]]:
     return [(record.key, record.revision, record.version, record.body) for record in records]
 
 
-async def assert_state(log: Any, state: State, revision: int, resource: str) -> None:
+async def check_state(log: Any, state: State, revision: int, resource: str) -> None:
     expected = [state[key] for key in sorted(state) if key.resource == resource]
-    assert told(await log.list_at(resource, revision=revision, limit=100)) == told(expected)
+    assert summaries(await log.list_at(resource, revision=revision, limit=100)) == summaries(expected)
     for name in ("a", "b", "old0", "old1"):
         key = Key(resource, "x", name)
         found = await log.get_at(key, revision=revision)
-        assert told([found] if found else []) == told([state[key]] if key in state else [])
+        assert summaries([found] if found else []) == summaries([state[key]] if key in state else [])
 
 
 async def small_partitions(log: Any, span: int = 20) -> None:
-    """From the next partition on; those of the template are used up by pretending that they end at 21."""
+    """Make partitions small from the next one on. The template's partitions are declared to end at 21."""
     async with log._maintenance() as session:
         for retention_class in ("long", "short"):
             await session.execute(f"""
@@ -80,18 +80,16 @@ async def small_partitions(log: Any, span: int = 20) -> None:
             """)
 
 
-async def test_append_makes_partitions_when_nobody_made_them_ahead(replicas: Opener, run_sql: RunSql) -> None:
+async def test_append_makes_partitions_that_retention_did_not_make(replicas: Opener, run_sql: RunSql) -> None:
     log = await replicas()
     await small_partitions(log)
     states = await history(log, 70)
     assert len(run_sql(PARTITIONS).split()) == 8
     for revision in (0, 20, 21, 40, 41, 70):
-        await assert_state(log, states[revision], revision, "pods")
+        await check_state(log, states[revision], revision, "pods")
 
 
-async def test_what_exists_and_what_existed_since_survives_dropped_partitions(
-    replicas: Opener, run_sql: RunSql
-) -> None:
+async def test_objects_of_readable_revisions_survive_dropped_partitions(replicas: Opener, run_sql: RunSql) -> None:
     log = await replicas()
     await small_partitions(log)
     states = await history(log, 130)
@@ -101,11 +99,11 @@ async def test_what_exists_and_what_existed_since_survives_dropped_partitions(
         assert len(run_sql(PARTITIONS).split()) == partitions
         for revision in range(mark, 131):
             for resource in ("events", "pods"):
-                await assert_state(log, states[revision], revision, resource)
+                await check_state(log, states[revision], revision, resource)
         with pytest.raises(Compacted):
             await log.list_at("pods", revision=mark - 1, limit=1)
         loaded = [record async for _, records in log.load() for record in records]
-        assert sorted(told(loaded)) == sorted(told(list(states[130].values())))
+        assert sorted(summaries(loaded)) == sorted(summaries(list(states[130].values())))
         for record, previous in await log.read_resource("pods", after=mark, until=130, limit=100):
             before = states[record.revision - 1].get(record.key)
             assert (previous.revision if previous else 0) == (before.revision if before else 0)
@@ -131,7 +129,7 @@ async def test_a_revision_inside_a_partition_only_moves_the_mark(replicas: Opene
         await log.compact(31)
 
 
-async def test_short_lived_resources_go_earlier(replicas: Opener, run_sql: RunSql) -> None:
+async def test_short_lived_resources_are_dropped_earlier(replicas: Opener, run_sql: RunSql) -> None:
     log = await replicas()
     await small_partitions(log)
     states = await history(log, 90)
@@ -142,19 +140,19 @@ async def test_short_lived_resources_go_earlier(replicas: Opener, run_sql: RunSq
     head = await log.head()
     assert (head.compacted, head.compacted_for("pods"), head.compacted_for("events")) == (0, 0, 50)
     for revision in range(91):
-        await assert_state(log, states[revision], revision, "pods")
+        await check_state(log, states[revision], revision, "pods")
         if revision >= 50:
-            await assert_state(log, states[revision], revision, "events")
+            await check_state(log, states[revision], revision, "events")
     with pytest.raises(Compacted):
         await log.get_at(Key("events", "x", "a"), revision=49)
     with pytest.raises(Compacted):
-        await log.read(after=49, limit=1)  # not all rows are there any more
+        await log.read(after=49, limit=1)  # some rows are gone
     assert len(await log.read(after=50, limit=100)) == 40
     assert (await log.verify()).problem is None
 
 
 async def test_each_resource_has_its_policy(replicas: Opener, run_sql: RunSql) -> None:
-    """By age and by count, longer and shorter than the others; what nobody of a class needs is dropped."""
+    """Policies by age and by count, longer and shorter than the default; unneeded partitions of a class are dropped."""
     log = await replicas()
     await small_partitions(log)
     resources = ("events", "pods", "secrets", "configmaps")
@@ -178,25 +176,25 @@ async def test_each_resource_has_its_policy(replicas: Opener, run_sql: RunSql) -
     assert len(await log.read_resource("pods", after=pods[5], until=120, limit=100)) == 5
     for resource, mark in marks.items():
         for revision in range(mark, 121):
-            await assert_state(log, states[revision], revision, resource)
+            await check_state(log, states[revision], revision, resource)
         if mark:
             with pytest.raises(Compacted):
                 await log.list_at(resource, revision=mark - 1, limit=1)
-    # secrets are kept like the others from now on, and nothing holds the partitions any more
+    # from now on secrets are kept as all others, and nothing keeps the partitions
     policies.pop()
     retained = await log.retain(policies)
     assert retained.dropped == ("log_long_1", "log_long_21")
     assert dict((await log.head()).compacted_of) == {"pods": pods[5]}
     for resource in resources:
         for revision in range(marks[resource] or 50, 121):
-            await assert_state(log, states[revision], revision, resource)
+            await check_state(log, states[revision], revision, resource)
     assert (await log.verify()).problem is None
     await log.compact(100)
     assert (await log.head()).oldest == 100
 
 
 async def small_age(log: Any, run_sql: RunSql, *, until: int) -> None:
-    """Let the first revisions be two days old. (This breaks their digests, so they are computed anew.)"""
+    """Let the first revisions be two days old, and recompute their digests."""
     columns = run_sql(
         "select string_agg(quote_ident(name), ', ') from unnest(array['revision', 'create_revision', 'version',"
         " 'previous_revision', 'committed_at', 'operation', 'resource', 'namespace', 'name', 'uid', 'user_name',"
@@ -225,8 +223,8 @@ async def test_the_first_revision_since_a_moment(replicas: Opener, run_sql: RunS
 
 
 async def test_compaction_stalls_neither_reads_nor_writes(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader holds its snapshot open all the while: detaching waits for it, and nobody waits for detaching."""
-    monkeypatch.setattr(retention, "DETACH_PATIENCE", 60.0)
+    """A reader holds its snapshot open meanwhile: detaching waits for it, and nothing waits for detaching."""
+    monkeypatch.setattr(retention, "DETACH_TIMEOUT", 60.0)
     log, other = await replicas(), await replicas()
     await small_partitions(log)
     state = (await history(log, 60))[-1]
@@ -237,7 +235,7 @@ async def test_compaction_stalls_neither_reads_nor_writes(replicas: Opener, monk
         with trio.fail_after(60):
             while (await log.head()).compacted != 45:
                 await trio.lowlevel.checkpoint()
-            async with log._maintenance() as session:  # until the compaction stands still because of the reader
+            async with log._maintenance() as session:  # until the compaction waits for the reader
                 waiting = (
                     "select from pg_stat_activity where query ~ '^alter.*concurrently' and wait_event_type = 'Lock'"
                 )
@@ -245,12 +243,12 @@ async def test_compaction_stalls_neither_reads_nor_writes(replicas: Opener, monk
                     await trio.lowlevel.checkpoint()
             for _ in range(30):
                 await change(log, state, Key("pods", "x", "a"))
-                await assert_state(other, state, (await other.head()).revision, "pods")
+                await check_state(other, state, (await other.head()).revision, "pods")
         await loading.aclose()
     assert (await log.verify()).tombstones == 40
 
 
-async def test_reads_stay_right_while_partitions_go(replicas: Opener) -> None:
+async def test_reads_are_correct_while_partitions_are_dropped(replicas: Opener) -> None:
     log, other = await replicas(), await replicas()
     await small_partitions(log, span=10)
     states = await history(log, 150)
@@ -259,9 +257,9 @@ async def test_reads_stay_right_while_partitions_go(replicas: Opener) -> None:
     async def read() -> None:
         while not done:
             revision = 149
-            await assert_state(other, states[revision], revision, "pods")
+            await check_state(other, states[revision], revision, "pods")
             loaded = [record async for _, records in other.load() for record in records]
-            assert sorted(told(loaded)) == sorted(told(list(states[150].values())))
+            assert sorted(summaries(loaded)) == sorted(summaries(list(states[150].values())))
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -276,25 +274,25 @@ async def test_an_interrupted_drop_is_finished(replicas: Opener, run_sql: RunSql
     log = await replicas()
     await small_partitions(log)
     states = await history(log, 70)
-    # died after copying forward
+    # a crash after copying forward
     run_sql("select kubechronicle.copy_forward('kubechronicle.log_long_1', 'long')")
     assert (await log.verify()).problem is None
     await log.compact(65)
-    # died after detaching
+    # a crash after detaching
     run_sql(
         "update kubechronicle.head set compacted_long = 70",
         "create table kubechronicle.log_long_999 (like kubechronicle.log)",
     )
     await log.retain()
     assert "log_long_999" not in run_sql(PARTITIONS)
-    await assert_state(log, states[70], 70, "pods")
+    await check_state(log, states[70], 70, "pods")
     assert (await log.verify()).problem is None
 
 
-async def test_a_reader_that_does_not_let_go_is_not_waited_for(
+async def test_a_long_reader_is_awaited_for_a_bounded_time(
     replicas: Opener, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "DETACH_PATIENCE", 0.1)
+    monkeypatch.setattr(retention, "DETACH_TIMEOUT", 0.1)
     log, other = await replicas(), await replicas()
     await small_partitions(log)
     states = await history(log, 60)
@@ -303,16 +301,16 @@ async def test_a_reader_that_does_not_let_go_is_not_waited_for(
     with trio.fail_after(60):
         await other.compact(45)
     assert run_sql("select count(*) from pg_inherits where inhdetachpending") == "2"  # one of each class
-    await assert_state(log, states[60], 60, "pods")
-    await history_more(log, 30)  # and partitions can be made
+    await check_state(log, states[60], 60, "pods")
+    await history_more(log, 30)  # partitions can be made
     await loading.aclose()
     assert (await log.retain()).dropped == ("log_short_1", "log_short_21", "log_long_1", "log_long_21")
-    await assert_state(log, states[45], 45, "events")
+    await check_state(log, states[45], 45, "events")
     assert (await log.verify()).problem is None
 
 
 async def test_a_detach_that_was_interrupted_is_finished(replicas: Opener, run_sql: RunSql) -> None:
-    """Postgres calls it pending: the partition is neither in nor out until somebody finalizes it."""
+    """An interrupted detach is pending in Postgres until it is finalized."""
     log, other = await replicas(), await replicas()
     await small_partitions(log)
     states = await history(log, 60)
@@ -320,11 +318,11 @@ async def test_a_detach_that_was_interrupted_is_finished(replicas: Opener, run_s
     await anext(loading)
     async with trio.open_nursery() as nursery:
 
-        async def compact_and_die() -> None:
+        async def compact_and_crash() -> None:
             with pytest.raises(LogUnavailable):
                 await other.compact(45)
 
-        nursery.start_soon(compact_and_die)
+        nursery.start_soon(compact_and_crash)
         waiting = "from pg_stat_activity where query ~ '^alter.*concurrently' and wait_event_type = 'Lock'"
         while run_sql(f"select count(*) {waiting}") != "1":
             await trio.lowlevel.checkpoint()
@@ -333,16 +331,16 @@ async def test_a_detach_that_was_interrupted_is_finished(replicas: Opener, run_s
     assert run_sql("select count(*) from pg_inherits where inhdetachpending") == "1"
     assert (await log.verify()).problem is None
     for revision in (45, 60):
-        await assert_state(log, states[revision], revision, "pods")
+        await check_state(log, states[revision], revision, "pods")
     await log.compact(46)
     assert run_sql("select count(*) from pg_inherits where inhdetachpending") == "0"
     for revision in (46, 60):
-        await assert_state(log, states[revision], revision, "pods")
+        await check_state(log, states[revision], revision, "pods")
     verdict = await log.verify()
     assert (verdict.problem, verdict.tombstones) == (None, 40)
 
 
-async def test_only_one_server_does_it_at_a_time(replicas: Opener) -> None:
+async def test_one_server_at_a_time_applies_the_policies(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     async with theirs._maintenance() as session:
         await session.fetch("select pg_advisory_lock($1)", 0x6B637274)
@@ -350,7 +348,7 @@ async def test_only_one_server_does_it_at_a_time(replicas: Opener) -> None:
     assert not (await ours.retain()).busy
 
 
-async def test_partitions_are_made_ahead(replicas: Opener, run_sql: RunSql) -> None:
+async def test_partitions_are_made_in_advance(replicas: Opener, run_sql: RunSql) -> None:
     log = await replicas()
     await small_partitions(log, span=100)
     await history(log, 40)
@@ -391,6 +389,6 @@ def test_the_span_of_the_next_partition(
     assert next_span(revisions=revisions, seconds=seconds, max_age=max_age) == span
 
 
-def test_what_is_of_the_class_short_has_a_policy(database: str, run_sql: RunSql) -> None:
+def test_resources_of_the_class_short_have_a_policy(database: str, run_sql: RunSql) -> None:
     named = {policy.resource for policy in DEFAULT_POLICIES}
     assert named == {"*", *run_sql("select resource from kubechronicle.resource_classes where class = 'short'").split()}

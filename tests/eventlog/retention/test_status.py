@@ -1,4 +1,4 @@
-"""How much history there is: counted in a small log, estimated in a large one, and told for people and programs."""
+"""The status of history: counted in a small log, estimated in a large one, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
-# 4000 changes of pods over 20 days, one of ten an event's; partitions of 1000
+# 4000 changes over 20 days, one in ten of an event, the others of pods; partitions of 1000 revisions
 FILL = """
     alter table kubechronicle.log_long detach partition kubechronicle.log_long_1;
     alter table kubechronicle.log_short detach partition kubechronicle.log_short_1;
@@ -43,7 +43,7 @@ async def log(replicas: Opener, run_sql: RunSql) -> Any:
     return await replicas()
 
 
-async def test_what_there_is(log: Any) -> None:
+async def test_the_status_of_a_small_log(log: Any) -> None:
     async with log._maintenance() as session:
         found = await history_status(session, DEFAULT_POLICIES, now=NOW)
     assert (found.revision, found.committed_at, found.compacted, found.exact) == (4000, NOW, 0, True)
@@ -57,20 +57,20 @@ async def test_what_there_is(log: Any) -> None:
     assert pods.changes_per_day == pytest.approx(180, abs=1)
     assert pods.bytes + events.bytes == pytest.approx(found.log_bytes, abs=2)
     assert pods.bytes_per_day == pytest.approx(pods.bytes / 20, rel=0.02)
-    goes = {partition.name: partition.goes for partition in found.partitions}
-    assert goes["log_short_1"] == NOW - timedelta(seconds=432 * 3000) + timedelta(days=1)
-    assert goes["log_long_1001"] == NOW - timedelta(seconds=432 * 2000) + timedelta(days=365)
-    assert goes["log_long_4001"] is None
+    droppable_at = {partition.name: partition.droppable_at for partition in found.partitions}
+    assert droppable_at["log_short_1"] == NOW - timedelta(seconds=432 * 3000) + timedelta(days=1)
+    assert droppable_at["log_long_1001"] == NOW - timedelta(seconds=432 * 2000) + timedelta(days=365)
+    assert droppable_at["log_long_4001"] is None
     assert not any(partition.for_ever for partition in found.partitions)
 
 
-async def test_what_is_kept_for_ever_keeps_its_partitions(log: Any) -> None:
+async def test_a_resource_without_maximum_age_keeps_its_partitions(log: Any) -> None:
     policies = (*DEFAULT_POLICIES, RetentionPolicy(resource="secrets"))
     async with log._maintenance() as session:
         found = await history_status(session, policies, now=NOW)
     for partition in found.partitions:
         assert partition.for_ever is (partition.retention_class == "long")
-        assert (partition.goes is None) is (partition.for_ever or partition.first > 4000)
+        assert (partition.droppable_at is None) is (partition.for_ever or partition.first > 4000)
 
 
 async def test_a_large_log_is_sampled(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ async def test_a_large_log_is_sampled(log: Any, monkeypatch: pytest.MonkeyPatch)
     pods, events = found.resources
     assert pods.changes == pytest.approx(3600, rel=0.4)
     assert events.changes == pytest.approx(400, rel=0.7)
-    assert pods.oldest is not None  # from an index, so right
+    assert pods.oldest is not None  # from an index, so exact
     assert pods.oldest[0] == 1
 
 
@@ -94,11 +94,11 @@ async def test_an_empty_log(replicas: Opener) -> None:
 async def test_the_command(log: Any, database: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["history", "status", "--database-url", database, "--history-retention", "pods=400d,100000"]
     assert await trio.to_thread.run_sync(cli.main, command) == 0
-    told = capsys.readouterr().out
-    assert "newest  revision 4000, 2026-03-20T00:00:00Z\noldest  revision 1, 2026-02-28T00:07:12Z\n" in told
-    assert "RESOURCE   CHANGES   SIZE" in told
-    assert "400d, 100000 changes" in told
-    assert "not full yet" in told
+    output = capsys.readouterr().out
+    assert "newest  revision 4000, 2026-03-20T00:00:00Z\noldest  revision 1, 2026-02-28T00:07:12Z\n" in output
+    assert "RESOURCE   CHANGES   SIZE" in output
+    assert "400d, 100000 changes" in output
+    assert "not full yet" in output
     assert await trio.to_thread.run_sync(cli.main, [*command, "-o", "json"]) == 0
     answer = orjson.loads(capsys.readouterr().out)
     assert answer["revision"] == 4000

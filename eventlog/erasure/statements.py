@@ -1,0 +1,87 @@
+"""The statements of Eraser. ``{}`` in a statement is the table, followed by a further condition where noted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.eventlog.integrity.digests import DIGESTED
+
+CHUNK: Final = 200  # rows at a time
+
+NAMES: Final = tuple(name for name, _ in DIGESTED)
+# All tables with rows: partitions, also those that a killed server detached and did not drop, and the copied rows.
+TABLES = """
+select c.relname::text as name from pg_class c
+where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r'
+    and (c.relname ~ '^log_(long|short)_[0-9]+$' or c.relname = 'kept')
+order by c.relname = 'kept', c.relname
+"""
+# $1 first and $2 last revision; {} the table and a condition.
+_MATCHING = "from kubechronicle.{} where revision between $1::bigint and $2::bigint and {}"
+TOTALS = f"""
+select count(*) as rows, coalesce(sum(octet_length(object::text)), 0)::bigint as bytes, min(revision) as first,
+    max(revision) as last, min(committed_at) as oldest, max(committed_at) as newest,
+    array_agg(distinct resource) as resources
+{_MATCHING}
+"""
+ROWS = f"select {', '.join(NAMES)}, digest {_MATCHING} order by revision limit {CHUNK}"
+LIVE_REVISION = "select revision from kubechronicle.live where resource = $1 and namespace = $2 and name = $3"
+UID_OF = """
+select uid from (select uid from kubechronicle.log where revision = $1 union all
+    select uid from kubechronicle.kept where revision = $1) r limit 1
+"""
+TOMBSTONES = """
+select revision, erasure::text, was, remains from kubechronicle.erased where revision = any ($1::bigint[])
+"""
+ADD_TOMBSTONES = """
+insert into kubechronicle.erased (revision, erasure, was, remains)
+select u.revision, $1::uuid, u.was, u.remains
+from unnest($2::bigint[], $3::bytea[], $4::bytea[]) u (revision, was, remains)
+on conflict (revision, erasure) do nothing
+"""
+CHANGED_COLUMNS = (
+    "name",
+    "user_name",
+    "user_uid",
+    "user_groups",
+    "user_extra",
+    "impersonator",
+    "request_uri",
+    "user_agent",
+    "source_address",
+    "audit_id",
+    "object",
+)
+_CASTS: Mapping[str, str] = {"user_groups": "::text[]", "user_extra": "::json", "object": "::json"}
+UPDATE_ROWS = (
+    "update kubechronicle.{} l set "
+    + ", ".join(f"{name} = u.{name}{_CASTS.get(name, '')}" for name in CHANGED_COLUMNS)
+    + " from unnest($1::bigint[], "
+    + ", ".join(f"${place}::text[]" for place in range(2, len(CHANGED_COLUMNS) + 2))
+    + f") u (revision, {', '.join(CHANGED_COLUMNS)}) where l.revision = u.revision"
+)
+ERASURE_DIGEST = """
+select count(*) as rows, min(revision) as first, max(revision) as last, sha256(string_agg(
+    int8send(revision) || was || remains, ''::bytea order by revision)) as digest
+from kubechronicle.erased where erasure = $1
+"""
+# Tables whose statistics have names of objects. Statistics of partitioned tables exist only after a manual ANALYZE.
+ANALYZED_TABLES = """
+select distinct tablename::text as name from pg_stats
+where schemaname = 'kubechronicle' and tablename in ('live', 'log', 'log_long', 'log_short')
+"""
+ENTRIES = """
+select r.object::text as object from kubechronicle.live e cross join lateral (
+    select object from kubechronicle.log where revision = e.revision
+    union all
+    select object from kubechronicle.kept where revision = e.revision limit 1) r
+where e.resource = $1
+"""
+ARCHIVED_FILES = """
+select file from kubechronicle.archived a
+where first <= $1 and class = any (
+    select coalesce((select class from kubechronicle.resource_classes where resource = $2), 'long')
+    union all select class from kubechronicle.retention_classes where $2 = '')
+order by class, first
+"""
