@@ -104,9 +104,13 @@ def _without_duplicated_node(endpoint: Object, before: Object) -> None:
 @pytest.mark.parametrize("rt", LEGACY_KINDS, ids=repr)
 @given(data=st.data())
 @example_settings(15)
-def test_protobuf_is_lossless(rt: ResourceType, data: st.DataObject) -> None:
+def test_protobuf_keeps_all_but_empty_lists(rt: ResourceType, data: st.DataObject) -> None:
     sent = decoded(rt, data.draw(objects(types.object_type(rt.definition))))
-    assert protobuf.decode(protobuf.encode(sent)) == sent
+    received = protobuf.decode(protobuf.encode(sent))
+    for rules in ((sent.get("spec") or {}).get("behavior") or {}).values():
+        if rules.get("policies") == []:
+            del rules["policies"]  # protobuf has no empty lists, and this one is not omitted in JSON
+    assert received == sent
 
 
 # -- autoscaling ------------------------------------------------------------------------------------------------------
