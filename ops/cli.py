@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kubechronicle.ops.client.command_table import QUESTIONS, program
+from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
+from kubechronicle.ops.client.command_table import program_name
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import FAILED, OK, REPORTED_ERRORS, report_error
 from kubechronicle.ops.maintenance import flags
@@ -40,14 +41,14 @@ class _Parser(argparse.ArgumentParser):
             flag = unknown[1].partition("=")[0]
             raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
         if "invalid choice" in message or "required: COMMAND" in message:
-            names = ", ".join((*COMMANDS, *QUESTIONS))
+            names = ", ".join((*COMMANDS, *CLIENT_COMMANDS))
             raise OperatorError(f"name a command: {names}; `kubechronicle --help` explains them")
         raise OperatorError(message)
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog=program(),
+        prog=program_name(),
         allow_abbrev=False,
         description="A Kubernetes API server on an append-only Postgres revision log.",
     )
@@ -56,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         command.add_flags(
             parsers.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
         )
-    for name, summary in QUESTIONS.items():
+    for name, summary in CLIENT_COMMANDS.items():
         parsers.add_parser(name, help=summary, add_help=False)  # ops/client parses the rest
     return parser
 
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only a bug raises."""
     try:
         argv = sys.argv[1:] if argv is None else argv
-        if argv and argv[0] in QUESTIONS:
+        if argv and argv[0] in CLIENT_COMMANDS:
             from kubechronicle.ops.client import dispatch
 
             return dispatch.run(argv[0], argv[1:])

@@ -75,7 +75,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
                 session,
                 wanted,
                 archive=settings.history_archive,
-                waits=lambda: _note("waiting until a server has finished its retention"),
+                on_wait=lambda: _note("waiting until a server has finished its retention"),
             ) as eraser:
                 return await _erase(eraser, wanted, signed, arguments)
         except ObjectExists:
@@ -108,7 +108,7 @@ async def _erase(eraser: Eraser, wanted: ErasureRequest, signed: ErasureAuthor, 
         return NOTHING
     done = await eraser.erase(signed)
     print(_describe_done(done))
-    await eraser.tidy(done)
+    await eraser.vacuum(done)
     return code
 
 
@@ -120,7 +120,7 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureReq
     if arguments.before:
         last = min(last, await _before(session, arguments.before) - 1)
     if arguments.user:
-        return ErasureRequest(what="who", user=arguments.user, first=first, last=last)
+        return ErasureRequest(scope="who", user=arguments.user, first=first, last=last)
     kind, slash, name = arguments.object.partition("/")
     if not slash or not kind or not name:
         raise OperatorError(f"{arguments.object!r} is no TYPE/NAME; name the object as configmap/settings")
@@ -132,7 +132,7 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureReq
     if namespaced is False and arguments.namespace:
         raise OperatorError(f"{resource} are in no namespace: leave --namespace out")
     return ErasureRequest(
-        what="object" if arguments.anonymize_name else "contents",
+        scope="object" if arguments.anonymize_name else "contents",
         resource=resource,
         namespace=arguments.namespace,
         name=name,
@@ -215,11 +215,11 @@ def _clean(text: str) -> str:
 
 def _describe(plan: ErasurePlan, wanted: ErasureRequest) -> list[str]:
     where = f"{wanted.namespace}/{wanted.name}" if wanted.namespace else wanted.name
-    subject = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
+    subject = f"user {wanted.user}" if wanted.scope == "who" else f"{wanted.resource} {where}"
     if plan.nothing:
         return [f"there is nothing to erase of {subject}", *_stays(plan)]
-    lines = [f"to be erased: {PARTS[wanted.what]} of {subject}"]
-    size = f", of {', '.join(sorted(plan.resources))}" if wanted.what == "who" else f", {_size(plan.bytes)}"
+    lines = [f"to be erased: {PARTS[wanted.scope]} of {subject}"]
+    size = f", of {', '.join(sorted(plan.resources))}" if wanted.scope == "who" else f", {_size(plan.bytes)}"
     if plan.oldest is not None and plan.newest is not None:
         (first, since), (last, until) = plan.oldest, plan.newest
         lines.append(f"  revisions {first} ({_time(since)}) to {last} ({_time(until)}){size}")
@@ -239,7 +239,7 @@ def _describe_done(done: ErasureResult) -> str:
     if done.erasure is None:
         return files
     text = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} records the erasure"
-    if done.erasure.what == "object":
+    if done.erasure.scope == "object":
         text += f"; its name in history is {done.erasure.name}"
     return f"{text}; {files}" if done.files else text
 

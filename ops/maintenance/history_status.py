@@ -66,8 +66,8 @@ def text(status: HistoryStatus) -> str:
                     partition.name,
                     f"{partition.first}-{partition.last}",
                     _size(partition.bytes),
-                    _time(partition.goes)
-                    if partition.goes is not None
+                    _time(partition.droppable_at)
+                    if partition.droppable_at is not None
                     else "never"
                     if partition.for_ever
                     else "not full yet",

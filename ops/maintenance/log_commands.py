@@ -14,7 +14,7 @@ from kubechronicle.eventlog.integrity.verify import verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.retention import archives
-from kubechronicle.eventlog.retention.retention import wish_to_archive
+from kubechronicle.eventlog.retention.retention import require_archives
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.postgres.database import maintenance_database
@@ -68,7 +68,7 @@ async def run_verify(
             return 1
     if verdict.problem is not None:
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
-        print(f"{where}{verdict.problem.what}", file=sys.stderr)
+        print(f"{where}{verdict.problem.message}", file=sys.stderr)
         return 1
     print(
         f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, "
@@ -78,7 +78,7 @@ async def run_verify(
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
         print(
-            f"erased: {erasure.told()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
+            f"erased: {erasure.summary()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
             f"recorded by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
             f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )
@@ -101,7 +101,7 @@ async def run_compact(
     async with maintenance_database(settings) as url, open_postgres_log(url, instance=INSTANCE) as log:
         if without_archive:
             async with open_session(url) as session:
-                await wish_to_archive(session, False)
+                await require_archives(session, False)
         if revision is None:
             assert keep is not None
             revision = await log.first_revision_since(datetime.now(UTC) - timedelta(seconds=keep)) - 1

@@ -1,4 +1,4 @@
-"""The command line as an operator meets it: one line and exit code 2 for mistakes, a server that starts and stops."""
+"""The command line: one line and exit code 2 for a mistake, and a server that starts and stops."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line a mistake is told in."""
+    """Return the one line that reports a mistake."""
     assert cli.main(arguments) == MISTAKE
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "name a command: serve, "),
         (["dance"], "name a command: serve, "),
@@ -70,13 +70,13 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["kubeconfig", "--at", "2h", "--kubeconfig", __file__], "test_cli.py is no kubeconfig"),
     ],
 )
-def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     line = mistake(capsys, *arguments)
-    assert said in line
+    assert message in line
     assert "secret" not in line
 
 
-def test_a_wrong_token_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_invalid_token_file_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.csv"
     tokens.write_text("only-a-token\n")
     arguments = ["serve", "--data-dir", str(tmp_path / "data"), "--secure-port", "0", "--token-auth-file", str(tokens)]
@@ -87,14 +87,14 @@ def test_a_wrong_token_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         where = ["--bind-address", "127.0.0.1", "--secure-port", str(port), "--data-dir", str(tmp_path / "data")]
         assert f"port {port} of 127.0.0.1 is in use" in mistake(capsys, "serve", *where)
 
 
-def test_an_address_of_another_machine_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     where = ["--bind-address", "203.0.113.77", "--data-dir", str(tmp_path / "data")]
     assert "203.0.113.77 is not an address of this machine" in mistake(capsys, "serve", *where)
 
@@ -111,7 +111,7 @@ def test_anchors() -> None:
 
 
 def start(data_dir: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """A server and its ready line."""
+    """Start a server. Return it and its ready line."""
     command = [COMMAND, "serve", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", "0"]
     log = data_dir.with_suffix(".log").open("a")
     process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
@@ -119,16 +119,16 @@ def start(data_dir: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     return process, process.stdout.readline()
 
 
-def test_a_servers_life(tmp_path: Path) -> None:
-    """Start, be ready, refuse a second one, be verified beside, drain on SIGTERM, be verified alone."""
+def test_the_life_of_a_server(tmp_path: Path) -> None:
+    """Start, reject a second server, verify while it runs, drain on SIGTERM, verify after its end."""
     data = tmp_path / "data"
     process, ready = start(data)
     try:
         kubeconfig = re.escape(str(data / "admin.kubeconfig"))
         command = f"kubectl --kubeconfig {kubeconfig} get namespaces"
-        found = re.fullmatch(rf"kubechronicle is ready at (https://127\.0\.0\.1:\d+); try: {command}\n", ready)
-        assert found, ready
-        assert found[1] in (data / "admin.kubeconfig").read_text()
+        line = re.fullmatch(rf"kubechronicle is ready at (https://127\.0\.0\.1:\d+); try: {command}\n", ready)
+        assert line, ready
+        assert line[1] in (data / "admin.kubeconfig").read_text()
 
         second = run("serve", "--data-dir", str(data), "--secure-port", "0")
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
@@ -136,8 +136,8 @@ def test_a_servers_life(tmp_path: Path) -> None:
         url, elsewhere = socket_url(data / "postgres"), str(tmp_path / "elsewhere")
         second = run("serve", "--database-url", url, "--data-dir", elsewhere, "--secure-port", "0")
         assert second.returncode == 2
-        told = "kubechronicle: this database is embedded in another server, which alone appends to it: "
-        assert second.stderr.splitlines()[-1].startswith(told)
+        expected = "kubechronicle: this database is embedded in another server, which alone appends to it: "
+        assert second.stderr.splitlines()[-1].startswith(expected)
 
         verified = run("verify", "--data-dir", str(data))
         assert verified.returncode == 0, verified.stderr
@@ -145,7 +145,7 @@ def test_a_servers_life(tmp_path: Path) -> None:
         assert anchor
 
         jane = run("kubeconfig", "--data-dir", str(data), "--user", "jane")
-        assert found[1] in jane.stdout
+        assert line[1] in jane.stdout
     finally:
         process.send_signal(signal.SIGTERM)
     began = time.monotonic()
@@ -162,7 +162,7 @@ def test_a_servers_life(tmp_path: Path) -> None:
     assert "the newest revision is" in run("compact", "--data-dir", str(data), "--keep", "0s").stdout
 
 
-def test_a_signal_while_starting_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_signal_during_the_start_stops_the_server(tmp_path: Path) -> None:
     data = tmp_path / "data"
     command = [COMMAND, "serve", "--data-dir", str(data), "--secure-port", "0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
@@ -173,7 +173,7 @@ def test_a_signal_while_starting_ends_it_in_order(tmp_path: Path) -> None:
     assert not (data / "postgres" / "postmaster.pid").exists()
 
 
-def test_killed_servers_start_again(tmp_path: Path) -> None:
+def test_a_killed_server_starts_again(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for _ in range(3):
         process, ready = start(data)

@@ -1,4 +1,4 @@
-"""Log lines are klog's: severity, time, process, place, quoted message, key=value."""
+"""Log lines have klog's format: severity, time, process, file and line, quoted message, key=value."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def output() -> Iterator[io.StringIO]:
 
 def test_a_line_with_values(output: io.StringIO) -> None:
     logging.getLogger("kubechronicle.x").warning("Said %s", 'a "word"', extra={"pid": 3, "dir": "/a b", "ok": True})
-    found = LINE.fullmatch(output.getvalue().rstrip("\n"))
-    assert found
-    assert found.groups() == ("W", r'"Said a \"word\""', ' pid=3 dir="/a b" ok=true')
+    match = LINE.fullmatch(output.getvalue().rstrip("\n"))
+    assert match
+    assert match.groups() == ("W", r'"Said a \"word\""', ' pid=3 dir="/a b" ok=true')
 
 
-def test_line_breaks_cannot_forge_lines(output: io.StringIO) -> None:
+def test_a_line_break_cannot_forge_a_line(output: io.StringIO) -> None:
     logging.getLogger("kubechronicle.x").info("a\nE1121 forged", extra={"value": "b\nc"})
     assert output.getvalue().count("\n") == 1
 
@@ -45,7 +45,7 @@ def test_verbosity_shows_down_to_info_minus_v(output: io.StringIO) -> None:
     assert "not shown" not in output.getvalue()
 
 
-def test_tracebacks_follow(output: io.StringIO) -> None:
+def test_a_traceback_follows_its_line(output: io.StringIO) -> None:
     try:
         raise RuntimeError("why")
     except RuntimeError:

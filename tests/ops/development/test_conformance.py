@@ -41,8 +41,8 @@ def test_an_area_that_cannot_be_replayed_counts_as_failed(
 
     monkeypatch.setattr(conformance, "replay_area", replay)
     assert conformance.main([str(tmp_path), "--details", str(tmp_path / "details")]) == 1
-    said = capsys.readouterr().out
-    assert "bad            not replayed: the server ended" in said
-    assert "core    1/3     33.3 %" in said
+    output = capsys.readouterr().out
+    assert "bad            not replayed: the server ended" in output
+    assert "core    1/3     33.3 %" in output
     assert "== good\nall well" in (tmp_path / "details").read_text()
     assert conformance.main([str(tmp_path), "nonesuch"]) == 2

@@ -1,4 +1,4 @@
-"""`kubechronicle convert`: nothing is lost between the formats, versions are converted, and mistakes are one line."""
+"""`kubechronicle convert`: formats lose nothing, versions are converted, and a mistake is reported in one line."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def run(data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([COMMAND, "convert", *arguments], input=data, capture_output=True, timeout=60, check=False)
 
 
-def told(data: bytes, target: str = "json", **options: str) -> str:
-    """What is wrong, in one line."""
+def error_of(data: bytes, target: str = "json", **options: str) -> str:
+    """Convert data that is wrong. Return the error."""
     with pytest.raises(OperatorError) as caught:
         convert(data, target=target, **options)
     return str(caught.value)
@@ -67,17 +67,17 @@ def test_a_published_vector_through_the_command(path: Path) -> None:
     assert (back.returncode, back.stdout) == (0, data)
 
 
-def test_an_event_of_a_watch_names_no_kind() -> None:
+def test_a_watch_event_has_no_kind() -> None:
     event = {"type": "ADDED", "object": {"apiVersion": "example.com/v1", "kind": "Widget"}}
     data = convert(json.dumps(event).encode(), target="protobuf")
     assert json.loads(convert(data, target="json")) == event
 
 
-def test_the_format_shows_in_the_bytes() -> None:
+def test_the_format_is_detected() -> None:
     for source in FORMATS:
         data = convert(json.dumps(POD).encode(), target=source)
-        found = json.loads(convert(data, target="json"))
-        assert found == json.loads(convert(data, source=source, target="json"))
+        converted = json.loads(convert(data, target="json"))
+        assert converted == json.loads(convert(data, source=source, target="json"))
     assert json.loads(convert(b"\xef\xbb\xbf  " + json.dumps(POD).encode(), target="json")) == POD
     assert json.loads(convert(b"{kind: Pod, apiVersion: v1}", target="json")) == {"kind": "Pod", "apiVersion": "v1"}
 
@@ -96,8 +96,8 @@ def test_several_documents(separator: str) -> None:
     assert json.loads(convert(convert(data, target="protobuf"), target="json")) == listed
 
 
-def test_anchors_of_one_document_are_unknown_in_the_next() -> None:
-    assert "unknown anchor" in told(b"kind: &a Pod\napiVersion: v1\n---\nkind: *a\napiVersion: v1\n")
+def test_an_anchor_is_unknown_in_the_next_document() -> None:
+    assert "unknown anchor" in error_of(b"kind: &a Pod\napiVersion: v1\n---\nkind: *a\napiVersion: v1\n")
 
 
 def test_nothing_is_defaulted_and_nothing_unknown_is_dropped_between_texts() -> None:
@@ -134,14 +134,14 @@ def test_lists_in_another_version() -> None:
     assert json.loads(convert(raw, target="json")) == new
     mixed = {"apiVersion": "v1", "kind": "List", "items": [one, autoscaler("b", "autoscaling/v2beta2")]}
     mixed["items"][1]["spec"]["metrics"] = []  # type: ignore[index]
-    found = json.loads(convert(json.dumps(mixed).encode(), target="json", output_version="autoscaling/v2"))
-    assert [item["apiVersion"] for item in found["items"]] == ["autoscaling/v2"] * 2
+    converted = json.loads(convert(json.dumps(mixed).encode(), target="json", output_version="autoscaling/v2"))
+    assert [item["apiVersion"] for item in converted["items"]] == ["autoscaling/v2"] * 2
     documents = b"---\n".join(json.dumps(autoscaler(name)).encode() + b"\n" for name in "ab")
     written = convert(documents, target="yaml", output_version="autoscaling/v2")
     assert written.count(b"apiVersion: autoscaling/v2\n") == 2
 
 
-def test_an_eviction_of_the_past() -> None:
+def test_an_old_eviction() -> None:
     data = json.dumps({"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "a"}}).encode()
     assert json.loads(convert(data, target="json", output_version="policy/v1"))["apiVersion"] == "policy/v1"
 
@@ -150,7 +150,7 @@ def test_an_eviction_of_the_past() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "said"),
+    ("data", "options", "message"),
     [
         (b"", {}, "there is no object"),
         (b"---\n---\n", {}, "there is no object"),
@@ -188,8 +188,8 @@ def test_an_eviction_of_the_past() -> None:
         (b'{"type":"ADDED","object":{}}', {"output_version": "v1"}, "an event of a watch has no version"),
     ],
 )
-def test_mistakes(data: bytes, options: dict[str, str], said: str) -> None:
-    assert said in told(data, **{"target": "json", **options})
+def test_mistakes(data: bytes, options: dict[str, str], message: str) -> None:
+    assert message in error_of(data, **{"target": "json", **options})
 
 
 def test_mistakes_of_the_command_are_one_line() -> None:
@@ -207,17 +207,17 @@ def test_mistakes_of_the_command_are_one_line() -> None:
         assert done.stderr.count(b"\n") == 1
 
 
-def test_what_stdin_and_stdout_cannot_do() -> None:
+def test_errors_of_stdin_and_stdout_are_reported() -> None:
     data = json.dumps({**POD, "metadata": {"name": "a" * 500_000}}).encode()
-    for shell, said in (
+    for shell, message in (
         (f"{COMMAND} convert --to json <&-", "cannot read stdin"),
         (f"{COMMAND} convert --to json > /dev/full", "cannot write to stdout: No space left on device"),
         (f"{COMMAND} convert --to json | head -c 1 > /dev/null", ""),
     ):
         done = subprocess.run(["/bin/sh", "-c", shell], input=data, capture_output=True, timeout=60, check=False)
-        assert said in done.stderr.decode()
-        assert done.stderr.count(b"\n") == bool(said)
-        assert done.returncode == (MISTAKE if said else 0)
+        assert message in done.stderr.decode()
+        assert done.stderr.count(b"\n") == bool(message)
+        assert done.returncode == (MISTAKE if message else 0)
 
 
 def _attempt(data: bytes, target: str, output_version: str) -> None:
@@ -231,14 +231,14 @@ _OUTPUTS = st.sampled_from(["", "", "v1", "autoscaling/v1", "autoscaling/v2", "a
 
 @given(st.binary(max_size=120), _TARGETS, _OUTPUTS)
 @settings(deadline=None, max_examples=200)
-def test_any_bytes_are_converted_or_refused(data: bytes, target: str, output_version: str) -> None:
+def test_any_bytes_are_converted_or_rejected(data: bytes, target: str, output_version: str) -> None:
     for start in (b"", b"k8s\0", b"{", b"kind: Pod\n"):
         _attempt(start + data, target, output_version)
 
 
 @given(st.data(), _TARGETS, _OUTPUTS)
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
-def test_mangled_objects_are_converted_or_refused(data: st.DataObject, target: str, output_version: str) -> None:
+def test_damaged_objects_are_converted_or_rejected(data: st.DataObject, target: str, output_version: str) -> None:
     source = data.draw(_TARGETS)
     obj = data.draw(st.sampled_from([POD, autoscaler(), {"apiVersion": "v1", "kind": "List", "items": [autoscaler()]}]))
     body = bytearray(convert(json.dumps(obj).encode(), target=source))
@@ -261,12 +261,12 @@ _VERSIONS = st.sampled_from(
 
 @given(_KINDS, _VERSIONS, _JSON, _TARGETS, _OUTPUTS)
 @settings(deadline=None, max_examples=300)
-def test_any_values_are_converted_or_refused(kind: str, version: str, body: Any, target: str, output: str) -> None:
+def test_any_values_are_converted_or_rejected(kind: str, version: str, body: Any, target: str, output: str) -> None:
     fields = body if isinstance(body, dict) else {"spec": body}
     _attempt(json.dumps({"apiVersion": version, "kind": kind, **fields}).encode(), target, output)
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_deeply_nested_input_is_rejected() -> None:
     for deep in (b"[" * 100_000, b'{"a":' * 100_000, b"- " * 50_000, b"{a: " * 50_000):
         _attempt(b'{"kind":"Pod","apiVersion":"v1","x":' + deep, "json", "")
         _attempt(deep, "yaml", "")

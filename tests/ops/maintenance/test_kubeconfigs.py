@@ -1,4 +1,4 @@
-"""Contexts that show a moment: what is written, what is left as it is, what is refused."""
+"""Contexts for a past moment: written ones, untouched ones, rejected ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_moment_is_resolved(text: str, moving: bool, expected: str) -> None:
     assert resolve_moment(text, now=NOW, moving=moving) == expected
 
 
-def test_a_context_is_added_beside_the_current_one() -> None:
+def test_a_context_is_added() -> None:
     before, document = kubeconfig(), kubeconfig()
     add_context(document, "at-2h", "2026-01-31T10:00:00Z")
     assert document["clusters"][:2] == before["clusters"]
@@ -70,7 +70,7 @@ def test_a_context_is_added_beside_the_current_one() -> None:
     assert [document[name] for name in unchanged] == [before[name] for name in unchanged]
 
 
-def test_a_context_takes_the_place_of_the_one_before() -> None:
+def test_a_context_replaces_one_of_the_same_name() -> None:
     document = kubeconfig()
     add_context(document, "then", "7")
     document["current-context"] = "then"  # also where the current context shows history itself
@@ -85,7 +85,7 @@ def test_a_context_takes_the_place_of_the_one_before() -> None:
     "changes",
     [{"current-context": ""}, {"current-context": "none"}, {"clusters": []}, {"contexts": None}, {"clusters": "x"}],
 )
-def test_without_a_current_cluster_there_is_nothing_to_add_to(changes: dict[str, Any]) -> None:
+def test_a_kubeconfig_without_a_current_cluster_is_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(OperatorError, match="no current context with a cluster"):
         add_context(kubeconfig() | changes, "then", "41")
 

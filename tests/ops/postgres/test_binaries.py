@@ -1,4 +1,4 @@
-"""Which Postgres is taken, and how the wheel's is brought to where an unprivileged user can run it."""
+"""The choice of a Postgres, and the copy of the wheel's for an unprivileged user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOBODY = Account(uid=65533, gid=65533)
 
 
 def programs(directory: Path, version: str, *, from_wheel: bool = False) -> Programs:
-    """An installation that only looks like one."""
+    """Make files that look like an installation."""
     directory.mkdir(parents=True)
     for name in ("initdb", "postgres"):
         (directory / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
@@ -26,11 +26,11 @@ def programs(directory: Path, version: str, *, from_wheel: bool = False) -> Prog
     return Programs(directory=directory, version=version, from_wheel=from_wheel)
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, *found: Programs) -> None:
-    monkeypatch.setattr(binaries, "installed", lambda: list(found))
+def offer(monkeypatch: pytest.MonkeyPatch, *offered: Programs) -> None:
+    monkeypatch.setattr(binaries, "installed", lambda: list(offered))
 
 
-def test_the_first_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_that_is_new_enough_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, good = programs(tmp_path / "14", "14.9"), programs(tmp_path / "16", "16.2")
     offer(monkeypatch, old, good)
     assert find_programs(major=None, account=None) == good
@@ -44,7 +44,7 @@ def test_an_existing_cluster_keeps_its_version(tmp_path: Path, monkeypatch: pyte
         find_programs(major=15, account=None)
 
 
-def test_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_postgres_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch)
     with pytest.raises(OperatorError, match="no Postgres 15 or newer on this machine"):
         find_programs(major=None, account=None)
@@ -77,13 +77,13 @@ def test_the_wheels_programs_are_copied_where_they_cannot_be_reached(
     assert os.listdir(cache) == [root.name]
 
 
-def test_programs_of_the_system_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_programs_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, programs(tmp_path / "bin", "16.2"))
     with pytest.raises(OperatorError, match="an unprivileged user cannot reach"):
         find_programs(major=None, account=NOBODY)
 
 
-def test_what_is_installed_here_tells_its_version() -> None:
-    found: Sequence[Programs] = list(installed())
-    assert all(one.version.startswith(f"{one.major}") for one in found)
-    assert len({one.directory for one in found}) == len(found)
+def test_installed_programs_have_a_version() -> None:
+    programs_here: Sequence[Programs] = list(installed())
+    assert all(one.version.startswith(f"{one.major}") for one in programs_here)
+    assert len({one.directory for one in programs_here}) == len(programs_here)

@@ -1,7 +1,7 @@
 """The embedded Postgres with real processes: started, stopped, killed in every way, and never two on one directory.
 
-A child process (``hold``) plays the server where the server is to be killed. Run as root, this also tests the dropping
-of privileges, since Postgres would refuse to start.
+Where a test kills the server, a child process (``hold``) stands for it. As root, the tests also cover the drop of
+privileges, because Postgres does not start as root.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ trio.run(main)
 
 @contextlib.contextmanager
 def hold(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that runs the database; killed at the end."""
+    """Run the database in another process, and kill that at the end."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(data_dir)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -64,14 +64,14 @@ async def value(url: str, sql: str) -> object:
         return (await session.fetch(sql))[0][0]
 
 
-def gone(cluster: Path) -> bool:
+def wait_until_gone(cluster: Path) -> bool:
     end = time.monotonic() + PATIENCE
     while working_in(cluster) and time.monotonic() < end:
         time.sleep(0.01)
     return not working_in(cluster)
 
 
-async def test_it_keeps_what_it_was_told_over_a_restart(tmp_path: Path) -> None:
+async def test_data_survives_a_restart(tmp_path: Path) -> None:
     cluster = tmp_path / "postgres"
     async with embedded_postgres(tmp_path) as url:
         async with open_session(url) as session:
@@ -99,7 +99,7 @@ async def test_it_is_private_and_durable(tmp_path: Path) -> None:
         assert (tmp_path / "postgres").stat().st_uid != 0
 
 
-async def test_the_operators_settings_win(tmp_path: Path) -> None:
+async def test_the_operators_settings_override_ours(tmp_path: Path) -> None:
     async with embedded_postgres(tmp_path):
         pass
     with (tmp_path / "postgres" / "postgresql.conf").open("a") as file:
@@ -112,12 +112,12 @@ async def test_a_killed_server_leaves_no_postgres(tmp_path: Path) -> None:
     with hold(tmp_path) as server:
         server.kill()
         server.wait()
-        assert gone(tmp_path / "postgres")
+        assert wait_until_gone(tmp_path / "postgres")
     async with embedded_postgres(tmp_path) as url:
         assert await value(url, "select 1") == 1
 
 
-async def test_a_restart_right_after_the_kill_waits_for_the_old_one(tmp_path: Path) -> None:
+async def test_a_restart_after_a_kill_waits_for_the_old_postgres(tmp_path: Path) -> None:
     for _ in range(3):
         with hold(tmp_path) as server:
             server.kill()
@@ -137,7 +137,7 @@ async def test_server_and_postgres_killed_together(tmp_path: Path) -> None:
         assert await value(url, "select 1") == 1
 
 
-async def test_a_killed_postgres_is_started_again(tmp_path: Path) -> None:
+async def test_a_killed_postgres_is_restarted(tmp_path: Path) -> None:
     cluster = tmp_path / "postgres"
     async with embedded_postgres(tmp_path) as url:
         first = read_pid(cluster)
@@ -162,12 +162,12 @@ async def test_two_servers_cannot_share_a_directory(tmp_path: Path) -> None:
         url = url_of_running(tmp_path)
         assert url is not None
         assert await value(url, "select 1") == 1
-    assert gone(tmp_path / "postgres")
+    assert wait_until_gone(tmp_path / "postgres")
     assert url_of_running(tmp_path) is None
 
 
-async def test_a_stale_pid_file_of_a_stranger_is_no_obstacle(tmp_path: Path) -> None:
-    """The pid in it lives, but is this test's, as happens in a container where few pids are in use."""
+async def test_a_stale_pid_file_does_not_prevent_a_start(tmp_path: Path) -> None:
+    """The pid in the file belongs to this test, as happens in a container with few processes."""
     cluster = tmp_path / "postgres"
     async with embedded_postgres(tmp_path):
         pass
@@ -178,7 +178,7 @@ async def test_a_stale_pid_file_of_a_stranger_is_no_obstacle(tmp_path: Path) -> 
         assert await value(url, "select 1") == 1
 
 
-async def test_an_initdb_that_was_killed_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_killed_initdb_is_repeated(tmp_path: Path) -> None:
     unfinished = tmp_path / "postgres.new"
     unfinished.mkdir()
     (unfinished / "PG_VERSION").write_text("15\n")
@@ -193,9 +193,9 @@ async def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
         assert await value(url, "select 1") == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a way and still go it")
-async def test_a_directory_on_a_closed_way(tmp_path: Path) -> None:
-    """As below /root: the account that runs Postgres may not even look there."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter a closed folder")
+async def test_a_directory_below_a_closed_folder(tmp_path: Path) -> None:
+    """As below /root: the account that runs Postgres may not enter the folder."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     async with embedded_postgres(closed / "data") as url:
@@ -206,7 +206,7 @@ async def test_a_directory_on_a_closed_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes owners")
-async def test_a_cluster_copied_back_by_root_starts(tmp_path: Path) -> None:
+async def test_a_cluster_restored_by_root_starts(tmp_path: Path) -> None:
     async with embedded_postgres(tmp_path):
         pass
     for path in [tmp_path / "postgres", *(tmp_path / "postgres").rglob("*")]:
@@ -215,7 +215,7 @@ async def test_a_cluster_copied_back_by_root_starts(tmp_path: Path) -> None:
         assert await value(url, "select 1") == 1
 
 
-async def test_what_postgres_says_is_told(tmp_path: Path) -> None:
+async def test_an_error_of_postgres_is_reported(tmp_path: Path) -> None:
     async with embedded_postgres(tmp_path):
         pass
     with (tmp_path / "postgres" / "postgresql.conf").open("a") as file:
@@ -225,7 +225,7 @@ async def test_what_postgres_says_is_told(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_folder_that_is_no_cluster_is_left_alone(tmp_path: Path) -> None:
+async def test_a_folder_that_is_no_cluster_stays(tmp_path: Path) -> None:
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "thesis.txt").write_text("irreplaceable")
     with pytest.raises(OperatorError, match="is not a Postgres cluster"):
@@ -234,7 +234,7 @@ async def test_a_folder_that_is_no_cluster_is_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "postgres" / "thesis.txt").exists()
 
 
-async def test_a_cluster_of_another_version_is_told(tmp_path: Path) -> None:
+async def test_a_cluster_of_another_version_is_reported(tmp_path: Path) -> None:
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "PG_VERSION").write_text("14\n")
     with pytest.raises(OperatorError, match=r"holds a Postgres 14 cluster, but only .* installed; install Postgres 14"):
@@ -242,12 +242,12 @@ async def test_a_cluster_of_another_version_is_told(tmp_path: Path) -> None:
             pass
 
 
-def test_nothing_to_end_is_no_trouble(tmp_path: Path) -> None:
+def test_without_processes_there_is_nothing_to_end(tmp_path: Path) -> None:
     end_leftovers(tmp_path)
     assert working_in(tmp_path) == set()
 
 
-def test_reach_follows_the_mode_bits(tmp_path: Path) -> None:
+def test_access_follows_the_mode_bits(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.touch(mode=0o755)
     tmp_path.chmod(0o711)
@@ -258,6 +258,6 @@ def test_reach_follows_the_mode_bits(tmp_path: Path) -> None:
     assert not nobody.can_reach(program)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root runs it as someone else")
-def test_whoever_is_not_root_runs_it_himself(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root runs it as another user")
+def test_another_user_than_root_runs_postgres_itself(tmp_path: Path) -> None:
     assert account_for(tmp_path) is None

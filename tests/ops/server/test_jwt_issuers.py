@@ -1,4 +1,4 @@
-"""Flags and file of JWT issuers: what they stand for, and every mistake in one line."""
+"""Flags and file of JWT issuers: their meaning, and one line for every mistake."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def jwt_settings(**flags: Any) -> Any:
     return authentication._jwt_settings(load({name.replace("_", "-"): value for name, value in flags.items()}))
 
 
-def test_without_them_nobody_is_believed() -> None:
+def test_without_them_no_issuer_is_trusted() -> None:
     assert jwt_settings() is None
 
 
 def test_the_flags() -> None:
-    found = jwt_settings(
+    issuers = jwt_settings(
         **REQUIRED,
         oidc_username_claim="email",
         oidc_groups_claim="roles",
@@ -51,22 +51,22 @@ def test_the_flags() -> None:
         oidc_signing_algs="ES256,PS512",
         oidc_required_claim=["hd=example.com,example.org", "tenant="],
     )
-    (mapper,) = found.plan.mappers
+    (mapper,) = issuers.plan.mappers
     assert mapper.config.issuer.url == "https://issuer.example.com"
     assert mapper.config.issuer.audiences == ("kubernetes",)
     assert mapper.config.claim_mappings.username == PrefixedClaimOrExpression(claim="email", prefix="")
     assert mapper.config.claim_mappings.groups == PrefixedClaimOrExpression(claim="roles", prefix="oidc:")
     assert mapper.required == (("hd", "example.com,example.org"), ("tenant", ""))
-    assert found.plan.algorithms == {"ES256", "PS512"}
-    assert (found.plan.file, found.anonymous) == (None, None)
+    assert issuers.plan.algorithms == {"ES256", "PS512"}
+    assert (issuers.plan.file, issuers.anonymous) == (None, None)
 
 
 def test_the_flags_left_out() -> None:
-    (mapper,) = (found := jwt_settings(**REQUIRED)).plan.mappers
+    (mapper,) = (issuers := jwt_settings(**REQUIRED)).plan.mappers
     assert mapper.config.claim_mappings.username == PrefixedClaimOrExpression(
         claim="sub", prefix="https://issuer.example.com#"
     )
-    assert (mapper.config.claim_mappings.groups, mapper.required, found.plan.algorithms) == (
+    assert (mapper.config.claim_mappings.groups, mapper.required, issuers.plan.algorithms) == (
         PrefixedClaimOrExpression(),
         (),
         {"RS256"},
@@ -118,23 +118,23 @@ def write(file: Path, *jwt: dict[str, Any], **fields: Any) -> str:
 
 
 def test_the_file(file: Path) -> None:
-    found = jwt_settings(authentication_config=write(file, JWT))
-    assert [mapper.config.issuer.url for mapper in found.plan.mappers] == ["https://issuer.example.com"]
-    assert found.plan.algorithms == set(ALGORITHMS)
-    assert (found.plan.file, found.plan.content) == (file, file.read_bytes())
-    assert found.plan.disallowed == (OURS,)
-    assert found.anonymous is None
+    issuers = jwt_settings(authentication_config=write(file, JWT))
+    assert [mapper.config.issuer.url for mapper in issuers.plan.mappers] == ["https://issuer.example.com"]
+    assert issuers.plan.algorithms == set(ALGORITHMS)
+    assert (issuers.plan.file, issuers.plan.content) == (file, file.read_bytes())
+    assert issuers.plan.disallowed == (OURS,)
+    assert issuers.anonymous is None
 
 
-def test_the_file_says_who_comes_without_a_credential(file: Path, tmp_path: Path) -> None:
+def test_the_file_configures_anonymous_requests(file: Path, tmp_path: Path) -> None:
     pki = Pki(tmp_path)
     pki.ensure(serving_names(addresses=[], external_hostname=None))
 
     def admits(path: str, **more: str) -> bool:
         return authentication.authentication_plan(load({**flags, **more}), [pki.ca_file]).anonymous.admits(path)
 
-    said = {"enabled": True, "conditions": [{"path": "/livez"}]}
-    flags = {"authentication-config": write(file, anonymous=said)}
+    anonymous = {"enabled": True, "conditions": [{"path": "/livez"}]}
+    flags = {"authentication-config": write(file, anonymous=anonymous)}
     assert jwt_settings(**flags).anonymous == AnonymousAuthConfig(
         enabled=True, conditions=(AnonymousAuthCondition(path="/livez"),)
     )

@@ -1,4 +1,4 @@
-"""The keys of service account tokens: named by settings or made once, and refused in one line."""
+"""The keys of service account tokens: from settings or made once; unusable ones are reported in one line."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def key_files(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
-    found = service_account_keys.issuer_of(settings(), tmp_path / "pki")
+    issuer = service_account_keys.issuer_of(settings(), tmp_path / "pki")
     file = tmp_path / "pki" / "sa.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert found.signing.verifying.algorithm == "RS256"
-    assert (found.issuers, found.audiences, found.verifying) == ((DEFAULT,), (DEFAULT,), (found.signing.verifying,))
-    assert (found.max_expiration, found.extend_expiration) == (0, True)
+    assert issuer.signing.verifying.algorithm == "RS256"
+    assert (issuer.issuers, issuer.audiences, issuer.verifying) == ((DEFAULT,), (DEFAULT,), (issuer.signing.verifying,))
+    assert (issuer.max_expiration, issuer.extend_expiration) == (0, True)
     again = service_account_keys.issuer_of(settings(), tmp_path / "pki")
-    assert again.signing.verifying.key_id == found.signing.verifying.key_id
+    assert again.signing.verifying.key_id == issuer.signing.verifying.key_id
 
 
-def test_a_damaged_key_is_told_of(tmp_path: Path) -> None:
+def test_a_damaged_key_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sa.key").write_text("nothing")
     with pytest.raises(OperatorError, match="remove it, and the server makes a new one"):
         service_account_keys.issuer_of(settings(), tmp_path)
@@ -50,7 +50,7 @@ def test_a_damaged_key_is_told_of(tmp_path: Path) -> None:
 def test_everything_can_be_named(tmp_path: Path) -> None:
     signing, public = key_files(tmp_path, "new")
     old_private, old = key_files(tmp_path, "old")
-    given = settings(
+    flags = settings(
         service_account_issuer="https://new,https://old",
         service_account_signing_key_file=str(signing),
         service_account_key_file=f"{old},{public},{old_private}",
@@ -59,13 +59,13 @@ def test_everything_can_be_named(tmp_path: Path) -> None:
         service_account_extend_token_expiration="false",
         service_account_jwks_uri="https://keys",
     )
-    service_account_keys.check(given)
-    found = service_account_keys.issuer_of(given, tmp_path / "pki")
+    service_account_keys.check(flags)
+    issuer = service_account_keys.issuer_of(flags, tmp_path / "pki")
     assert not (tmp_path / "pki").exists()
-    assert (found.issuers, found.audiences) == (("https://new", "https://old"), ("api", "vault"))
-    assert [key.algorithm for key in found.verifying] == ["ES384", "ES384"]
-    assert found.verifying[1].key_id == found.signing.verifying.key_id
-    assert (found.max_expiration, found.extend_expiration, found.jwks_uri) == (7200, False, "https://keys")
+    assert (issuer.issuers, issuer.audiences) == (("https://new", "https://old"), ("api", "vault"))
+    assert [key.algorithm for key in issuer.verifying] == ["ES384", "ES384"]
+    assert issuer.verifying[1].key_id == issuer.signing.verifying.key_id
+    assert (issuer.max_expiration, issuer.extend_expiration, issuer.jwks_uri) == (7200, False, "https://keys")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_everything_can_be_named(tmp_path: Path) -> None:
         ({"enable_bootstrap_token_auth": "2"}, "must be true or false"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, flags: dict[str, str], why: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, flags: dict[str, str], why: str) -> None:
     _, public = key_files(tmp_path, "a")
     empty = tmp_path / "empty"
     empty.touch()
@@ -100,10 +100,12 @@ def test_mistakes_are_told(tmp_path: Path, flags: dict[str, str], why: str) -> N
 
 def test_switches_need_no_value_and_lists_grow() -> None:
     parser = make_parser()
-    given = vars(parser.parse_args(["serve", "--enable-bootstrap-token-auth", "--service-account-issuer", "https://a"]))
-    assert given["enable-bootstrap-token-auth"] == "true"
+    arguments = vars(
+        parser.parse_args(["serve", "--enable-bootstrap-token-auth", "--service-account-issuer", "https://a"])
+    )
+    assert arguments["enable-bootstrap-token-auth"] == "true"
     line = ["serve", "--enable-bootstrap-token-auth=false", "--api-audiences", "a", "--api-audiences", "b"]
-    given = vars(parser.parse_args(line))
-    assert (given["enable-bootstrap-token-auth"], given["api-audiences"]) == ("false", ["a", "b"])
+    arguments = vars(parser.parse_args(line))
+    assert (arguments["enable-bootstrap-token-auth"], arguments["api-audiences"]) == ("false", ["a", "b"])
     assert bool(settings(enable_bootstrap_token_auth="T").enable_bootstrap_token_auth) is True
     assert bool(settings().enable_bootstrap_token_auth) is False

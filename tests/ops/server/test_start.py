@@ -1,4 +1,4 @@
-"""Starting: what is imported when, what begins before it is waited for, and the benchmark of it."""
+"""The start: the order of imports, the database that starts meanwhile, and the benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubechronicle.ops.postgres.embedded_postgres import has_cluster, starting_p
 from kubechronicle.ops.postgres.processes import working_in
 
 HEAVY = ("kubechronicle.http.app", "kubechronicle.actors.store", "cryptography", "prometheus_client", "yaml")
-WITH_THE_FIRST = (
+LOADED_AFTER_THE_START = (
     "hypercorn",
     "h2",
     "wsproto",
@@ -23,7 +23,7 @@ WITH_THE_FIRST = (
 
 
 def loaded(module: str) -> set[str]:
-    """The modules there are after this one was imported."""
+    """Return the modules that are loaded after the import of this one."""
     program = f"import {module}, sys; print(*sys.modules)"
     return set(
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
@@ -31,20 +31,20 @@ def loaded(module: str) -> set[str]:
 
 
 def test_little_is_imported_before_postgres_starts() -> None:
-    """Everything else is imported while it does."""
+    """The rest is imported while Postgres starts."""
     assert not loaded("kubechronicle.ops.server.serve").intersection(HEAVY)
 
 
-def test_what_other_connections_take_is_imported_with_the_first_of_them() -> None:
-    assert not loaded("kubechronicle.ops.server.replica").intersection(WITH_THE_FIRST)
+def test_modules_of_other_protocols_are_imported_after_the_start() -> None:
+    assert not loaded("kubechronicle.ops.server.replica").intersection(LOADED_AFTER_THE_START)
 
 
-def test_help_needs_neither_server_nor_database() -> None:
+def test_help_imports_neither_server_nor_database() -> None:
     assert not loaded("kubechronicle.ops.cli").intersection({*HEAVY, "trio", "yaml", "cattrs"})
 
 
-async def test_a_database_that_was_told_to_start_stops_whoever_waits_for_it(tmp_path: Path) -> None:
-    """Nobody does when the block is left at once, or when the settings prove wrong meanwhile."""
+async def test_a_starting_database_stops_when_the_block_ends(tmp_path: Path) -> None:
+    """Also when no task waits for it: the block is left at once, or a setting is wrong."""
     assert not has_cluster(tmp_path)
     async with starting_postgres(tmp_path) as running:
         assert (await running()).startswith("postgresql://")
@@ -61,11 +61,11 @@ async def test_a_database_that_was_told_to_start_stops_whoever_waits_for_it(tmp_
     assert not working_in(tmp_path / "postgres")
 
 
-def test_the_benchmark_starts_fills_starts_again_and_lists() -> None:
-    told: list[str] = []
-    assert start.main(["--objects", "20", "--runs", "1", "--lists", "2"], told.append) == 0
-    figures = {line[:24].strip(): line[24:].strip() for line in told[1:]}
-    assert list(figures) == [
+def test_the_benchmark_starts_fills_restarts_and_lists() -> None:
+    lines: list[str] = []
+    assert start.main(["--objects", "20", "--runs", "1", "--lists", "2"], lines.append) == 0
+    measurements = {line[:24].strip(): line[24:].strip() for line in lines[1:]}
+    assert list(measurements) == [
         "ready, new directory",
         "memory, empty",
         "filled with 20",
@@ -75,7 +75,7 @@ def test_the_benchmark_starts_fills_starts_again_and_lists() -> None:
         "2 lists",
         "memory, after the lists",
     ]
-    for what, seen in figures.items():
-        assert seen.endswith(")") and "MiB (server at most" in seen if what.startswith("memory") else " s" in seen
-    assert "(of 1: " in figures["ready, full directory"]
-    assert "(of 2: " in figures["2 lists"]
+    for label, value in measurements.items():
+        assert value.endswith(")") and "MiB (server at most" in value if label.startswith("memory") else " s" in value
+    assert "(of 1: " in measurements["ready, full directory"]
+    assert "(of 2: " in measurements["2 lists"]

@@ -1,4 +1,4 @@
-"""Processes that serve together: real ones on an embedded Postgres, and stand-ins for what takes many starts."""
+"""Workers: real processes on an embedded Postgres, and stand-ins for tests with many starts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Running:
         self.context = ssl.create_default_context(cafile=self.data / "pki" / "ca.crt")
 
     def workers(self) -> set[int]:
-        """Their process ids."""
+        """Return the process ids of the workers."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         children = [child for thread in threads for child in thread.read_text().split()]
         return {int(child) for child in children if b"kubechronicle.ops.server.worker" in _command_line(child)}
@@ -69,7 +69,7 @@ class Running:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=PATIENCE)
 
     def get(self, path: str) -> bytes:
-        """The answer on a connection of its own."""
+        """Send a request on a new connection, and return the answer."""
         connection = self.connection()
         try:
             connection.request("GET", path, headers=AUTHORIZATION)
@@ -79,13 +79,13 @@ class Running:
         finally:
             connection.close()
 
-    def who_answers(self, attempts: int) -> set[str]:
-        """The numbers of the workers that answer new connections."""
-        found = set()
+    def answering(self, attempts: int) -> set[str]:
+        """Return the numbers of the workers that answer new connections."""
+        numbers = set()
         for _ in range(attempts):
             line = next(line for line in self.get("/metrics").decode().splitlines() if "applied_revision{" in line)
-            found.add(line.partition('worker="')[2].partition('"')[0])
-        return found
+            numbers.add(line.partition('worker="')[2].partition('"')[0])
+        return numbers
 
 
 def _command_line(pid: str | int) -> bytes:
@@ -96,7 +96,7 @@ def _command_line(pid: str | int) -> bytes:
 
 
 class Load:
-    """Threads that create ConfigMaps, each on a connection it keeps for as long as the server does."""
+    """Threads that create ConfigMaps, each on one connection as long as the server keeps that open."""
 
     def __init__(self, server: Running, prefix: str) -> None:
         self.acknowledged: list[str] = []
@@ -125,15 +125,15 @@ class Load:
                 connection.close()
         connection.close()
 
-    def goes_on(self) -> None:
-        """Wait until a good many more have been acknowledged."""
+    def wait_for_more(self) -> None:
+        """Wait for 30 more acknowledged writes."""
         before = len(self.acknowledged)
         wait_for(lambda: len(self.acknowledged) >= before + 30)
 
     def __enter__(self) -> Load:
         for thread in self._threads:
             thread.start()
-        self.goes_on()
+        self.wait_for_more()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +145,7 @@ class Load:
 def wait_for(condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it does not happen"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
@@ -161,10 +161,10 @@ def server(tmp_path: Path) -> Iterator[Running]:
 def test_the_life_of_two_workers(server: Running) -> None:
     first = server.workers()
     assert len(first) == 2
-    assert server.who_answers(24) == {"0", "1"}
-    _one_is_killed_under_load(server)
-    _they_are_replaced_under_load(server)
-    # The address a second server would take is taken, though the socket could be shared.
+    assert server.answering(24) == {"0", "1"}
+    _kill_one_under_load(server)
+    _replace_all_under_load(server)
+    # A second server gets an error, although the socket could be shared.
     arguments = ["serve", "--data-dir", str(server.data), "--bind-address", "127.0.0.1", "--workers", "2"]
     second = subprocess.run(
         [COMMAND, *arguments, "--secure-port", str(server.port)], capture_output=True, text=True, check=False
@@ -182,36 +182,36 @@ def _is_worker(pid: int) -> bool:
     return b"kubechronicle.ops.server.worker" in _command_line(pid)
 
 
-def _one_is_killed_under_load(server: Running) -> None:
-    """What was acknowledged is there, the other serves all, and the number is taken again."""
+def _kill_one_under_load(server: Running) -> None:
+    """Acknowledged writes are stored, the other worker serves, and a new worker takes the number."""
     before = server.workers()
     victim = min(before)
     with Load(server, "killed") as load:
         os.kill(victim, signal.SIGKILL)
-        load.goes_on()
-        for _ in range(8):  # some of them to the dead one's socket
+        load.wait_for_more()
+        for _ in range(8):  # some of them reach the socket of the dead worker
             server.get("/readyz")
         wait_for(lambda: len(server.workers() - {victim}) == 2)
-        load.goes_on()
-    # A request on each connection to the dead one, at most.
+        load.wait_for_more()
+    # At most one request on each connection to the dead worker.
     assert len(load.failures) <= 6, load.failures
-    held = {one["metadata"]["name"] for one in json.loads(server.get(MAPS))["items"]}
-    assert set(load.acknowledged) <= held
-    wait_for(lambda: server.who_answers(12) == {"0", "1"})
+    stored = {one["metadata"]["name"] for one in json.loads(server.get(MAPS))["items"]}
+    assert set(load.acknowledged) <= stored
+    wait_for(lambda: server.answering(12) == {"0", "1"})
 
 
-def _they_are_replaced_under_load(server: Running) -> None:
-    """Not one request fails."""
+def _replace_all_under_load(server: Running) -> None:
+    """Replace all workers. No request fails."""
     before = server.workers()
     with Load(server, "replaced") as load:
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: len(server.workers()) == 2 and not server.workers() & before)
-        load.goes_on()
+        load.wait_for_more()
     assert load.failures == []
 
 
 def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
-    """Here in the middle of its start: the database accepts the connection and says nothing."""
+    """The worker is starting: its database accepts the connection and does not answer."""
     ours, theirs = socket.socketpair()
     with socket.create_server(("127.0.0.1", 0)) as database, ours, theirs:
         Pki(tmp_path).ensure(serving_names(addresses=()))
@@ -229,7 +229,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--workers", "0"], "--workers: must be a whole number from 1 to 64, got '0'"),
         (["--workers", "65"], "--workers: must be a whole number from 1 to 64, got '65'"),
@@ -237,17 +237,17 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         (["--workers", "2", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
     ],
 )
-def test_mistakes_are_told_before_a_worker_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
+def test_mistakes_are_reported_before_a_worker_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     assert cli.main(["serve", "--data-dir", str(tmp_path / "data"), *arguments]) == MISTAKE
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
     assert not (tmp_path / "data").exists()
 
 
-# -- stand-ins: processes that do as they are told here ---------------------------------------------------------------
+# -- stand-ins for workers --------------------------------------------------------------------------------------------
 
 STAND_IN = """
 import socket, sys
@@ -256,14 +256,17 @@ word = parent.recv(100).decode()
 if word != "mute": parent.sendall(b"ready")
 if word == "mute" or word == "brief": sys.exit(3)
 with open(sys.argv[1], "a") as file: file.write(f"{word} serves\\n")
-while (told := parent.recv(100)):
-    with open(sys.argv[1], "a") as file: file.write(f"{word} told {told.decode()}")
-    if b"retire" in told: break
+while (received := parent.recv(100)):
+    with open(sys.argv[1], "a") as file: file.write(f"{word} gets {received.decode()}")
+    if b"retire" in received: break
 """
 
 
 class StandIns:
-    """``words``: how the worker of each number behaves; what they did is in ``lines``."""
+    """Stand-ins that write their actions to a file.
+
+    ``words``: the name of the worker of each number; "mute" and "brief" determine its behaviour
+    """
 
     def __init__(self, file: Path, words: Sequence[str], **options: int) -> None:
         self.file = file
@@ -280,70 +283,70 @@ class StandIns:
 
 @contextmanager
 def stand_ins(tmp_path: Path, *words: str, **options: int) -> Iterator[StandIns]:
-    made = StandIns(tmp_path / "lines", words, **options)
+    standins = StandIns(tmp_path / "lines", words, **options)
     try:
-        yield made
+        yield standins
     finally:
-        for (sock,) in made.sockets:
+        for (sock,) in standins.sockets:
             sock.close()
 
 
-async def said(made: StandIns, *lines: str) -> None:
+async def wait_for_lines(standins: StandIns, *lines: str) -> None:
     with trio.fail_after(PATIENCE):
-        while not set(lines) <= set(made.lines()):  # noqa: ASYNC110  other processes set no event
+        while not set(lines) <= set(standins.lines()):  # noqa: ASYNC110 - other processes set no event
             await trio.sleep(0.01)
 
 
-async def test_who_keeps_dying_ends_the_server(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "steady", "brief", intensity=2) as made:
+async def test_a_worker_that_keeps_dying_ends_the_server(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "steady", "brief", intensity=2) as standins:
         with pytest.RaisesGroup(SupervisorGaveUp, flatten_subgroups=True), trio.fail_after(PATIENCE):
-            await made.workers.run()
-        assert made.lines()[0] == "steady serves"
-        assert not made.workers._alive
+            await standins.workers.run()
+        assert standins.lines()[0] == "steady serves"
+        assert not standins.workers._alive
 
 
-async def test_cycles_are_collected_while_they_run(tmp_path: Path) -> None:
-    """`serve` lets the collector rest until then."""
+async def test_the_cycle_collector_runs_with_the_workers(tmp_path: Path) -> None:
+    """`serve` disables the collector until then."""
     gc.disable()
     try:
-        with stand_ins(tmp_path, "steady") as made, trio.fail_after(PATIENCE):
+        with stand_ins(tmp_path, "steady") as standins, trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
-                await nursery.start(made.workers.run)
+                await nursery.start(standins.workers.run)
                 assert gc.isenabled()
                 nursery.cancel_scope.cancel()
     finally:
         gc.enable()
 
 
-async def test_one_that_never_starts_ends_the_start(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "steady", "mute") as made:
+async def test_a_worker_that_never_starts_ends_the_server(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "steady", "mute") as standins:
         with pytest.RaisesGroup(WorkerFailed, flatten_subgroups=True) as raised, trio.fail_after(PATIENCE):
-            await made.workers.run()
+            await standins.workers.run()
         (error,) = raised.value.exceptions
         assert "worker 1 did not start: exit status 3" in str(error)
 
 
 async def test_another_leads_when_the_leader_dies_or_is_replaced(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "first", "second") as made, trio.fail_after(PATIENCE):
+    with stand_ins(tmp_path, "first", "second") as standins, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            await nursery.start(lambda *, task_status: made.workers.run(task_status=task_status))
-            await said(made, "first told lead")
-            made.words[0] = "third"
-            made.workers.running[0].process.kill()
-            await said(made, "second told lead", "third serves")
-            made.words[:] = ["fourth", "fifth"]
-            made.workers.request_replacement()
-            await said(made, "third told retire", "second told retire", "fourth told lead")
-            made.workers.request_stop()
-    assert "third told lead" not in made.lines()
+            await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
+            await wait_for_lines(standins, "first gets lead")
+            standins.words[0] = "third"
+            standins.workers.running[0].process.kill()
+            await wait_for_lines(standins, "second gets lead", "third serves")
+            standins.words[:] = ["fourth", "fifth"]
+            standins.workers.request_replacement()
+            await wait_for_lines(standins, "third gets retire", "second gets retire", "fourth gets lead")
+            standins.workers.request_stop()
+    assert "third gets lead" not in standins.lines()
 
 
 async def test_a_successor_that_does_not_start_replaces_nobody(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "first", "second") as made, trio.fail_after(PATIENCE):
+    with stand_ins(tmp_path, "first", "second") as standins, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            await nursery.start(lambda *, task_status: made.workers.run(task_status=task_status))
-            before = dict(made.workers.running)
-            made.words[:] = ["mute", "mute"]
-            await made.workers._replace_all()
-            assert made.workers.running == before
-            made.workers.request_stop()
+            await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
+            before = dict(standins.workers.running)
+            standins.words[:] = ["mute", "mute"]
+            await standins.workers._replace_all()
+            assert standins.workers.running == before
+            standins.workers.request_stop()

@@ -1,4 +1,4 @@
-"""Who is let in, as the flags say it: mistakes told before anything starts, and what they come to."""
+"""Authentication flags: mistakes are reported before anything starts, and the flags make authenticators."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ CLIENTS, PROXIES = CA("clients"), CA("proxies")
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
-    found = {"clients": tmp_path / "clients.crt", "proxies": tmp_path / "proxies.crt", "bad": tmp_path / "bad.crt"}
-    found["clients"].write_bytes(CLIENTS.pem)
-    found["proxies"].write_bytes(PROXIES.pem)
-    found["bad"].write_text("-----BEGIN CERTIFICATE-----\n")
-    return found
+    paths = {"clients": tmp_path / "clients.crt", "proxies": tmp_path / "proxies.crt", "bad": tmp_path / "bad.crt"}
+    paths["clients"].write_bytes(CLIENTS.pem)
+    paths["proxies"].write_bytes(PROXIES.pem)
+    paths["bad"].write_text("-----BEGIN CERTIFICATE-----\n")
+    return paths
 
 
 def settings(**flags: object) -> Settings:
     return load({name.replace("_", "-"): str(value) for name, value in flags.items()}, environment={})
 
 
-def test_without_flags_client_certificates_are_believed_and_nobody_may_come(files: dict[str, Path]) -> None:
-    found = authentication.authentication_plan(settings(), [files["clients"]])
-    assert [type(each) for each in found.authenticators] == [ClientCertificates]
-    assert found.anonymous.admits("/healthz")
-    assert found.trust.data({}) == {"client-ca-file": CLIENTS.pem.decode()}
-    assert found.files == (files["clients"],)
+def test_without_flags_client_certificates_and_anonymous_requests_are_accepted(files: dict[str, Path]) -> None:
+    plan = authentication.authentication_plan(settings(), [files["clients"]])
+    assert [type(each) for each in plan.authenticators] == [ClientCertificates]
+    assert plan.anonymous.admits("/healthz")
+    assert plan.trust.data({}) == {"client-ca-file": CLIENTS.pem.decode()}
+    assert plan.files == (files["clients"],)
 
 
-def test_a_proxy_has_authorities_of_its_own(files: dict[str, Path]) -> None:
-    given = settings(
+def test_a_proxy_has_its_own_authorities(files: dict[str, Path]) -> None:
+    flags = settings(
         requestheader_client_ca_file=files["proxies"],
         requestheader_allowed_names="front,second",
         requestheader_username_headers="X-Remote-User, X-Forwarded-User",
@@ -46,12 +46,12 @@ def test_a_proxy_has_authorities_of_its_own(files: dict[str, Path]) -> None:
         requestheader_group_headers="X-Remote-Group",
         requestheader_extra_headers_prefix="X-Remote-Extra-",
     )
-    authentication.check(given)
-    found = authentication.authentication_plan(given, [files["clients"]])
-    assert [type(each) for each in found.authenticators] == [AuthenticatingProxy, ClientCertificates]
-    assert found.proxy_headers.username == ("x-remote-user", "x-forwarded-user")
-    assert found.files == (files["clients"], files["proxies"])
-    assert found.trust.data({}) == {
+    authentication.check(flags)
+    plan = authentication.authentication_plan(flags, [files["clients"]])
+    assert [type(each) for each in plan.authenticators] == [AuthenticatingProxy, ClientCertificates]
+    assert plan.proxy_headers.username == ("x-remote-user", "x-forwarded-user")
+    assert plan.files == (files["clients"], files["proxies"])
+    assert plan.trust.data({}) == {
         "client-ca-file": CLIENTS.pem.decode(),
         "requestheader-client-ca-file": PROXIES.pem.decode(),
         "requestheader-allowed-names": '["front","second"]',
@@ -63,20 +63,20 @@ def test_a_proxy_has_authorities_of_its_own(files: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(("flag", "admits"), [("true", True), ("false", False)])
-def test_nobody_in_particular(files: dict[str, Path], flag: str, admits: bool) -> None:
-    found = authentication.authentication_plan(settings(anonymous_auth=flag), [files["clients"]])
-    assert found.anonymous.admits("/healthz") is admits
+def test_anonymous_auth(files: dict[str, Path], flag: str, admits: bool) -> None:
+    plan = authentication.authentication_plan(settings(anonymous_auth=flag), [files["clients"]])
+    assert plan.anonymous.admits("/healthz") is admits
 
 
 @pytest.mark.parametrize("flag", ["client_ca_file", "requestheader_client_ca_file", "root_ca_file"])
-def test_files_without_certificates_are_told(files: dict[str, Path], flag: str) -> None:
+def test_files_without_certificates_are_reported(files: dict[str, Path], flag: str) -> None:
     with pytest.raises(OperatorError, match=f"--{flag.replace('_', '-')}: .*bad.crt holds no certificates"):
         authentication.check(settings(**{flag: files["bad"]}))
     with pytest.raises(OperatorError, match="cannot use"):
         authentication.authentication_plan(settings(), [files["bad"]])
 
 
-def test_uids_come_in_the_field_everybody_knows() -> None:
+def test_uids_need_the_standard_header_field() -> None:
     with pytest.raises(OperatorError, match="--requestheader-uid-headers: X-Remote-Uid must be among them"):
         authentication.check(settings(requestheader_uid_headers="X-Uid"))
     authentication.check(settings(requestheader_uid_headers="X-Uid,x-remote-uid"))

@@ -1,4 +1,4 @@
-"""--history-retention and its file: what they mean together, and what is wrong with them in one line."""
+"""--history-retention and its file: their combined meaning, and one line for every mistake."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ retention:
 
 
 def policies(*flags: str, file: Path | None = None) -> dict[str, RetentionPolicy]:
-    given: dict[str, Any] = {"history-retention": list(flags)} if flags else {}
+    settings_given: dict[str, Any] = {"history-retention": list(flags)} if flags else {}
     if file is not None:
-        given["history-retention-file"] = str(file)
-    return {policy.resource: policy for policy in retention_policies(settings.load(given, environment={}))}
+        settings_given["history-retention-file"] = str(file)
+    return {policy.resource: policy for policy in retention_policies(settings.load(settings_given, environment={}))}
 
 
-def test_by_default_a_year_and_a_day() -> None:
+def test_the_default_is_a_year_and_a_day() -> None:
     assert tuple(policies().values()) == DEFAULT_POLICIES
 
 
-def test_a_flag_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
+def test_a_flag_overrides_the_file_and_the_file_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "retention.yaml"
     file.write_text(FILE)
-    found = policies("pods=1d12h", "leases.coordination.k8s.io=forever,1000", "x.example.com=90m", file=file)
-    assert found == {
+    merged = policies("pods=1d12h", "leases.coordination.k8s.io=forever,1000", "x.example.com=90m", file=file)
+    assert merged == {
         policy.resource: policy
         for policy in (
             RetentionPolicy(resource="*", max_age=timedelta(days=90)),
@@ -54,7 +54,7 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "message"),
     [
         ("pods", "must be KEY=VALUE"),
         ("Pods=1d", "'Pods' is no resource"),
@@ -71,15 +71,15 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: 
         ("*=1d,1000", "* takes an age alone"),
     ],
 )
-def test_what_is_wrong_with_a_flag(flag: str, said: str) -> None:
+def test_mistakes_in_a_flag(flag: str, message: str) -> None:
     with pytest.raises(OperatorError) as raised:
         policies(flag)
     assert str(raised.value).startswith("--history-retention: ")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "retention.yaml: must be a mapping, not null"),
         ("- pods", "retention.yaml: must be a mapping, not a list"),
@@ -97,10 +97,10 @@ def test_what_is_wrong_with_a_flag(flag: str, said: str) -> None:
         ("retention: [", "is not YAML"),
     ],
 )
-def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_in_a_file(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "retention.yaml"
     file.write_text(text)
     with pytest.raises(OperatorError) as raised:
         policies(file=file)
     assert str(raised.value).startswith("--history-retention-file: ")
-    assert said in str(raised.value)
+    assert message in str(raised.value)

@@ -1,4 +1,4 @@
-"""The table of flags: precedence, conversion, and every mistake told in one line that names its flag."""
+"""Settings: precedence, conversion, and one line for every mistake that names its flag."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_defaults() -> None:
     assert loaded.controllers.chosen_from(["a", "b"]) == ["a", "b"]
 
 
-def test_how_long_events_are_kept() -> None:
+def test_the_ttl_of_events() -> None:
     for flag, seconds in (({}, 3600.0), ({"event-ttl": "0s"}, 0.0), ({"event-ttl": "3h"}, 10800.0)):
         assert load(flag).event_ttl == seconds
     with pytest.raises(OperatorError, match="--event-ttl: must be less than 290 years"):
@@ -42,7 +42,7 @@ def test_pairs_come_from_a_list_or_a_mapping(tmp_path: Path) -> None:
         assert load({}, config=config).runtime_config == expected
 
 
-def test_precedence_is_flag_file_environment_default(tmp_path: Path) -> None:
+def test_flag_overrides_file_overrides_environment_overrides_default(tmp_path: Path) -> None:
     url = "postgresql://host/"
     config = tmp_path / "config.yaml"
     config.write_text(f"database-url: {url}file\nsecure-port: 7000\nv: 3\n")
@@ -52,7 +52,7 @@ def test_precedence_is_flag_file_environment_default(tmp_path: Path) -> None:
     assert load({"database-url": url + "flag"}, config=config).database_url == url + "flag"
 
 
-def test_values_may_be_yaml_lists_where_they_are_lists(tmp_path: Path) -> None:
+def test_a_list_may_be_a_yaml_list(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("controllers: [namespace]\nservice-cluster-ip-range: fd00::/108\n")
     loaded = load({}, config=config)
@@ -76,12 +76,12 @@ def test_values_may_be_yaml_lists_where_they_are_lists(tmp_path: Path) -> None:
         ("b-controller", ["b"]),
     ],
 )
-def test_controllers_are_chosen_as_by_kube_controller_manager(text: str, chosen: list[str]) -> None:
+def test_controllers_are_chosen_as_in_kube_controller_manager(text: str, chosen: list[str]) -> None:
     aliases = {"a-controller": "a", "b-controller": "b"}
     assert load({"controllers": text}).controllers.chosen_from(["a", "b"], aliases) == chosen
 
 
-def test_an_unknown_controller_is_told() -> None:
+def test_an_unknown_controller_is_reported() -> None:
     with pytest.raises(ValueError, match="no control loop 'c', only a, b"):
         load({"controllers": "*,-c"}).controllers.chosen_from(["a", "b"])
 
@@ -89,11 +89,11 @@ def test_an_unknown_controller_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90.0), ("1m30s", 90.0), ("2h", 7200.0), ("500ms", 0.5), ("0", 0.0), ("1.5h", 5400.0)]
 )
-def test_durations_are_gos(text: str, seconds: float) -> None:
+def test_durations_are_those_of_go(text: str, seconds: float) -> None:
     assert load({"request-timeout": text}).request_timeout == seconds
 
 
-def test_service_ranges_are_kubernetes() -> None:
+def test_service_ranges_are_those_of_kubernetes() -> None:
     loaded = load({"service-cluster-ip-range": "10.0.0.0/24, fd00::/108", "service-node-port-range": "31000+9"})
     assert [str(one) for one in loaded.service_cluster_ip_range.networks] == ["10.0.0.0/24", "fd00::/108"]
     assert loaded.service_node_port_range.ports == range(31000, 31010)

@@ -15,12 +15,12 @@ from kubechronicle.ops.settings.flags.flag import Flag
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_page_is_what_the_table_makes() -> None:
+def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page.page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
-def test_every_flag_is_taken_by_serve_and_explained(flag: Flag) -> None:
+def test_serve_has_every_flag_and_explains_it(flag: Flag) -> None:
     parsed = cli.make_parser().parse_args(["serve", f"--{flag.name}", "x"])
     assert vars(parsed)[flag.name] == (["x"] if flag.repeatable else "x")
     assert flag.help.endswith(".")
