@@ -57,7 +57,7 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    _refuse_if(_subject_causes(spec) + _metadata_causes(sent["metadata"]))
+    _reject_if(_subject_causes(spec) + _metadata_causes(sent["metadata"]))
     return {**sent, "status": await _status(backend, _subject(spec), spec)}
 
 
@@ -70,17 +70,17 @@ async def local_subject_access(backend: Backend, context: Context, sent: Object)
         causes.append(invalid_value("spec.resourceAttributes.namespace", shown, "must match metadata.namespace"))
     if spec.get("nonResourceAttributes") is not None:
         causes.append(forbidden("spec.nonResourceAttributes", "disallowed on this kind of request"))
-    _refuse_if(causes)
+    _reject_if(causes)
     return {**sent, "status": await _status(backend, _subject(spec), spec)}
 
 
 async def self_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    _refuse_if(_attributes_causes(spec) + _metadata_causes(sent["metadata"]))
+    _reject_if(_attributes_causes(spec) + _metadata_causes(sent["metadata"]))
     return {**sent, "status": await _status(backend, context.user, spec)}
 
 
-def _refuse_if(causes: Sequence[Cause]) -> None:
+def _reject_if(causes: Sequence[Cause]) -> None:
     if causes:
         raise status.invalid(AUTHORIZATION, "", "", causes)
 

@@ -141,7 +141,7 @@ class WatchStream:
             return
         if push is not None or self._push is not None:
             self._push = push
-            self._cursor.deliver_to(_refuse if push is None else self._take)
+            self._cursor.deliver_to(_take_none if push is None else self._take)
 
     def _take(self, batch: Batch) -> bool:
         """Push the frames of a batch; False: not now, the task has to send them."""
@@ -250,7 +250,7 @@ class WatchStream:
         return [self._encoder.bookmark(self._bookmarked)]
 
 
-def _refuse(batch: Batch) -> bool:
+def _take_none(batch: Batch) -> bool:
     """Take no batch."""
     return False
 
