@@ -42,7 +42,7 @@ class NoAnswer(Rejected):
 
 
 @dataclass(slots=True)
-class _Flight:
+class _Question:
     """A request to the webhook in flight. ``answers`` stays empty if the task that sent it was cancelled."""
 
     done: trio.Event = field(default_factory=trio.Event)
@@ -73,7 +73,7 @@ class TokenCache:
         self._secret = os.urandom(32)
         self._begun: dict[tuple[str, ...], hashlib.blake2b] = {}
         self._kept: OrderedDict[bytes, tuple[Answer, float]] = OrderedDict()
-        self._flights: dict[bytes, _Flight] = {}
+        self._questions: dict[bytes, _Question] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:
         wanted = tuple(audiences)
@@ -116,25 +116,25 @@ class TokenCache:
         If the task that asked is cancelled, one of the waiting tasks asks. ``question`` raises nothing but
         trio.Cancelled; it returns NoAnswer for a failure.
         """
-        while (flight := self._flights.get(key)) is not None:
+        while (pending := self._questions.get(key)) is not None:
             self.metrics.blocked += 1
             try:
-                await flight.done.wait()
+                await pending.done.wait()
             finally:
                 self.metrics.blocked -= 1
-            if flight.answers:
-                return flight.answers[0]
-        flight = self._flights[key] = _Flight()
+            if pending.answers:
+                return pending.answers[0]
+        pending = self._questions[key] = _Question()
         self.metrics.in_flight += 1
         good = False
         try:
             answer = await question()
             good = not isinstance(answer, NoAnswer)
-            flight.answers.append(answer)
+            pending.answers.append(answer)
             self.keep(key, answer)
             return answer
         finally:
             self.metrics.in_flight -= 1
             self.metrics.fetched(good)
-            del self._flights[key]
-            flight.done.set()
+            del self._questions[key]
+            pending.done.set()

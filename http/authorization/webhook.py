@@ -128,7 +128,7 @@ class WebhookAuthorizer:
         self._metrics = metrics if metrics is not None else WebhookMetrics()
         self._backoff = backoff
         self._cache: TtlCache[Verdict] = TtlCache(CACHE_SIZE, clock)
-        self._flights: SingleFlight[tuple[Verdict, float]] = SingleFlight(client.outgoing)
+        self._single_flight: SingleFlight[tuple[Verdict, float]] = SingleFlight(client.outgoing)
         self._error_log = RateLimitedLog(log, "Failed to make webhook authorizer request")
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
@@ -157,7 +157,7 @@ class WebhookAuthorizer:
         ask = partial(self._ask, question.spec)
         try:
             if self._shares:
-                verdict, ttl = await self._flights.join(question.key, ask)
+                verdict, ttl = await self._single_flight.join(question.key, ask)
             else:
                 verdict, ttl = await ask()
         except AskError as error:

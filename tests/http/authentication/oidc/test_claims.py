@@ -1,4 +1,7 @@
-"""Mapping of claims to users: each case as in kube-apiserver, with its text in the log."""
+"""Mapping of claims to users: each case as in kube-apiserver, with its text in the log.
+
+Long because of its tables of cases.
+"""
 
 from __future__ import annotations
 

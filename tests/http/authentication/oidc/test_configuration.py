@@ -1,4 +1,7 @@
-"""The AuthenticationConfiguration file: decoding, validation and error texts."""
+"""The AuthenticationConfiguration file: decoding, validation and error texts.
+
+Long because of one table of invalid fields with their errors.
+"""
 
 from __future__ import annotations
 
