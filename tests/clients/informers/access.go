@@ -1,6 +1,6 @@
 package main
 
-// Who client-go is taken for with a kubeconfig, and an informer whose credential changes under it.
+// The user of a kubeconfig in client-go, and an informer with a credential that changes.
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 
 const whoamiTimeout = 20 * time.Second
 
-// whoamiCommand asks, for each kubeconfig, who its user is: {"event":"whoami","kubeconfig",…,"user":{…},"error":""}.
+// whoamiCommand prints the user of each kubeconfig: {"event":"whoami","kubeconfig",…,"user":{…},"error":""}.
 func whoamiCommand(args []string) error {
 	flags := flag.NewFlagSet("whoami", flag.ExitOnError)
 	kubeconfigs := flags.String("kubeconfig", "", "kubeconfig files, comma-separated")
@@ -62,7 +62,7 @@ func whoami(kubeconfig string) (user authenticationv1.UserInfo, err error) {
 	return review.Status.UserInfo, nil
 }
 
-// credentials counts what went over the wire: with how many tokens, and how often one was refused.
+// credentials counts the tokens sent, and the answers that reject one.
 type credentials struct {
 	sync.Mutex
 	tokens  map[[sha256.Size]byte]bool
@@ -74,7 +74,7 @@ type watching struct {
 	seen *credentials
 }
 
-// RoundTrip sees requests as they are sent: what puts the token in is above it.
+// RoundTrip sees requests as they are sent: the transport above it adds the token.
 func (w watching) RoundTrip(request *http.Request) (*http.Response, error) {
 	answer, err := w.next.RoundTrip(request)
 	w.seen.Lock()
@@ -90,7 +90,7 @@ func (w watching) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// mounted is the configuration rest.InClusterConfig makes of what is mounted into a Pod, for a folder of the caller's.
+// mounted returns the configuration that rest.InClusterConfig makes from the files in a Pod, for another folder.
 func mounted(server, folder string) *rest.Config {
 	return &rest.Config{
 		Host:            server,
@@ -99,15 +99,18 @@ func mounted(server, folder string) *rest.Config {
 	}
 }
 
-// informCommand runs an informer on the ConfigMaps of a namespace until told to finish. Its watches are short, so that
-// each new one needs a credential that is still good. It tells what it sees, {"event":"seen","name","value"}, when it
-// sends a token it has not sent before, {"event":"token","number"}, and that one was not taken, {"event":"refused"}.
+// informCommand runs an informer on the ConfigMaps of a namespace until stdin ends. Its watches are short, so that each
+// new one needs a valid credential. It prints
+//
+//	{"event":"seen","name","value"}   an object
+//	{"event":"token","number"}        the first request with another token
+//	{"event":"refused"}               an answer that rejects a token
 func informCommand(args []string) error {
 	flags := flag.NewFlagSet("inform", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
-	server := flags.String("server", "", "URL of the server, with --mount in the place of a kubeconfig")
+	server := flags.String("server", "", "URL of the server, with --mount instead of a kubeconfig")
 	folder := flags.String("mount", "", "folder with token and ca.crt, as in a Pod")
-	namespace := flags.String("namespace", "", "the namespace, which is also that of the folder")
+	namespace := flags.String("namespace", "", "the namespace")
 	watchSeconds := flags.Int64("watch-seconds", 1, "timeoutSeconds of the watches")
 	flags.String("out", "", "not used")
 	flags.Parse(args)
@@ -130,13 +133,13 @@ func informCommand(args []string) error {
 	shared := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(*namespace),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.TimeoutSeconds = watchSeconds }))
 	informer := shared.Core().V1().ConfigMaps().Informer()
-	tell := func(object any) {
-		if found, is := object.(*corev1.ConfigMap); is {
-			emit(map[string]any{"event": "seen", "name": found.Name, "value": found.Data["value"]})
+	report := func(object any) {
+		if configMap, ok := object.(*corev1.ConfigMap); ok {
+			emit(map[string]any{"event": "seen", "name": configMap.Name, "value": configMap.Data["value"]})
 		}
 	}
 	if _, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) },
+		AddFunc: report, UpdateFunc: func(_, object any) { report(object) },
 	}); err != nil {
 		return err
 	}

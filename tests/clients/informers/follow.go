@@ -1,9 +1,9 @@
 package main
 
-// Followers: shared informer factories of every sort client-go has, over the same kinds, and at the end the comparison
-// of what they hold with a fresh list. What must hold for every informer:
+// Followers: shared informer factories of every type client-go has, over the same kinds. At the end their caches are
+// compared with a fresh list. For every informer:
 //
-//   - per object, revisions only grow (an equal one is a relist's, and counted as such)
+//   - per object, revisions only grow (an equal one comes from a relist, and is counted as such)
 //   - at the end, its cache equals a fresh list, object for object and field for field
 
 import (
@@ -40,10 +40,10 @@ const (
 	syncTimeout   = 60 * time.Second
 	settleTimeout = 30 * time.Second // from the end of the writing to equal caches and complete watches
 	comparePause  = 200 * time.Millisecond
-	listed        = 10 // differences named in a report; the rest are counted
+	listed        = 10 // differences listed in a report; the rest are counted
 )
 
-// factory is one shared informer factory and what its handlers saw.
+// factory is one shared informer factory and the events of its handlers.
 type factory struct {
 	Name        string   `json:"name"`
 	Informers   int      `json:"informers"`
@@ -51,7 +51,7 @@ type factory struct {
 	Adds        int      `json:"adds"`
 	Updates     int      `json:"updates"`
 	Deletes     int      `json:"deletes"`
-	Relisted    int      `json:"relisted"`  // updates to the same revision: the informer listed anew
+	Relisted    int      `json:"relisted"`  // updates to the same revision: the informer listed again
 	Backwards   []string `json:"backwards"` // an object's revision went down
 	Differences []string `json:"differences"`
 	Different   int      `json:"different"`
@@ -62,7 +62,7 @@ type factory struct {
 	list      func(context.Context, schema.GroupVersionResource) ([]runtime.Object, error)
 }
 
-// requests counts what the informers asked for: with WatchList on there is not a single LIST.
+// requests counts the requests of the informers: with WatchList there is no LIST.
 type requests struct {
 	sync.Mutex
 	Lists      int `json:"lists"`
@@ -120,7 +120,7 @@ func followCommand(args []string) error {
 	waitForEnd()
 
 	counted.Lock()
-	asked := map[string]int{"lists": counted.Lists, "watchLists": counted.WatchLists, "watches": counted.Watches, "failed": counted.Failed}
+	counts := map[string]int{"lists": counted.Lists, "watchLists": counted.WatchLists, "watches": counted.Watches, "failed": counted.Failed}
 	counted.Unlock()
 	if err = watches.complete(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func followCommand(args []string) error {
 			return err
 		}
 	}
-	report := map[string]any{"event": "report", "factories": factories, "watches": watches.report(), "requests": asked}
+	report := map[string]any{"event": "report", "factories": factories, "watches": watches.report(), "requests": counts}
 	if *out != "" {
 		full, err := json.Marshal(map[string]any{"state": state, "revisions": watches.revisions()})
 		if err != nil {
@@ -145,8 +145,8 @@ func followCommand(args []string) error {
 	return nil
 }
 
-// startFactories starts one shared informer factory of each sort; what their caches are compared with is read as JSON,
-// by clients that are not counted.
+// startFactories starts one shared informer factory of each type. The lists for the comparison are read as JSON, by
+// clients that are not counted.
 func startFactories(ctx context.Context, kubeconfig string, counted *requests, only string) ([]*factory, error) {
 	config := func(contentType string) *rest.Config {
 		c := must(configFor(kubeconfig, contentType))
@@ -262,7 +262,7 @@ func newFactory(informerFor func(schema.GroupVersionResource) cache.SharedIndexI
 
 func (f *factory) saw(gvr schema.GroupVersionResource, object any, counter *int) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj // missed while disconnected: a relist found it gone; its last known state is old news
+		object = gone.Obj // missed while disconnected: a relist found it deleted; its last known state was seen before
 	}
 	accessor := must(meta.Accessor(object))
 	revision := revisionOf(object.(runtime.Object))
@@ -303,8 +303,8 @@ func waitForSync(factories []*factory) error {
 	return fmt.Errorf("not synced within %s: %s", syncTimeout, strings.Join(missing, ", "))
 }
 
-// compare holds every cache against a fresh list until they are equal or settleTimeout is over, and adds what the lists
-// held to state (resource/namespace/name -> revision).
+// compare compares every cache with a fresh list until they are equal or settleTimeout is over. It adds the listed
+// objects to state (resource/namespace/name -> revision).
 func (f *factory) compare(ctx context.Context, state map[string]int64) error {
 	end := time.Now().Add(settleTimeout)
 	for gvr, informer := range f.byKind {
@@ -354,7 +354,7 @@ func differences(gvr schema.GroupVersionResource, store cache.Store, fresh []run
 	return found
 }
 
-// equal compares content. A list's items need not say their kind; a watch's objects do.
+// equal compares content. Items of a list need not have a kind, objects of a watch do.
 func equal(a, b runtime.Object) bool {
 	if left, ok := a.(*unstructured.Unstructured); ok {
 		return reflect.DeepEqual(left.Object, b.(*unstructured.Unstructured).Object)

@@ -1,6 +1,6 @@
 package main
 
-// The kinds: which ones the informers follow, and which ones the writers write (with a valid object of each).
+// The kinds that informers follow, and the kinds that writers write, with a valid object of each.
 
 import (
 	appsv1 "k8s.io/api/apps/v1"

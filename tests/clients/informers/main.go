@@ -1,13 +1,13 @@
-// Command informers shows with client-go itself that nobody misses a change and nobody sees one twice.
+// Command informers tests with client-go that no client misses a change or sees one twice.
 //
-//	informers write    several writers create, change and delete objects of many kinds, and keep account of every answer
-//	informers follow   shared informers over many kinds, and a plain watch on every served resource, until told to finish
-//	informers whoami   who the user of each kubeconfig is
-//	informers inform   one informer whose credential is changed on disk meanwhile
+//	informers write    several writers create, change and delete objects of many kinds, and record every answer
+//	informers follow   shared informers over many kinds, and a plain watch on every served resource, until stdin ends
+//	informers whoami   the user of each kubeconfig
+//	informers inform   one informer with a credential that is changed on disk, until stdin ends
 //
-// All print one JSON document a line on stdout: {"event":"ready"|"progress"|"report", ...}; `follow` and `inform` finish
-// when their stdin ends. The tests run writers and followers side by side, disturb the server meanwhile, and compare
-// the reports. Whether informers use WatchList is client-go's own switch: KUBE_FEATURE_WatchListClient=true or false.
+// All print one JSON document a line on stdout: {"event":"ready"|"progress"|"report", ...}. The tests run writers and
+// followers at the same time, disturb the server, and compare the reports. The environment variable
+// KUBE_FEATURE_WatchListClient=true or false, client-go's own, decides about WatchList.
 package main
 
 import (
@@ -56,7 +56,7 @@ func emit(document any) {
 	os.Stdout.Write(append(line, '\n'))
 }
 
-// waitForEnd returns when stdin does.
+// waitForEnd returns when stdin ends.
 func waitForEnd() { io.Copy(io.Discard, os.Stdin) }
 
 const (
@@ -64,7 +64,7 @@ const (
 	jsonType     = "application/json"
 )
 
-// configFor reads a kubeconfig; the client's own rate limit is off, as the server is what is tested.
+// configFor reads a kubeconfig. The rate limit of the client is off: the test is about the server.
 func configFor(kubeconfig, contentType string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

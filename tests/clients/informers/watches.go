@@ -1,9 +1,8 @@
 package main
 
-// A plain watch on every resource the server serves, as JSON over HTTP, beginning at one revision. Revisions are one
-// gapless sequence for the whole server, so the events of all watches together are exactly the revisions from that one
-// to the end: each once. The watches end every few seconds (timeoutSeconds) and resume where they stopped; they resume
-// after a broken connection in the same way.
+// A plain watch on every served resource, as JSON over HTTP, from one revision. Revisions are one gapless sequence for
+// the whole server, so all watches together must see each later revision exactly once. The watches end every few seconds
+// (timeoutSeconds) and resume where they stopped, as they do after a broken connection.
 
 import (
 	"context"
@@ -63,7 +62,7 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 		if list.GroupVersion == "v1" {
 			base = "/api/v1"
 		}
-		// events.k8s.io serves the events of the core group a second time, and the history every change of every object.
+		// events.k8s.io serves the core events a second time, and the history group every change of every object.
 		if list.GroupVersion == "events.k8s.io/v1" || strings.HasPrefix(list.GroupVersion, "history.kubechronicle.dev/") {
 			continue
 		}
@@ -80,7 +79,7 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 	return w, nil
 }
 
-// head reads the newest revision: a consistent read of anything tells it.
+// head reads the newest revision from a consistent list.
 func (w *plainWatches) head(ctx context.Context) (int64, error) {
 	list, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -133,7 +132,7 @@ type watchEvent struct {
 	} `json:"object"`
 }
 
-// read takes one answer apart. nil: it ended as a watch ends; an error: the connection broke.
+// read processes one answer. It returns nil at the regular end of the watch, an error if the connection broke.
 func (w *plainWatches) read(one *plainWatch, body io.Reader) error {
 	decoder := json.NewDecoder(body)
 	for {
@@ -185,7 +184,7 @@ func (w *plainWatches) problem(format string, args ...any) {
 	}
 }
 
-// complete waits until every revision up to the head as of now has been seen, at most settleTimeout.
+// complete waits, at most settleTimeout, until every revision up to the current head has been seen.
 func (w *plainWatches) complete(ctx context.Context) (err error) {
 	if w.to, err = w.head(ctx); err != nil {
 		return err
@@ -209,7 +208,7 @@ func (w *plainWatches) report() map[string]any {
 	w.Lock()
 	defer w.Unlock()
 	repeated := []int64{}
-	events := w.events // but for those above "to": servers renew Leases while the report is being made
+	events := w.events // without those above "to": servers renew Leases during the report
 	for revision, times := range w.seen {
 		if revision > w.to {
 			events -= times
@@ -225,7 +224,7 @@ func (w *plainWatches) report() map[string]any {
 	}
 }
 
-// revisions lists everything seen, for comparison with what the writers were told.
+// revisions lists all revisions seen, for comparison with the answers of the writers.
 func (w *plainWatches) revisions() []int64 {
 	w.Lock()
 	defer w.Unlock()

@@ -1,15 +1,15 @@
 package main
 
-// Writers. Each owns its objects, so the only one who can have changed one is the writer itself; every write names the
-// resourceVersion it builds on, so that a request whose answer was lost cannot take effect behind a later one's back.
+// Writers. Each is the only writer of its objects. Every write has the resourceVersion it builds on, so that a request
+// without an answer cannot take effect after a later one.
 //
-// A write's outcome is one of
+// The outcome of a write is one of
 //
-//	acknowledged   the server said so
-//	recovered      the answer was lost, and reading the object (it carries the write's number) showed that it happened
+//	acknowledged   the server answered
+//	recovered      the answer was lost, and the object has the number of the write
 //	a failure      an answer that a correct server never gives to this writer: reported, and the test fails
 //
-// Answers that say "try again" (connection lost, 429, 5xx) are retried until giveUp.
+// Errors that permit a retry (connection lost, 429, 5xx) are retried until giveUp.
 
 import (
 	"context"
@@ -35,10 +35,10 @@ import (
 )
 
 const (
-	stampAnnotation = "churn" // holds the number of the write that made the object what it is
+	stampAnnotation = "churn" // the number of the last write of the object
 	finalizer       = "example.com/churn"
-	requestTimeout  = 40 * time.Second // above the server's own, so that it is the server who answers
-	giveUp          = 90 * time.Second // how long a write may be retried: any disturbance of the tests is over by then
+	requestTimeout  = 40 * time.Second // longer than the server's own timeout, so that the server answers first
+	giveUp          = 90 * time.Second // how long a write is retried: every disturbance of the tests is shorter
 	retryPause      = 100 * time.Millisecond
 	progressStep    = 50
 )
@@ -64,7 +64,7 @@ func writeCommand(args []string) error {
 	kubeconfigs := flags.String("kubeconfig", "", "kubeconfig files, comma-separated: the writers take turns on them")
 	objects := flags.Int("objects", 2000, "how many objects to create")
 	writers := flags.Int("writers", 8, "how many writers")
-	seed := flags.Int64("seed", 1, "seed of what happens to each object")
+	seed := flags.Int64("seed", 1, "seed of the changes of each object")
 	prefix := flags.String("prefix", "churn", "prefix of names and namespaces")
 	out := flags.String("out", "", "file for the full report (stdout gets it without the lists)")
 	flags.Parse(args)
@@ -154,7 +154,7 @@ func (w *writer) run(objects int) {
 	}
 }
 
-// ensureNamespace is no part of the account: the namespace may be there from an earlier run.
+// ensureNamespace is not recorded: the namespace may exist from an earlier run.
 func (w *writer) ensureNamespace() (err error) {
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, w.namespace)
 	client := w.clients[schema.GroupVersion{Version: "v1"}]
@@ -171,17 +171,17 @@ func (w *writer) ensureNamespace() (err error) {
 	return err
 }
 
-// thing is one object and what its writer knows of it.
+// thing is one object with the state its writer knows.
 type thing struct {
 	w         *writer
 	kind      writtenKind
 	name      string
 	namespace string
-	object    runtime.Object // as last answered
+	object    runtime.Object // from the last answer
 	stamp     string
 }
 
-// live is the object's life: created, changed one to three times in different ways, and half of the time deleted.
+// live creates the object, changes it one to three times in different ways, and deletes half of the objects.
 func (t *thing) live() {
 	held := t.w.random.Intn(4) == 0
 	if !t.create(held) {
@@ -232,7 +232,7 @@ func (t *thing) create(held bool) bool {
 	if held {
 		accessor.SetFinalizers([]string{finalizer})
 	}
-	return t.settle("create", func() *rest.Request { return t.request("POST").Body(object) }, &t.w.Created)
+	return t.perform("create", func() *rest.Request { return t.request("POST").Body(object) }, &t.w.Created)
 }
 
 func (t *thing) replace() bool {
@@ -241,37 +241,37 @@ func (t *thing) replace() bool {
 	annotations := accessor.GetAnnotations()
 	annotations[stampAnnotation] = t.nextStamp()
 	accessor.SetAnnotations(annotations)
-	return t.settle("replace", func() *rest.Request { return t.request("PUT").Body(object) }, &t.w.Updated)
+	return t.perform("replace", func() *rest.Request { return t.request("PUT").Body(object) }, &t.w.Updated)
 }
 
 func (t *thing) mergePatch() bool {
 	body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"labels":{"patched":"yes"},"annotations":{%q:%q}}}`,
 		t.resourceVersion(), stampAnnotation, t.nextStamp())
-	return t.settle("merge patch", func() *rest.Request { return t.patch(types.MergePatchType, []byte(body)) }, &t.w.Updated)
+	return t.perform("merge patch", func() *rest.Request { return t.patch(types.MergePatchType, []byte(body)) }, &t.w.Updated)
 }
 
 func (t *thing) jsonPatch() bool {
 	body := fmt.Sprintf(`[{"op":"replace","path":"/metadata/resourceVersion","value":%q},{"op":"add","path":"/metadata/annotations/%s","value":%q}]`,
 		t.resourceVersion(), stampAnnotation, t.nextStamp())
-	return t.settle("JSON patch", func() *rest.Request { return t.patch(types.JSONPatchType, []byte(body)) }, &t.w.Updated)
+	return t.perform("JSON patch", func() *rest.Request { return t.patch(types.JSONPatchType, []byte(body)) }, &t.w.Updated)
 }
 
-// remove deletes the object; one that is held by a finalizer goes with its finalizer.
+// remove deletes the object. One with a finalizer is deleted when that is removed.
 func (t *thing) remove(held bool) {
 	if held {
-		if !t.settle("delete (held)", t.deletion, &t.w.Deleted) {
+		if !t.perform("delete (held)", t.deletion, &t.w.Deleted) {
 			return
 		}
 		body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"finalizers":null}}`, t.resourceVersion())
-		t.settle("release", func() *rest.Request { return t.patch(types.MergePatchType, []byte(body)) }, &t.w.Updated)
+		t.perform("release", func() *rest.Request { return t.patch(types.MergePatchType, []byte(body)) }, &t.w.Updated)
 		return
 	}
-	t.settle("delete", t.deletion, &t.w.Deleted)
+	t.perform("delete", t.deletion, &t.w.Deleted)
 }
 
 func (t *thing) deletion() *rest.Request {
 	version := t.resourceVersion()
-	background := metav1.DeletePropagationBackground // a Job's default is to wait for its dependents to be orphaned
+	background := metav1.DeletePropagationBackground // the default of a Job is to wait until its dependents are orphaned
 	return t.request("DELETE").Body(&metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &version}, PropagationPolicy: &background,
 	})
@@ -279,86 +279,86 @@ func (t *thing) deletion() *rest.Request {
 
 func (t *thing) resourceVersion() string { return must(meta.Accessor(t.object)).GetResourceVersion() }
 
-// settle sends a write until its outcome is known, and takes it down. False: it failed, the object is given up.
-func (t *thing) settle(what string, build func() *rest.Request, counter *int) bool {
-	lost := false // an earlier attempt went unanswered, so this one may meet its result
+// perform sends a write until its outcome is known, and records it. False: it failed, and the object is given up.
+func (t *thing) perform(action string, build func() *rest.Request, counter *int) bool {
+	lost := false // an earlier attempt had no answer, so this one may meet its result
 	for end := time.Now().Add(giveUp); time.Now().Before(end); {
 		object, err := build().Do(context.Background()).Get()
 		switch {
 		case err == nil:
-			t.acknowledged(what, object, counter)
+			t.acknowledged(action, object, counter)
 			return true
 		case tryAgain(err):
 			lost = true
 			t.count(&t.w.Retries)
 			time.Sleep(retryPause)
 		case lost:
-			// Already exists, conflict or not found: either what we did ourselves, or a wrong answer.
-			return t.recover(what, err, counter)
+			// Already exists, conflict or not found: the result of an earlier attempt, or a wrong answer.
+			return t.recover(action, err, counter)
 		default:
-			t.failed(what, err)
+			t.failed(action, err)
 			return false
 		}
 	}
-	t.failed(what, fmt.Errorf("no answer within %s", giveUp))
+	t.failed(action, fmt.Errorf("no answer within %s", giveUp))
 	return false
 }
 
-// tryAgain: the request may or may not have been carried out, and sending it again is right.
+// tryAgain returns true if the request may or may not have been carried out, and must be sent again.
 func tryAgain(err error) bool {
 	status, isStatus := err.(apierrors.APIStatus)
 	if !isStatus {
-		return true // the connection broke, or never came to be
+		return true // the connection broke or failed
 	}
 	code := status.Status().Code
 	return code == http.StatusTooManyRequests || code >= 500
 }
 
-// recover reads the object to learn whether an unanswered write took effect.
-func (t *thing) recover(what string, refusal error, counter *int) bool {
+// recover reads the object to find out if a write without an answer took effect.
+func (t *thing) recover(action string, refusal error, counter *int) bool {
 	for end := time.Now().Add(giveUp); time.Now().Before(end); time.Sleep(retryPause) {
 		object, err := t.request("GET").Do(context.Background()).Get()
 		switch {
-		case err != nil && apierrors.IsNotFound(err) && (what == "delete" || what == "release"):
-			t.settled(nil, 0, counter, &t.w.Recovered)
+		case err != nil && apierrors.IsNotFound(err) && (action == "delete" || action == "release"):
+			t.record(nil, 0, counter, &t.w.Recovered)
 			return true
 		case err != nil && tryAgain(err):
 			continue
 		case err != nil:
-			t.failed(what+", then get", err)
+			t.failed(action+", then get", err)
 			return false
 		}
 		accessor := must(meta.Accessor(object))
 		happened := accessor.GetAnnotations()[stampAnnotation] == t.stamp
-		switch what {
+		switch action {
 		case "delete", "release":
-			happened = false // it would be gone
+			happened = false // the object would not exist
 		case "delete (held)":
 			happened = accessor.GetDeletionTimestamp() != nil
 		}
 		if !happened {
-			t.failed(what, fmt.Errorf("%w; but the object is still %s", refusal, accessor.GetResourceVersion()))
+			t.failed(action, fmt.Errorf("%w; but the object is still %s", refusal, accessor.GetResourceVersion()))
 			return false
 		}
-		t.settled(object, revisionOf(object), counter, &t.w.Recovered)
+		t.record(object, revisionOf(object), counter, &t.w.Recovered)
 		return true
 	}
-	t.failed(what, refusal)
+	t.failed(action, refusal)
 	return false
 }
 
-func (t *thing) acknowledged(what string, object runtime.Object, counter *int) {
+func (t *thing) acknowledged(action string, object runtime.Object, counter *int) {
 	revision := revisionOf(object)
-	gone := what == "delete" || what == "release"
+	gone := action == "delete" || action == "release"
 	if status, ok := object.(*metav1.Status); ok {
-		// A DELETE that took effect at once may be answered with a Status, which names no revision.
+		// A DELETE that took effect at once may be answered with a Status, which has no revision.
 		if status.Status != metav1.StatusSuccess {
-			t.failed(what, fmt.Errorf("a Status that is no success: %+v", status))
+			t.failed(action, fmt.Errorf("a Status without success: %+v", status))
 		}
-		t.settled(nil, 0, counter, nil)
+		t.record(nil, 0, counter, nil)
 		return
 	}
-	if what != "release" { // it is answered with the object as it was sent, not with what became of it
+	if action != "release" { // its answer has the object as sent, not the revision of the deletion
 		t.w.Lock()
 		t.w.Acknowledged = append(t.w.Acknowledged, revision)
 		t.w.Unlock()
@@ -366,10 +366,10 @@ func (t *thing) acknowledged(what string, object runtime.Object, counter *int) {
 	if gone {
 		revision = 0
 	}
-	t.settled(object, revision, counter, nil)
+	t.record(object, revision, counter, nil)
 }
 
-func (t *thing) settled(object runtime.Object, revision int64, counters ...*int) {
+func (t *thing) record(object runtime.Object, revision int64, counters ...*int) {
 	t.object = object
 	t.w.Lock()
 	defer t.w.Unlock()
@@ -389,10 +389,10 @@ func (t *thing) key() string {
 	return t.kind.GroupResource().String() + "/" + namespace + "/" + t.name
 }
 
-func (t *thing) failed(what string, err error) {
+func (t *thing) failed(action string, err error) {
 	t.w.Lock()
 	defer t.w.Unlock()
-	t.w.Failures = append(t.w.Failures, fmt.Sprintf("%s %s: %v", what, t.key(), err))
+	t.w.Failures = append(t.w.Failures, fmt.Sprintf("%s %s: %v", action, t.key(), err))
 }
 
 func (t *thing) count(counter *int) {

@@ -1,5 +1,5 @@
-// Command kubectl is the stock kubectl of the k8s.io/kubectl module this Go module requires, built unchanged: the tests
-// want the kubectl of the API version the server speaks, and Go modules are where that one can be had everywhere.
+// Command kubectl is the unchanged kubectl of the k8s.io/kubectl module that this Go module requires. The tests need the
+// kubectl of the served API version, and Go modules provide it everywhere.
 package main
 
 import (
