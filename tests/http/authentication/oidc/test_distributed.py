@@ -19,7 +19,7 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
 def _says(body: bytes) -> Any:
-    return lambda request: Response(200, [], body)
+    return lambda request: Response(200, [("content-type", "text/html")], body)
 
 
 def _elsewhere(served: Served, **source: Any) -> dict[str, Any]:
