@@ -58,24 +58,24 @@ class ConsistentRead:
             return self._tail.views.applied
         if self._gathering is None:
             self._gathering = _Round()
-        mine = self._gathering
-        while mine.result is None:
+        own = self._gathering
+        while own.result is None:
             if self._under_way:
-                await mine.readers.park()
+                await own.readers.park()
             else:
-                await self._query(mine)
-        if isinstance(mine.result, LogUnavailable):
-            raise LogUnavailable(str(mine.result)) from mine.result
-        await self._tail.reach(mine.result)
+                await self._query(own)
+        if isinstance(own.result, LogUnavailable):
+            raise LogUnavailable(str(own.result)) from own.result
+        await self._tail.reach(own.result)
         return self._tail.views.applied
 
     async def wait_applied(self, revision: int, deadline: float) -> None:
         """Return when the views hold the revision; FutureRevision if they do not by the deadline (trio's clock)."""
         await self._tail.reach_requested(revision, deadline=deadline)
 
-    async def _query(self, mine: _Round) -> None:
+    async def _query(self, own: _Round) -> None:
         """Query the head for this round, and for all other rounds that wait."""
-        served = {mine, self._gathering or mine, *self._orphaned}
+        served = {own, self._gathering or own, *self._orphaned}
         self._gathering, self._orphaned, self._under_way = None, set(), True
         try:
             try:

@@ -63,20 +63,19 @@ class SoleAppender:
     def __init__(self, log: RevisionLog, tail: Tail, postmaster_epoch: PostmasterEpoch) -> None:
         self._log = log
         self._tail = tail
-        self._reign = postmaster_epoch
-        self._claimed_under = -1
-        self._connected: Callable[[], bool] | None = None  # while claimed and applied
+        self._postmaster_epoch = postmaster_epoch
+        self._claimed_in_epoch = -1
+        self._connected: Callable[[], bool] | None = None  # set while the claim is in use
 
     def required_revision(self) -> int | None:
-        """The revision that a read coming now has to show, if it is certain that there is none above it to be seen;
-        None: it has to ask the log."""
+        """Return the revision that a read arriving now must show; None: the read must query the log."""
         connected = self._connected
-        if connected is None or self._claimed_under != self._reign.number or not connected():
+        if connected is None or self._claimed_in_epoch != self._postmaster_epoch.number or not connected():
             return None
         return self._log.newest_seen_revision
 
     async def run(self) -> None:
-        """Claim, and claim again whenever the claim was lost or given up."""
+        """Claim to append alone; claim again when the claim was lost or released."""
         pauses = delays()
         while True:
             try:
@@ -90,11 +89,11 @@ class SoleAppender:
             await self._log.wait_claim_in_doubt()
 
     async def _claim(self) -> None:
-        self._connected = None  # before the claim is given up, where somebody has asked for room
-        postmaster_epoch = self._reign.number
+        self._connected = None  # stop using the claim before it may be released for shared appends
+        epoch = self._postmaster_epoch.number
         claim = await self._log.claim()
         if claim is None:
             return
         self._tail.learn(claim.head)
         await self._tail.reach(claim.head.revision)
-        self._claimed_under, self._connected = postmaster_epoch, claim.connected
+        self._claimed_in_epoch, self._connected = epoch, claim.connected

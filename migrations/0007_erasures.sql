@@ -1,4 +1,4 @@
--- Erasures: what was taken out of rows by law, of which the log keeps proving all the same (eventlog/integrity/erasures.py).
+-- Erasures: what was taken out of rows by law, of which the log keeps proving all the same (eventlog/erasures.py).
 
 -- Per row and erasure, the digests of the row before and after. An erasure is an object of the log itself, the digest of
 -- all its tombstones in it: so no row can be added or removed here unseen.

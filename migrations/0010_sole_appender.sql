@@ -1,5 +1,5 @@
 -- The sole appender: a server that runs this database itself may claim to be the only one that appends, and then need not
--- ask for the head before each read (eventlog/postgres/sole_appender.py). A claim holds under the postmaster it was made under, and no other:
+-- ask for the head before each read (eventlog/sole.py). A claim holds under the postmaster it was made under, and no other:
 -- after a restart, and wherever this is copied to, it says nothing.
 
 alter table kubechronicle.head

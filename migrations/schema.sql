@@ -1,8 +1,8 @@
--- The whole schema, to read: what the numbered migrations add up to (a test compares the two). Never applied by itself.
+-- The whole schema, for reading: the sum of the numbered migrations (a test compares the two). Never applied itself.
 
 create schema kubechronicle;
 
--- Which migrations were applied to this database.
+-- The migrations applied to this database.
 create table kubechronicle.migrations (
     number     int primary key,
     name       text not null,
@@ -13,31 +13,31 @@ create table kubechronicle.migrations (
 -- The revision log: its tables, and the one function that appends to it.
 --
 -- Invariants:
---   * Revisions are gapless and in commit order: append() locks the one row of head until it commits, so whoever reads
---     revision r can never later find a smaller one that was not there before. (A sequence does not give that.)
---   * A row of log is never updated, but by an erasure, which leaves a tombstone and an entry of the log. Content may go
---     (retention), its digest stays in tombstones.
+--   * Revisions are gapless and in commit order: append() locks the one row of head until it commits. So no revision
+--     below r appears after revision r was read. (A sequence does not guarantee that.)
+--   * A row of log is never updated, except by an erasure, which leaves a tombstone and an entry of the log. Retention
+--     drops rows; their digests stay in tombstones.
 --   * digest(r) = sha256 over every column of the row (see append), hash(r) = sha256(hash(r-1) || digest(r)),
 --     hash(0) = sha256(log_id as 16 bytes).
 
--- The newest revision, and how far history is gone, by resource.
+-- The newest revision, and the compacted revisions.
 create table kubechronicle.head (
     one               boolean primary key default true check (one),
-    log_id            uuid not null default gen_random_uuid(), -- which log this is; the hash chain begins with it
+    log_id            uuid not null default gen_random_uuid(), -- identity of the log; the hash chain begins with it
     revision          bigint not null default 0,
     hash              bytea not null default '',               -- of the newest revision
     committed_at      timestamptz not null default '-infinity',
     compacted_long    bigint not null default 0,               -- below it history may be gone
     partitioned_until bigint not null default 1,               -- revisions below it have their partitions
-    compacted_of      jsonb not null default '{}',             -- in the place of compacted_long for these resources
-    sole              text not null default '',                -- who alone may append; empty: anybody
-    sole_under        timestamptz not null default '-infinity' -- the start of the postmaster that is true of
+    compacted_of      jsonb not null default '{}',             -- instead of compacted_long, by resource
+    sole              text not null default '',                -- token of the sole appender; empty: none
+    sole_under        timestamptz not null default '-infinity' -- start of the postmaster under which sole holds
 ) with (fillfactor = 10);                                      -- updated at every commit: keep it on one page
 
 insert into kubechronicle.head default values;
 update kubechronicle.head set hash = sha256(uuid_send(log_id)), committed_at = 'epoch';
 
--- Retention drops whole partitions, so rows are placed by how long they are kept. Resources not named here are 'long'.
+-- Retention drops whole partitions, so rows are partitioned by retention class. Resources not listed here are 'long'.
 create table kubechronicle.resource_classes (
     resource text collate "C" primary key,
     class    text not null check (class in ('short', 'long'))
@@ -48,15 +48,15 @@ insert into kubechronicle.resource_classes values
 
 create table kubechronicle.retention_classes (
     class             text primary key,
-    span              bigint not null,           -- revisions in the next partition to be made
-    partitioned_until bigint not null default 1, -- where the next partition begins
+    span              bigint not null,           -- revisions in the next partition
+    partitioned_until bigint not null default 1, -- first revision of the next partition
     dropped_until     bigint not null default 1, -- partitions below it are gone
-    to_archive        boolean not null default false -- once a server was given a directory for archives
+    to_archive        boolean not null default false -- true after a server was given a directory for archives
 );
 
 insert into kubechronicle.retention_classes (class, span) values ('long', 1000000), ('short', 100000);
 
--- One row per change. Texts are empty, not null, where nothing is known.
+-- One row per change. Unknown texts are empty, not null.
 create table kubechronicle.log (
     revision          bigint not null,
     create_revision   bigint not null,   -- of the change that created the object
@@ -64,7 +64,7 @@ create table kubechronicle.log (
     previous_revision bigint not null,   -- of the row this one replaced; 0: the object did not exist
     committed_at      timestamptz not null,
     operation         smallint not null, -- 1 create, 2 update, 3 delete
-    class             text not null,     -- of retention; decides the partition, not part of the digest
+    class             text not null,     -- retention class; decides the partition, not part of the digest
     resource          text collate "C" not null,
     namespace         text collate "C" not null,
     name              text collate "C" not null,
@@ -82,7 +82,7 @@ create table kubechronicle.log (
     audit_id          text not null,
     digest            bytea not null,
     hash              bytea not null,
-    object            json not null,     -- json, not jsonb: the bytes come back as they were written
+    object            json not null,     -- json, not jsonb, which would change the bytes
     primary key (revision, class)
 ) partition by list (class);
 
@@ -93,15 +93,15 @@ exception when feature_not_supported then null; end $$;
 create index on kubechronicle.log (resource, namespace, name, revision);
 create index on kubechronicle.log (resource, revision);
 create index on kubechronicle.log (resource, revision) where operation = 3;
--- For lists of the past: what was deleted since, in the order of keys, and told from the index alone.
+-- For lists of the past: later deletions in key order, from the index alone.
 create index on kubechronicle.log (resource, namespace, name, create_revision, revision) include (previous_revision)
     where operation = 3;
 
--- For changes of a namespace, and of somebody.
+-- For changes in a namespace, and by a user.
 create index on kubechronicle.log (namespace, revision);
 create index on kubechronicle.log (user_name, revision);
 
--- "like" and not "partition of": the column settings must come along, and partitions are made the same way later.
+-- "like" and not "partition of", which would lose the column settings; later partitions are made in the same way.
 create table kubechronicle.log_long (like kubechronicle.log including defaults including constraints including compression)
     partition by range (revision);
 create table kubechronicle.log_short (like kubechronicle.log including defaults including constraints including compression)
@@ -109,7 +109,7 @@ create table kubechronicle.log_short (like kubechronicle.log including defaults 
 alter table kubechronicle.log attach partition kubechronicle.log_long for values in ('long');
 alter table kubechronicle.log attach partition kubechronicle.log_short for values in ('short');
 
--- The last revision of each object that exists.
+-- The last revision of each existing object.
 create table kubechronicle.live (
     resource        text collate "C" not null,
     namespace       text collate "C" not null,
@@ -118,21 +118,21 @@ create table kubechronicle.live (
     create_revision bigint not null,
     version         bigint not null,
     primary key (resource, namespace, name)
-) with (fillfactor = 70); -- room for HOT updates: no index but the key's, which never changes
+) with (fillfactor = 70); -- room for HOT updates: the only index is on the key, which never changes
 
--- What became of each batch, for a server whose connection broke before the answer. A row without first_revision is a
--- fence: that batch did not commit and, by the primary key, cannot any more. Rows are pruned after a day.
+-- The outcome of each batch, for a server whose connection broke before the answer. A row without first_revision is a
+-- fence: that batch has not committed and, because of the primary key, never can. Rows are pruned after a day.
 create table kubechronicle.batches (
     id             uuid primary key,
     committed_at   timestamptz not null,
     first_revision bigint,
     head           bigint,
-    actual         bigint[] -- where something was refused: the revision found for each change of the batch
+    actual         bigint[] -- if a transaction was rejected: the actual revision of each change in the batch
 );
 
 create index on kubechronicle.batches (committed_at);
 
--- The next partition of a class: made aside, then attached, which blocks neither readers nor writers.
+-- Make the next partition of a class: create, then attach, which blocks neither readers nor writers.
 create function kubechronicle.make_partition(retention_class text) returns bigint language plpgsql as $$
 declare
     c kubechronicle.retention_classes;
@@ -155,7 +155,7 @@ end $$;
 
 select kubechronicle.make_partition('long'), kubechronicle.make_partition('short');
 
--- Normally partitions are made ahead of need; append() falls back on this.
+-- Make missing partitions. Retention normally makes them in advance; append() falls back on this.
 create function kubechronicle.make_partitions_until(needed bigint) returns void language plpgsql as $$
 declare
     behind text;
@@ -173,13 +173,13 @@ begin
     return sha256(coalesce(state, before) || digest);
 end $$;
 
--- As a window function: the hash of each row, given the hash before the first and each row's digest.
+-- As a window function: the hash of each row, from the hash before the first row and each row's digest.
 create aggregate kubechronicle.chain(before bytea, digest bytea) (sfunc = kubechronicle.next_hash, stype = bytea);
 
--- Append a batch: arrays with one element per change; ``transactions`` numbers the transaction a change belongs to.
--- Answers one row: the revisions given (null: its transaction was refused) and the revisions, create_revisions and
--- versions found before. The settings make plans that do not depend on statistics, which lag behind a growing log (and
--- a disabled seqscan looks so dear that it would set off the JIT compiler).
+-- Append a batch: arrays with one element per change. ``transactions``: the number of each change's transaction.
+-- Returns one row: the new revisions (null: the transaction was rejected), and the revisions, create_revisions and
+-- versions before. The settings make plans independent of statistics, which lag behind a growing log. (The cost of a
+-- disabled seqscan would start the JIT compiler.)
 create function kubechronicle.append(
     batch uuid, transactions int[], expected bigint[], operations smallint[],
     resources text[], namespaces text[], names text[], uids text[],
@@ -293,10 +293,10 @@ begin
     end if;
 end $$;
 
--- Append one change: as append() with arrays of one element, for a third of the work. A lone change is most of what a
--- server that is not busy appends, and its client waits for it. ``class``: of retention, as resource_classes says. Answers
--- [head, committed_at in microseconds since 1970, the revision found before (refused, unless it is what was expected),
--- create_revision, version]: an array, because a row would be described anew by each call.
+-- Append one change: as append() with arrays of one element, at a third of the cost. A server with little load appends
+-- mostly single changes, and their clients wait. ``class``: the retention class. Returns [head, committed_at in
+-- microseconds since 1970, the revision before (rejected unless it is the expected one), create_revision, version]: an
+-- array, because the description of a row would be sent with each call.
 create function kubechronicle.append_change(
     batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
@@ -378,7 +378,7 @@ begin
     return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
 end $$;
 
--- What a server of the version before calls to append one change: it goes on while the next is rolled out.
+-- Append one change, for servers of the previous version during an upgrade.
 create function kubechronicle.append_one(
     batch uuid, expected bigint, operation smallint, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
@@ -400,12 +400,12 @@ begin
     version := answer[5];
 end $$;
 
--- The sole appender: a server that runs this database itself may claim to be the only one that appends, and then need not
--- ask for the head before each read (eventlog/postgres/sole_appender.py). A claim holds under the postmaster it was made under, and no other:
--- after a restart, and wherever this is copied to, it says nothing. What appends looks after it: append, append_change.
+-- The sole appender: a server that runs this database itself may claim to append alone, and then needs no query of the
+-- head before each read (eventlog/sole_appender.py). A claim holds under one postmaster: it is void after a restart, and
+-- in a copy of the database. append and append_change enforce it.
 
--- Claim it, or keep it claimed. Not while another has it, nor while somebody is to append beside, who holds the lock: then
--- it is given up. Answers the head as of the claim, which nobody else moves from then on.
+-- Claim to append alone, or renew the claim. Fails while another server holds a claim, and while the lock is held for
+-- shared appends; then an own claim is released. Returns the head as of the claim; no other server moves it afterwards.
 create function kubechronicle.claim_sole(token text,
     out head bigint, out compacted_long bigint, out compacted_of jsonb, out claimed boolean) language plpgsql as $$
 declare
@@ -425,16 +425,16 @@ begin
     compacted_of := h.compacted_of;
 end $$;
 
--- Retention: what stays of history when partitions go.
+-- Retention: the data that stay when partitions are dropped.
 
--- Copied forward from dropped partitions: for each object the newest row there, unless it deleted the object. So objects
--- that have not changed for years are still found, and so are all objects as of a revision that is still retained.
+-- Rows copied forward from dropped partitions: the newest row of each object there, unless it is a deletion. They keep
+-- objects that have not changed for years, and the state as of every retained revision.
 create table kubechronicle.kept (like kubechronicle.log including defaults including constraints including compression);
 alter table kubechronicle.kept add primary key (revision);
 create index on kubechronicle.kept (resource, namespace, name, revision);
 
--- The digests of rows whose partition is gone: with them the hash chain can still be proved from its beginning. One row
--- per thousand revisions and class; the two arrays run in parallel.
+-- The digests of rows of dropped partitions, to verify the hash chain from its beginning. One row per thousand revisions
+-- and class; the two arrays are parallel.
 create table kubechronicle.tombstones (
     thousand  bigint not null, -- revision / 1000
     class     text not null,
@@ -443,9 +443,9 @@ create table kubechronicle.tombstones (
     primary key (thousand, class)
 );
 
--- First half of dropping a partition, in one transaction: copy forward what must survive, and keep the digests. Readers
--- see a survivor twice until the partition is detached; every query takes the newest row of a key and one row of a
--- revision, so that makes no difference. Doing it twice changes nothing.
+-- First half of dropping a partition, in one transaction: copy the needed rows forward, and keep the digests. Until the
+-- partition is detached, readers see a copied row twice, which is harmless: every query takes the newest row of a key and
+-- one row per revision. A repetition changes nothing.
 create function kubechronicle.copy_forward(partition regclass, retention_class text) returns void language plpgsql as $$
 begin
     execute format('delete from kubechronicle.kept k where exists (select from %s p where p.resource = k.resource '
@@ -460,14 +460,14 @@ begin
         retention_class, partition);
 end $$;
 
--- Below it there is no history of any resource.
+-- The revision below which no resource has history.
 create function kubechronicle.oldest_mark() returns bigint language sql stable
 return (select least(compacted_long, (select min(value::bigint) from jsonb_each_text(compacted_of)))
     from kubechronicle.head);
 
--- Move the marks: to ``of`` those of the resources it names, to ``rest`` that of all others. No mark goes back, nor above
--- the newest revision. A resource named for the first time begins where the others are; one that is not named any more
--- goes on by itself until the others have caught up with it.
+-- Move the marks (compacted revisions): ``of`` has those of single resources, ``rest`` is that of all others. No mark goes
+-- back, nor above the newest revision. A new resource in ``of`` starts at the mark of the others. A resource no longer in
+-- ``of`` keeps its mark until that of the others has reached it.
 create function kubechronicle.move_marks(rest bigint, of jsonb) returns void language sql
 begin atomic
     update kubechronicle.head h set
@@ -480,8 +480,8 @@ begin atomic
             where m.named or m.mark > greatest(h.compacted_long, least(rest, h.revision)));
 end;
 
--- The first revision committed at or after a moment; one above the newest if there is none. committed_at never
--- decreases, so bisection finds it without an index.
+-- The first revision committed at or after a moment; if there is none, the newest + 1. committed_at never decreases, so
+-- bisection finds it without an index.
 create function kubechronicle.first_revision_since(moment timestamptz) returns bigint
 language plpgsql stable as $$
 declare
@@ -501,8 +501,8 @@ begin
     return low;
 end $$;
 
--- The newest revision committed at a moment or before, which is given as a time or as how long ago by the clock that
--- stamps the commits. No revision: the moment lies in the future, or before all that is kept.
+-- The newest revision committed at a moment or before. The moment is a time, or an age by the clock of the commit times.
+-- No revision: the moment is in the future, or before the retained history.
 create function kubechronicle.moment_at(asked timestamptz, ago interval,
     out revision bigint, out moment timestamptz, out clock timestamptz) language plpgsql as $$
 declare
@@ -528,10 +528,10 @@ begin
     end if;
 end $$;
 
--- Erasures: what was taken out of rows by law, of which the log keeps proving all the same (eventlog/integrity/erasures.py).
+-- Erasures: data removed from rows as required by law; the rest still verifies (eventlog/integrity/erasures.py).
 
--- Per row and erasure, the digests of the row before and after. An erasure is an object of the log itself, the digest of
--- all its tombstones in it: so no row can be added or removed here unseen.
+-- Tombstones: per row and erasure, the digests of the row before and after. An erasure is an object of the log, with the
+-- digest of all its tombstones. So every added or removed row here is detected.
 create table kubechronicle.erased (
     revision bigint not null,
     erasure  uuid not null,  -- the name of that object
@@ -541,7 +541,7 @@ create table kubechronicle.erased (
 );
 create index on kubechronicle.erased (erasure, revision);
 
--- Which files partitions were archived to, so that an erasure knows where else there may be something to erase.
+-- The archives of partitions, so that an erasure can name those that may hold more data to erase.
 create table kubechronicle.archived (
     file        text primary key,
     class       text not null,
@@ -550,20 +550,20 @@ create table kubechronicle.archived (
     archived_at timestamptz not null default now()
 );
 
--- Whether only a tombstone is left of the object.
+-- True if only a tombstone is left of the object.
 create function kubechronicle.is_erased(object json) returns boolean language sql immutable strict parallel safe
 return starts_with(object::text, '{"erased":');
 
--- History for analysts: the schema chronicle, whose views and functions read the log in the rights of its owner and tell
--- no contents of what is confidential. docs/sql.md describes them; columns may be added, but stay what they are.
+-- History for analysts: the schema chronicle. Its views and functions read the log with the rights of its owner, and hide
+-- the contents of confidential resources. docs/sql.md describes them; columns may be added, but not changed.
 --
 -- Invariants:
---   * Contents of confidential resources never leave a view or function: what is computed from them is null.
---   * Views are security barriers, functions that read the log have a fixed search_path: no operator or function of
---     whoever asks sees a row or a value before it is masked.
---   * Nothing is told at or below a resource's mark, whether or not its rows are still stored.
+--   * Contents of confidential resources never leave a view or function: values computed from them are null.
+--   * Views are security barriers, and functions that read the log have a fixed search_path. So no operator or function
+--     of the caller sees a row or a value before it is masked.
+--   * No row at or below a resource's mark is returned, even if it is still stored.
 
--- Of these nothing but that they changed may be told, however old the change is.
+-- Only the fact that these resources changed is shown, for changes of any age.
 create table kubechronicle.confidential_resources (
     resource text collate "C" primary key
 );
@@ -572,25 +572,25 @@ insert into kubechronicle.confidential_resources values ('secrets');
 
 create schema chronicle;
 
--- An object as jsonb, which lacks one thing JSON has: the character NUL, for which U+FFFD stands.
+-- An object as jsonb. jsonb cannot hold the character NUL, which becomes U+FFFD.
 create function kubechronicle.readable(object json) returns jsonb language sql immutable strict parallel safe
 return case when strpos(object::text, '\u0000') = 0 then object::jsonb
     else regexp_replace(object::text, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g')::jsonb end;
 
--- "deployments.apps" is of the group "apps", "pods" of the core group, "".
+-- The API group: "apps" of "deployments.apps", "" (the core group) of "pods".
 create function kubechronicle.group_of(resource text) returns text language sql immutable strict parallel safe
 return case when strpos(resource, '.') = 0 then '' else substr(resource, strpos(resource, '.') + 1) end;
 
--- apiVersion and kind: an object begins with them.
+-- The text of apiVersion or kind, with which an object begins.
 create function kubechronicle.member(object json, member text) returns text language sql immutable strict parallel safe
 return substring(left(object::text, 1000) from '"' || member || '":"([^"]*)"');
 
 create function kubechronicle.operation_name(operation smallint) returns text language sql immutable strict parallel safe
 return (array['create', 'update', 'delete'])[operation];
 
--- What differs between two objects, by JSON pointer (RFC 6901): {"/spec/replicas": {"from": 3, "to": 0}}. "from" or "to"
--- is missing where there was or is nothing. Lists are compared item by item if they are of one length, else as a whole.
--- Managed fields are left out: they tell who changed what, and so does the log.
+-- The differences of two objects, by JSON pointer (RFC 6901): {"/spec/replicas": {"from": 3, "to": 0}}. "from" or "to" is
+-- missing if the value is. Lists of equal length are compared item by item, others as a whole. Managed fields are left
+-- out: the log itself records the author of each change.
 create function chronicle.difference(before jsonb, after jsonb, at text default '', depth int default 0) returns jsonb
 language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
@@ -625,7 +625,7 @@ begin
         || case when after is null then '{}' else jsonb_build_object('to', after) end);
 end $$;
 
--- All changes there is history of.
+-- All changes with history.
 create view chronicle.changes with (security_barrier) as
 select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as operation,
     kubechronicle.group_of(l.resource) as api_group, l.resource,
@@ -641,7 +641,7 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
 from kubechronicle.log l cross join kubechronicle.head h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
--- The same for people: who did what to what, and which fields it changed.
+-- The same for people: user, action and object, with the changed fields.
 create view chronicle.who_did_what with (security_barrier) as
 select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, '') as really,
     case l.operation when 1 then 'created' when 2 then 'updated' else 'deleted' end as did,
@@ -660,7 +660,7 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
 from kubechronicle.log l cross join kubechronicle.head h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
--- What was erased from history, and why. It lasts as long as the log.
+-- All erasures, with their reasons. They are kept as long as the log.
 create view chronicle.erasures with (security_barrier) as
 select r.revision, r.committed_at, r.name as erasure, s.spec ->> 'what' as what, s.spec #>> '{object,resource}' as resource,
     s.spec #>> '{object,namespace}' as namespace, s.spec #>> '{object,name}' as name, s.spec #>> '{object,uid}' as uid,
@@ -674,7 +674,7 @@ from kubechronicle.live e cross join lateral (
 cross join lateral (select r.object::jsonb -> 'spec' as spec offset 0) s
 where e.resource = 'erasures.history.kubechronicle.dev';
 
--- The newest revision at a time. In the future, and before all that is kept, there is none: an error.
+-- The newest revision at a time. A time in the future or before the retained history is an error.
 create function chronicle.revision_at(moment timestamptz) returns bigint
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
@@ -694,8 +694,8 @@ begin
     return found;
 end $$;
 
--- All objects as they were at a revision; of one resource, of one namespace, if asked. Resources whose history does not
--- reach back to it are left out with a notice, or an error if it was them that were asked for.
+-- All objects as of a revision, or those of one resource or one namespace. Resources whose history does not reach back to
+-- the revision are left out with a notice; if such a resource was requested, it is an error.
 create function chronicle.objects_at(at bigint, of_resource text default null, in_namespace text default null)
 returns table (api_group text, resource text, api_version text, kind text, namespace text, name text, uid text,
     revision bigint, create_revision bigint, version bigint, changed_at timestamptz, changed_by text,
@@ -764,7 +764,7 @@ begin atomic
     select * from chronicle.objects_at(chronicle.revision_at(at), of_resource, in_namespace);
 end;
 
--- All changes there is history of to what bore a name, the oldest first, each with what it changed.
+-- All changes with history of the objects of one name, oldest first, each with its differences.
 create function chronicle.object_history(of_resource text, in_namespace text, of_name text)
 returns table (revision bigint, committed_at timestamptz, operation text, uid text, version bigint, user_name text,
     verb text, user_agent text, source_address text, field_manager text, confidential boolean, changed text[], diff jsonb,
@@ -789,7 +789,7 @@ begin atomic
     order by l.revision;
 end;
 
--- Let a role read the schema chronicle, and nothing else.
+-- Let a role read the schema chronicle only.
 create function kubechronicle.let_read(reader name) returns void language plpgsql as $$
 begin
     execute format('grant usage on schema chronicle to %I', reader);
@@ -799,7 +799,7 @@ end $$;
 
 revoke all on all functions in schema chronicle from public;
 
--- Whoever migrates may lack the right to make roles; then the administrator makes one and lets it read.
+-- The migrating user may lack the right to create roles; then the administrator creates one and calls let_read.
 do $$ begin
     if not exists (select from pg_roles where rolname = 'chronicle_reader') then
         begin

@@ -267,7 +267,7 @@ class Views:
         events_by_view: defaultdict[View, list[Event]] = defaultdict(list)
         for revision, record in enumerate(records, self.applied + 1):
             if record.revision != revision:
-                raise LogCorrupt(f"revision {revision} is missing: the log goes on with {record.revision}")
+                raise LogCorrupt(f"revision {revision} is missing: the log continues with {record.revision}")
             view = self[record.key.resource]
             events_by_view[view].append(view.apply(record))
         self._progress.advance(records[-1].revision)

@@ -162,21 +162,21 @@ class WatchCursor:
         """Return the events in memory that follow ``_revision``."""
         events, start = self._view.window.events, self._view.window.after(self._revision)
         if self._scope is None:
-            found = events[start : start + CURSOR_BATCH]
+            matching = events[start : start + CURSOR_BATCH]
         else:
-            found = []
+            matching = []
             for index in range(start, len(events)):
                 if self.concerns(events[index]):
-                    found.append(events[index])
-                    if len(found) == CURSOR_BATCH:
+                    matching.append(events[index])
+                    if len(matching) == CURSOR_BATCH:
                         break
-        if len(found) == CURSOR_BATCH:
-            return Batch(found, found[-1].revision)
-        return Batch(found, max(self._revision, self._view.applied))
+        if len(matching) == CURSOR_BATCH:
+            return Batch(matching, matching[-1].revision)
+        return Batch(matching, max(self._revision, self._view.applied))
 
     async def _read_history(self) -> list[Event]:
         """Return the events of a chunk of the log, and move ``_revision`` past it."""
-        found, self._revision = await read_events(
+        events, self._revision = await read_events(
             self._views,
             self._view.resource,
             after=self._revision,
@@ -184,7 +184,7 @@ class WatchCursor:
             namespace=self._namespace,
             name=self._name,
         )
-        return [event for event in found if self.concerns(event)]
+        return [event for event in events if self.concerns(event)]
 
     async def _wait(self) -> None:
         self._waiting = True
@@ -240,7 +240,7 @@ async def read_events(
     until = min(until, after + HISTORY_RANGE)
     rows = await read(resource, after=after, until=until, limit=HISTORY_CHUNK, namespace=namespace, name=name)
     describe = views.describe_record
-    found = [
+    events = [
         Event(
             record.revision,
             record.operation,
@@ -251,7 +251,7 @@ async def read_events(
         for record, previous in rows
         if record.operation is Operation.DELETE or not record.erased
     ]
-    return found, rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
+    return events, rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
 
 
 def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:

@@ -138,8 +138,8 @@ class Replay:
                     namespace=self._namespace,
                     name=self._name,
                 )
-                if found := [event for event in events if self._cursor.concerns(event)]:
-                    return found
+                if matching := [event for event in events if self._cursor.concerns(event)]:
+                    return matching
             raise ReplayOver
         return []
 

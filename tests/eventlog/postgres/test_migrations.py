@@ -93,3 +93,26 @@ def test_pending_migrations() -> None:
 def test_migrations_are_shipped_with_the_package() -> None:
     assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
     assert migrations()
+
+
+DIGESTS = {
+    "0001": "039a29f8c10706ef6a3f9f5bc850faf3349fb3f5fee604d0d3bf618accea04bc",
+    "0002": "cb834dc7d583d0c7850ec741121beead7ea421cb0c41200777bd598a54c441ec",
+    "0003": "ae8c6bec6ba7c333c3145eedf839b035d4d79b4726394fbe2dfd453fa5b533f5",
+    "0004": "0e5bd8b233de4b7288f80274410fd873e9763aaafa8adf7150baf7476572d701",
+    "0005": "5bcf93fec5f897540966f6a87add45a9d7108a845f7662579c340b43ce07f1c3",
+    "0006": "5b0fc0d1d7912e19ccc9cf5e94925cda5d300bafbe0cfe01f8fdacd8be88c546",
+    "0007": "994337ff98550a3954ccadc0b774d2012b7e9751c21f2b81977fd206f908fc65",
+    "0008": "4c7cd8046e8ef8b07e52583a3141716c37dd45bc7394d5f6b9916f0e78425d85",
+    "0009": "16d110328549aa291a480ad5ab825b8db6b55ebbbbcdb0d2c49917e25247d442",
+    "0010": "621a94f059f85a6a2f0a3f522770c90fced5a821b0257237296cefdf30057b30",
+    "0011": "8c6788c19ec6020993d354812b816fb06b0f409274bd07256d77e8fa739cb7ef",
+    "0012": "0836296ef73b8e58972b7e469400fdcd4b21f8d83c8717e5549346ca34070881",
+}
+"""SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
+
+
+def test_applied_migrations_never_change() -> None:
+    """A changed comment is enough for a server to reject every existing database."""
+    digests = {f"{migration.number:04}": migration.sha256 for migration in migrations()}
+    assert digests == DIGESTS
