@@ -78,7 +78,8 @@ async def run_verify(
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
         print(
-            f"erased: {erasure.summary()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
+            f"erased: {erasure.summary()} in {erasure.count} "
+            f"revision{'' if erasure.count == 1 else 's'} ({revisions}), "
             f"recorded by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
             f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )

@@ -93,17 +93,21 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         http=ChildSpec(name="http", run=run_http),
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
-    metrics = application.metrics
+    _register_metrics(assembly, webhooks, services, state)
+    return assembly
+
+
+def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: ServiceAllocator, state: State) -> None:
+    plan, own, metrics = assembly.plan, assembly.own, assembly.application.metrics
     metrics.worker = plan.worker
     metrics.add_readings(lambda: readings(assembly))
-    for collector in (*authorization.collectors(), webhooks.metrics):
+    for collector in (*assembly.authorization.collectors(), webhooks.metrics):
         metrics.registry.register(collector)
-    if jwt is not None:
-        jwt.register(metrics.registry)
+    if assembly.jwt is not None:
+        assembly.jwt.register(metrics.registry)
     metrics.registry.register(
         AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
     )
-    return assembly
 
 
 def _log_checks(tail: Tail) -> list[Check]:
