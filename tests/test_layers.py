@@ -75,8 +75,10 @@ def files(folder: str) -> list[Path]:
 
 @cache
 def read(path: Path) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
-    """Of a file: line and dotted name of everything it imports, relative imports made absolute; lines with an async
-    function or an await."""
+    """Return (line, dotted name) of everything that a file imports, and the lines with an async function or an await.
+
+    Relative imports are made absolute.
+    """
     here = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
     imports: list[tuple[int, str]] = []
     waits: list[int] = []
