@@ -1,1 +1,1 @@
-"""Answers to what people ask of history, from a running server by its API: `kubectl chronicle …`, `kubechronicle …`."""
+"""The program behind `kubectl chronicle`: commands that answer questions about history through a server's API."""

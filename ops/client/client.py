@@ -1,7 +1,8 @@
-"""The API as the commands ask it: objects, lists page by page, watches; now or at a moment of history.
+"""The Kubernetes API as the commands use it: objects, lists page by page, and watches, now or at a moment of history.
 
-client = Client(Wire(target), namespace=target.namespace)
-client.get("/api/v1/namespaces/shop")                 ApiError where it is refused, None for get_if
+client = Client(HttpTransport(target), namespace=target.namespace)
+client.get("/api/v1/namespaces/shop")                        raises ApiError on a failure
+client.get_if("/api/v1/namespaces/shop")                     returns None on 404
 client.at(moment).pages("/api/v1/namespaces/shop/pods")
 """
 
@@ -24,51 +25,56 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 
-PAGE: Final = 500
+PAGE_SIZE: Final = 500
 JSON: Final = "application/json"
-# Clocks that differ by more than this are a server's and not ours to trust.
-SKEW: Final = timedelta(seconds=2)
+# Smaller differences between the clocks are ignored: the Date header has whole seconds.
+TOLERATED_SKEW: Final = timedelta(seconds=2)
 
 
 class ApiError(OperatorError):
-    """A Status that tells of a failure."""
+    """A Status of the server that reports a failure."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message if reason == "Gone" else _told(code, message))
+        super().__init__(message if reason == "Gone" else _explain(code, message))
         self.code, self.reason, self.message = code, reason, message
 
 
-def _told(code: int, message: str) -> str:
+def _explain(code: int, message: str) -> str:
     if code == 401:
-        return f"the server does not know who you are: {message}; see the user's credentials in the kubeconfig"
+        return f"the server did not authenticate you: {message}; check the user's credentials in the kubeconfig"
     if code == 403:
-        return f"you lack a right: {message}"
+        return f"permission denied: {message}"
     if code == 410:
-        return f"that is not kept any more: {message}"
-    return f"the server refused: {message}"
+        return f"no longer kept: {message}"
+    return f"the server rejected the request: {message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """``moment``: as the URL names it, "" for now. ``left_out``: what lists did not tell, as it was erased."""
+    """A client of one server, at one moment.
+
+    ``moment``: as it stands in URLs, "" for now
+    ``skew``: the server's clock minus ours, once it is measured
+    ``omissions``: warnings of lists without objects that were erased from history
+    """
 
     transport: Transport
     namespace: str = "default"
     moment: str = ""
     skew: list[timedelta] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    omissions: list[str] = field(default_factory=list)
 
     def at(self, moment: str) -> Client:
-        """The same at a moment (``settled``); "" is now."""
+        """Return this client at a moment of ``resolve_moment``."""
         return replace(self, moment=moment)
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def get(self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON) -> Object:
-        return self.ask("GET", path, query, accept=accept)
+        return self.request("GET", path, query, accept=accept)
 
     def get_if(self, path: str) -> Object | None:
-        """None: there is none."""
+        """Return the object, or None if it does not exist."""
         try:
             return self.get(path)
         except ApiError as error:
@@ -76,7 +82,7 @@ class Client:
                 return None
             raise
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -86,46 +92,46 @@ class Client:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Object:
-        """The object answered. ApiError, OperatorError."""
+        """Send a request and return the object in the response. ApiError, OperatorError."""
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         data = orjson.dumps(body) if body is not None else None
         reply = self.transport.send(method, self._path(path, query), headers, data)
         if reply.status >= 300:
-            raise _error(reply)
+            raise _api_error(reply)
         if LEFT_OUT in reply.headers.get("warning", ""):
-            self.left_out.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
+            self.omissions.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
         try:
-            found = orjson.loads(reply.body)
+            document = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
-            raise OperatorError("the answer is not JSON; is this a Kubernetes API server?") from None
-        if not isinstance(found, dict):
-            raise OperatorError("the answer is no object; is this a Kubernetes API server?")
-        return found
+            raise OperatorError("the response is not JSON; is this a Kubernetes API server?") from None
+        if not isinstance(document, dict):
+            raise OperatorError("the response is not an object; is this a Kubernetes API server?")
+        return document
 
-    def pages(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE) -> Iterator[Object]:
-        """The lists that make up the whole."""
-        asked = {"limit": str(size), **(query or {})}
+    def pages(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
+        """Yield a list page by page."""
+        parameters = {"limit": str(size), **(query or {})}
         while True:
-            page = self.get(path, asked)
+            page = self.get(path, parameters)
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
-            asked["continue"] = token
+            parameters["continue"] = token
 
-    def items(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE) -> Iterator[Object]:
-        """The items of all pages, with the kind and version that lists leave out."""
+    def items(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
+        """Yield the items of all pages, with apiVersion and kind, which lists omit."""
         for page in self.pages(path, query, size=size):
             kind = str(page.get("kind", "")).removesuffix("List")
             for item in page.get("items") or []:
                 yield {"apiVersion": page.get("apiVersion", ""), "kind": kind, **item}
 
     def watch(self, path: str, query: Mapping[str, str]) -> Iterator[Object]:
-        """The events of one watch until it ends. ApiError."""
-        found = self.transport.lines(self._path(path, {**query, "watch": "1"}), {"Accept": JSON})
-        if isinstance(found, Reply):
-            raise _error(found)
-        for line in found:
+        """Yield the events of one watch until it ends. ApiError."""
+        lines = self.transport.lines(self._path(path, {**query, "watch": "1"}), {"Accept": JSON})
+        if isinstance(lines, Reply):
+            raise _api_error(lines)
+        for line in lines:
             event = orjson.loads(line)
             if event.get("type") == "ERROR":
                 status = event.get("object") or {}
@@ -139,32 +145,35 @@ class Client:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The server's, as far as it matters: where the clocks differ, the commits were stamped by its."""
+        """Return the time by the server's clock, which also stamps commits."""
         if not self.skew:
             reply = self.transport.send("GET", "/version", {"Accept": JSON}, None)
             date = reply.headers.get("date", "")
-            here = datetime.now(UTC)
+            local_time = datetime.now(UTC)
             try:
-                ahead = parsedate_to_datetime(date) - here
+                skew = parsedate_to_datetime(date) - local_time
             except (TypeError, ValueError):
-                ahead = timedelta(0)
-            self.skew.append(ahead if abs(ahead) > SKEW else timedelta(0))
+                skew = timedelta(0)
+            self.skew.append(skew if abs(skew) > TOLERATED_SKEW else timedelta(0))
         return datetime.now(UTC) + self.skew[0]
 
-    def settled(self, text: str) -> str:
-        """A moment as it can be asked for again and again: how long ago becomes a time, ``now`` "". OperatorError."""
+    def resolve_moment(self, text: str) -> str:
+        """Return a moment that stays the same in later requests. OperatorError.
+
+        ``2h``, two hours ago, becomes a time; ``now`` becomes "".
+        """
         if text in ("now", ""):
             return ""
         try:
-            asked = parse_moment(text)
+            moment = parse_moment(text)
         except ValueError as error:
             raise OperatorError(f"{error}, or now") from None
-        if isinstance(asked, timedelta):
-            asked = self.now() - asked
-        return written(asked) if isinstance(asked, datetime) else str(asked)
+        if isinstance(moment, timedelta):
+            moment = self.now() - moment
+        return written(moment) if isinstance(moment, datetime) else str(moment)
 
 
-def _error(reply: Reply) -> ApiError:
+def _api_error(reply: Reply) -> ApiError:
     try:
         status = json.loads(reply.body)
         code, message = int(status.get("code") or reply.status), str(status.get("message") or "")

@@ -1,5 +1,7 @@
-"""Credentials from a program of the user's (``exec`` in a kubeconfig): client.authentication.k8s.io/v1 and v1beta1,
-run as client-go runs it (k8s.io/client-go/plugin/pkg/client/auth/exec)."""
+"""Credentials issued by a program (``exec`` in a kubeconfig): client.authentication.k8s.io/v1 and v1beta1.
+
+It is run as client-go runs it (k8s.io/client-go/plugin/pkg/client/auth/exec).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,19 @@ from typing import Any, Final
 from kubechronicle.ops.errors import OperatorError
 
 VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-# What a plugin is told of the cluster, where it asks for it.
-TOLD: Final = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+# Fields of the cluster that a plugin receives if it asks for them (provideClusterInfo).
+CLUSTER_FIELDS: Final = (
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority-data",
+    "proxy-url",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A token, or a certificate and its key (PEM), or all."""
+    """A token, or a certificate and its key (PEM), or all three."""
 
     token: str = field(default="", repr=False)
     certificate: bytes | None = None
@@ -28,20 +36,21 @@ class Issued:
 
 
 def run(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Issued:
-    """Run it; what it says on stderr, and asks, is between it and the user. OperatorError."""
+    """Run the plugin and return the credentials. It may use stderr and, on a terminal, stdin. OperatorError."""
     command, version = str(plugin.get("command") or ""), str(plugin.get("apiVersion") or "")
     if not command:
-        raise OperatorError("kubeconfig: exec names no command")
+        raise OperatorError("kubeconfig: exec has no command")
     if version not in VERSIONS:
-        raise OperatorError(f"kubeconfig: exec is of {version or 'no apiVersion'}; known are {', '.join(VERSIONS)}")
-    interactive = _interactive(plugin)
-    info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+        versions = " and ".join(VERSIONS)
+        raise OperatorError(f"kubeconfig: exec has the apiVersion {version!r}; supported are {versions}")
+    interactive = _is_interactive(plugin)
+    spec: dict[str, Any] = {"interactive": interactive}
     if plugin.get("provideClusterInfo"):
-        known = {name: cluster[name] for name in TOLD if name in cluster}
-        info["spec"] = {"interactive": interactive, "cluster": known}
+        spec["cluster"] = {name: cluster[name] for name in CLUSTER_FIELDS if name in cluster}
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     variables = {str(each["name"]): str(each.get("value") or "") for each in plugin.get("env") or []}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [command, *map(str, plugin.get("args") or [])],
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -50,34 +59,35 @@ def run(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Issued:
         )
     except OSError as error:
         hint = " ".join(str(plugin.get("installHint") or "").split())
-        why = f"{error.strerror}; {hint}" if hint else error.strerror
-        raise OperatorError(f"exec: {command} cannot be run: {why}") from None
-    if done.returncode:
-        raise OperatorError(f"exec: {command} failed with exit code {done.returncode}")
-    return _issued(command, version, done.stdout)
+        reason = f"{error.strerror}; {hint}" if hint else error.strerror
+        raise OperatorError(f"exec: {command} cannot be run: {reason}") from None
+    if process.returncode:
+        raise OperatorError(f"exec: {command} failed with exit code {process.returncode}")
+    return _read_credential(command, version, process.stdout)
 
 
-def _interactive(plugin: Mapping[str, Any]) -> bool:
+def _is_interactive(plugin: Mapping[str, Any]) -> bool:
     mode = plugin.get("interactiveMode") or "IfAvailable"
     if mode == "Never":
         return False
-    terminal = sys.stdin is not None and sys.stdin.isatty()
-    if mode == "Always" and not terminal:
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if mode == "Always" and not is_terminal:
         raise OperatorError(f"exec: {plugin.get('command')} must be run on a terminal")
-    return terminal
+    return is_terminal
 
 
-def _issued(command: str, version: str, output: bytes) -> Issued:
+def _read_credential(command: str, version: str, output: bytes) -> Issued:
     try:
-        found = json.loads(output)
-        status = found.get("status") or {}
+        credential = json.loads(output)
+        status = credential.get("status") or {}
         token, certificate, key = (
             str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
     except (ValueError, AttributeError):
         raise OperatorError(f"exec: {command} printed no ExecCredential") from None
-    if found.get("apiVersion") != version:
-        raise OperatorError(f"exec: {command} printed an ExecCredential of {found.get('apiVersion')}, not {version}")
+    if credential.get("apiVersion") != version:
+        printed = credential.get("apiVersion")
+        raise OperatorError(f"exec: {command} printed an ExecCredential of {printed}, not {version}")
     if not token and not (certificate and key):
         raise OperatorError(f"exec: {command} issued neither a token nor a certificate with its key")
     return Issued(token, certificate.encode() or None, key.encode() or None)

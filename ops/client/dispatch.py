@@ -1,7 +1,11 @@
-"""Running one of the commands: its module is imported, given its flags, and run.
+"""Import a command's module, parse its arguments, and run it.
 
-A module has ``EXAMPLES`` (for --help), ``add_flags(parser)`` and ``run(given) -> exit code``; ``words`` if it takes
-arguments as they are, which are then not parsed here.
+Each module in commands/ has these names:
+
+``EXAMPLES``: the examples of --help
+``add_flags(parser)``
+``run(arguments) -> exit code``
+``parse(parser, argv) -> arguments``: optional, for a command that passes arguments on unparsed
 """
 
 from __future__ import annotations
@@ -14,30 +18,26 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from kubechronicle.ops.client.command_table import QUESTIONS, program
-from kubechronicle.ops.client.session import unsigned
+from kubechronicle.ops.client.command_table import COMMANDS, program_name
+from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises instead of printing its usage and exiting."""
+    """A parser that raises OperatorError instead of printing its usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (.+)", message)
-        told = f"what is {unknown[1]}?" if unknown else message
-        raise OperatorError(f"{told}; `{self.prog} --help` has examples")
-
-
-def module_of(name: str) -> Any:
-    return importlib.import_module(f"kubechronicle.ops.client.commands.{name}")
+        problem = f"unknown argument {unknown[1]}" if unknown else message
+        raise OperatorError(f"{problem}; `{self.prog} --help` has examples")
 
 
 def make_parser(name: str) -> argparse.ArgumentParser:
-    module = module_of(name)
-    examples = module.EXAMPLES.replace("kubectl chronicle", program())
+    module = _module_of(name)
+    examples = module.EXAMPLES.replace("kubectl chronicle", program_name())
     parser = Parser(
-        prog=f"{program()} {name}",
-        description=QUESTIONS[name],
+        prog=f"{program_name()} {name}",
+        description=COMMANDS[name],
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -46,18 +46,26 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+def parse(name: str, argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command. OperatorError."""
+    module, parser = _module_of(name), make_parser(name)
+    argv = [without_sign(argument) for argument in argv]
+    if hasattr(module, "parse"):
+        arguments: argparse.Namespace = module.parse(parser, argv)
+        return arguments
+    return parser.parse_intermixed_args(argv)
+
+
 def run(name: str, argv: Sequence[str]) -> int:
-    """The exit code. OperatorError."""
-    module, parser = module_of(name), make_parser(name)
-    arguments = [unsigned(each) for each in argv]
+    """Run a command and return its exit code. OperatorError."""
     try:
-        if hasattr(module, "words"):
-            given = module.words(parser, arguments)
-        else:
-            given = parser.parse_intermixed_args(arguments)
-        code: int = module.run(given)
+        code: int = _module_of(name).run(parse(name, argv))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has had enough, as `head` has
+    except BrokenPipeError:  # the reader of the output ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _module_of(name: str) -> Any:
+    return importlib.import_module(f"kubechronicle.ops.client.commands.{name}")

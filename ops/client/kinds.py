@@ -1,7 +1,7 @@
-"""The kinds a server has, from its discovery documents, and how people call them: deploy, Deployment, deployments.apps.
+"""The kinds of a server, from its discovery documents, and their names: deploy, Deployment, deployments.apps.
 
-Names are found as kubectl finds them (k8s.io/apimachinery RESTMapper): in either case, plural, singular, short or kind,
-with the group or the version and group behind a dot; of several the first the server lists.
+A name is resolved as kubectl does (k8s.io/apimachinery RESTMapper). It is the plural, singular, short name or kind, in
+either case; the group, or version and group, may follow after a dot. The first kind in the server's order wins.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 @dataclass(frozen=True, slots=True)
 class Kind:
+    """One kind, from discovery. ``plural``: the resource's name in paths."""
+
     group: str
     version: str
     plural: str
@@ -33,16 +35,16 @@ class Kind:
     categories: tuple[str, ...] = ()
 
     @property
-    def full(self) -> str:
-        """deployments.apps"""
+    def full_name(self) -> str:
+        """Resource and group: ``deployments.apps``, ``pods``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def titled(self, name: str) -> str:
-        """deployment.apps/web, as kubectl writes it."""
+    def object_name(self, name: str) -> str:
+        """Return an object's name as kubectl writes it: ``deployment.apps/web``."""
         return f"{self.singular or self.plural}{f'.{self.group}' if self.group else ''}/{name}"
 
     def path(self, namespace: str = "", name: str = "") -> str:
@@ -52,35 +54,36 @@ class Kind:
 
 
 class Kinds:
-    """All kinds, each in the version its server prefers."""
+    """All kinds of a server, each in the version it prefers."""
 
-    def __init__(self, found: Sequence[Kind]) -> None:
-        self.all = found
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.all = kinds
 
     @classmethod
-    def of(cls, client: Client) -> Kinds:
+    def discover(cls, client: Client) -> Kinds:
+        """Read the discovery documents. ApiError."""
         documents = [client.get(root, accept=f"{AGGREGATED},application/json") for root in ("/api", "/apis")]
         return cls([kind for document in documents for kind in _kinds(document)])
 
     def stored(self) -> list[Kind]:
-        """Those whose objects can be listed, made and deleted."""
+        """Return the kinds whose objects can be listed, created and deleted."""
         return [
             kind for kind in self.all if kind.verbs >= {"list", "get", "create", "delete"} and kind.group != HISTORY
         ]
 
-    def named(self, text: str) -> Kind:
-        """OperatorError, with what may have been meant."""
-        wanted, _, rest = text.lower().partition(".")
+    def find(self, text: str) -> Kind:
+        """Return the kind of that name. Raises OperatorError, with a similar name."""
+        name, _, group = text.lower().partition(".")
         for kind in self.all:
-            if wanted in _names(kind) and _is_group(kind, rest):
+            if name in _names(kind) and _is_group(kind, group):
                 return kind
-        known = {name for kind in self.all for name in (*_names(kind), kind.full)}
-        near = difflib.get_close_matches(text.lower(), sorted(known), n=1)
-        meant = f"; did you mean {near[0]}?" if near else "; `kubectl api-resources` lists them"
-        raise OperatorError(f"the server has no kind {text!r}{meant}")
+        known = {name for kind in self.all for name in (*_names(kind), kind.full_name)}
+        similar = difflib.get_close_matches(text.lower(), sorted(known), n=1)
+        hint = f"; did you mean {similar[0]}?" if similar else "; `kubectl api-resources` lists all kinds"
+        raise OperatorError(f"the server has no kind {text!r}{hint}")
 
     def of_object(self, api_version: str, kind: str) -> Kind | None:
-        """The kind of an object, perhaps in another version."""
+        """Return the kind of an object, possibly in another version; None if the server has none."""
         group = api_version.rpartition("/")[0]
         return next((each for each in self.all if (each.group, each.kind) == (group, kind)), None)
 
@@ -92,10 +95,10 @@ def _names(kind: Kind) -> tuple[str, ...]:
     return (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
 
 
-def _is_group(kind: Kind, rest: str) -> bool:
-    if not rest:
+def _is_group(kind: Kind, text: str) -> bool:
+    if not text:
         return True
-    return kind.group == rest or f"{kind.version}.{kind.group}".rstrip(".") == rest or kind.group.startswith(f"{rest}.")
+    return kind.group == text or f"{kind.version}.{kind.group}".rstrip(".") == text or kind.group.startswith(f"{text}.")
 
 
 def _kinds(document: Object) -> Iterator[Kind]:

@@ -1,15 +1,13 @@
-"""A web page's way to a server from this machine alone: HTTP on the loopback address, forwarded with the credentials of
-a kubeconfig.
+"""A proxy on the loopback address that forwards the web page's requests with the credentials of a kubeconfig.
 
-Whoever reaches it acts with these credentials, so it must be nobody but the page it serves:
+Everything that reaches it acts with these credentials, so only the page may reach it:
 
-    other machines          it listens on 127.0.0.1
-    other users and         the paths begin with a secret, drawn for each start, which only the printed URL tells
-    programs here
-    pages of other sites    Host must be this one's (a name that was bound to 127.0.0.1 by another is not), and so must
-                            Origin and Sec-Fetch-Site, where the browser tells them
-    the page itself, were   it forwards GET, HEAD and questions for one's own rights, and nothing that opens a way to
-    it to go astray         what runs; answers but those of /ui/ are told to the browser as nothing to be run or shown
+    other machines             it listens on 127.0.0.1
+    other users and programs   paths begin with a secret of this start, which only the printed URL contains
+    pages of other sites       Host must be this proxy's, against DNS names that resolve to 127.0.0.1; so must
+                               Origin and Sec-Fetch-Site, if the browser sends them
+    a compromised page         only GET, HEAD and reviews of the user's own rights are forwarded, nothing that reaches a
+                               container; responses outside /ui/ have headers that keep the browser from running them
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from typing import Final
 from urllib.parse import unquote
 
 from kubechronicle.api.history.web_page import HEADERS, PREFIX
-from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
+from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 
 HOST: Final = "127.0.0.1"
-READS: Final = ("GET", "HEAD")
-# Questions for one's own rights: POST by their form, but nothing is kept of them.
+READ_METHODS: Final = ("GET", "HEAD")
+# Reviews of the user's own rights: sent with POST, but the server stores nothing.
 REVIEWS: Final = frozenset(
     {
         ("authorization.k8s.io", "selfsubjectaccessreviews"),
@@ -37,32 +35,33 @@ REVIEWS: Final = frozenset(
         ("authentication.k8s.io", "selfsubjectreviews"),
     }
 )
-FORWARDED: Final = ("/api/", "/apis/", "/history/at/", PREFIX, "/version")
-RUNNING: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
-# Header fields that go through, and those that come back.
-ASKED: Final = ("Accept", "Content-Type", "If-None-Match")
-ANSWERED: Final = ("content-type", "etag", "audit-id", "warning", "retry-after")
-# What is no part of the page is data: nothing a browser should run, show or keep.
-DATA: Final = {
+FORWARDED_PATHS: Final = ("/api/", "/apis/", HISTORY, PREFIX, "/version")
+CONTAINER_SUBRESOURCES: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+FORWARDED_REQUEST_HEADERS: Final = ("Accept", "Content-Type", "If-None-Match")
+FORWARDED_RESPONSE_HEADERS: Final = ("content-type", "etag", "audit-id", "warning", "retry-after")
+# For responses outside /ui/: data that a browser must not run, show or cache.
+DATA_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-LARGEST_REVIEW: Final = 64 * 1024
+MAX_REVIEW_BYTES: Final = 64 * 1024
 # Seconds a browser may take to send a request, or keep an idle connection.
 TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Exception):
+class Rejected(Exception):
+    """A request that is not forwarded."""
+
     status: int
-    why: str
+    reason: str
 
 
 class Loopback(ThreadingHTTPServer):
-    """Listens when it is made, on ``port`` (0: a free one); ``serve_forever`` serves. OSError."""
+    """The proxy. The constructor listens on ``port`` (0: a free one) and raises OSError; ``serve_forever`` serves."""
 
     daemon_threads = True
 
@@ -76,40 +75,35 @@ class Loopback(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/{self.secret}{PREFIX}"
 
-    def target(self, method: str, target: str, headers: Mapping[str, str]) -> str:
-        """What to ask the server for. Refusal."""
+    def check(self, method: str, target: str, headers: Mapping[str, str]) -> str:
+        """Return the path and query for the server. Raises Rejected."""
         if headers.get("Host", "") not in self.hosts:
-            raise Refusal(421, "this is not the host it was asked for")
+            raise Rejected(421, "the Host header names another host")
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
         if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
-            raise Refusal(403, "another site's page asks")
+            raise Rejected(403, "the request comes from a page of another site")
         if site not in ("same-origin", "none"):
-            raise Refusal(403, "another site's page asks")
+            raise Rejected(403, "the request comes from a page of another site")
         secret, slash, rest = target.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(secret.encode(), self.secret.encode()):
-            raise Refusal(404, "open the URL that was printed by kubechronicle ui")
+            raise Rejected(404, "open the URL printed by kubechronicle ui")
         path, _, query = f"/{rest}".partition("?")
-        _check(method, path, query)
+        _check_request(method, path, Query(query))
         return f"/{rest}"
 
 
-def _check(method: str, raw_path: str, query: str) -> None:
-    """Whether it is for the page to ask. Refusal."""
+def _check_request(method: str, raw_path: str, query: Query) -> None:
+    """Raise Rejected unless the page needs such a request."""
     path = unquote(raw_path)
     if any(part in (".", "..") for part in path.split("/")) or not path.isprintable() or "//" in path:
-        raise Refusal(400, "that is no path")
-    if not path.startswith(FORWARDED):
-        raise Refusal(404, "there is nothing of this page")
-    info = resolve(method, _without_moment(path), Query(query))
-    if method not in READS and not _is_review(method, info):
-        raise Refusal(405, "this page reads, and changes nothing")
-    if info.verb in ("watch", "proxy") or info.subresource in RUNNING or "watch" in Query(query):
-        raise Refusal(403, "this page reads objects and their history, nothing that goes on")
-
-
-def _without_moment(path: str) -> str:
-    prefix = "/history/at/"
-    return "/" + path[len(prefix) :].partition("/")[2] if path.startswith(prefix) else path
+        raise Rejected(400, "the path is invalid")
+    if not path.startswith(FORWARDED_PATHS):
+        raise Rejected(404, "this path is not forwarded")
+    info = resolve(method, split_moment(path)[1] if path.startswith(HISTORY) else path, query)
+    if method not in READ_METHODS and not _is_review(method, info):
+        raise Rejected(405, "only read requests are forwarded")
+    if info.verb in ("watch", "proxy") or info.subresource in CONTAINER_SUBRESOURCES or "watch" in query:
+        raise Rejected(403, "watches and requests to containers are not forwarded")
 
 
 def _is_review(method: str, info: RequestInfo) -> bool:
@@ -130,33 +124,34 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self) -> None:
         body = None
         try:
-            target = self.server.target(self.command, self.path, dict(self.headers.items()))
+            target = self.server.check(self.command, self.path, dict(self.headers.items()))
             if self.command == "POST":
-                body = self._body()
-            fields = {name: self.headers[name] for name in ASKED if name in self.headers}
-            self._answer(self.server.transport.send(self.command, target, fields, body), target)
-        except Refusal as refusal:
+                body = self._read_review()
+            fields = {name: self.headers[name] for name in FORWARDED_REQUEST_HEADERS if name in self.headers}
+            self._send_reply(self.server.transport.send(self.command, target, fields, body), target)
+        except Rejected as error:
             self.close_connection = True
-            self._text(refusal.status, refusal.why)
+            self._send_text(error.status, error.reason)
         except OperatorError as error:
-            self._text(502, str(error))
+            self._send_text(502, str(error))
 
-    def _body(self) -> bytes:
-        """Refusal."""
+    def _read_review(self) -> bytes:
+        """Return the body. Raises Rejected."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > LARGEST_REVIEW:
-            raise Refusal(413, "that is no review")
-        if self.headers.get_content_type() != "application/json":  # others a foreign page could send unasked
-            raise Refusal(415, "a review is JSON")
+        if not length.isdecimal() or int(length) > MAX_REVIEW_BYTES:
+            raise Rejected(413, "the body is too large for a review")
+        # Pages of other sites can send some other content types without the browser's preflight request.
+        if self.headers.get_content_type() != "application/json":
+            raise Rejected(415, "a review must be JSON")
         return self.rfile.read(int(length))
 
-    def _answer(self, reply: Reply, target: str) -> None:
-        kept = dict(HEADERS) if target.startswith(PREFIX) else DATA
-        told = {name: reply.headers[name] for name in ANSWERED if name in reply.headers}
-        self._send(reply.status, {**told, **kept}, reply.body)
+    def _send_reply(self, reply: Reply, target: str) -> None:
+        own = dict(HEADERS) if target.startswith(PREFIX) else DATA_HEADERS
+        forwarded = {name: reply.headers[name] for name in FORWARDED_RESPONSE_HEADERS if name in reply.headers}
+        self._send(reply.status, {**forwarded, **own}, reply.body)
 
-    def _text(self, status: int, why: str) -> None:
-        self._send(status, {**DATA, "content-type": "text/plain; charset=utf-8"}, f"{why}\n".encode())
+    def _send_text(self, status: int, text: str) -> None:
+        self._send(status, {**DATA_HEADERS, "content-type": "text/plain; charset=utf-8"}, f"{text}\n".encode())
 
     def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.send_response(status)
@@ -171,4 +166,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: what a browser asks of its own machine is nobody's business."""
+        """Log nothing: the paths contain the secret."""

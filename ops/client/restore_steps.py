@@ -1,4 +1,4 @@
-"""Doing what a plan of api/history/restore_plan.py says, one object after the other, by the ordinary API."""
+"""Carry out a plan of api/history/restore_plan.py through the Kubernetes API, one object at a time."""
 
 from __future__ import annotations
 
@@ -17,132 +17,138 @@ from kubechronicle.ops.errors import OperatorError
 
 MANAGER: Final = {"fieldManager": "kubechronicle-restore"}
 JSON_PATCH: Final = "application/json-patch+json"
-# How often what somebody else changes at the same time is tried again.
+# Attempts to update an object that another client changes at the same time.
 TRIES: Final = 4
-# Seconds between looks at what comes or goes by itself.
-PAUSE: Final = 0.25
-# Seconds between looks at what keeps something that is to go.
-LOOK: Final = 3.0
-# Seconds within which a kind is served once its definition is there.
-DEFINED: Final = 30.0
+# Seconds between two requests while waiting.
+POLL_INTERVAL: Final = 0.25
+# Seconds between two searches for what blocks a deletion.
+SEARCH_INTERVAL: Final = 3.0
+# Seconds to wait until the server serves a new CustomResourceDefinition.
+DEFINITION_TIMEOUT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    """The outcome of one step, in words."""
+
     step: Step
     outcome: str
     failed: bool = False
 
 
 class Restorer:
-    """``timeout``: seconds to wait for an object that is still being deleted."""
+    """Carries out steps. ``timeout``: seconds to wait for an object in deletion."""
 
     def __init__(self, client: Client, kinds: Mapping[tuple[str, str], Kind], *, timeout: float) -> None:
         self._client, self._kinds, self._timeout = client, kinds, timeout
-        self._defined: set[tuple[str, str]] = set()  # group and kind of what was defined just now
+        self._new_kinds: set[tuple[str, str]] = set()
+        """Group and kind of each CustomResourceDefinition created by this restorer."""
 
     def do(self, step: Step) -> Result:
-        """Never raises for what befalls one object."""
+        """Carry out one step. A failure is in the result, never raised."""
         try:
-            return Result(step, self._does[step.action](self, step))
+            return Result(step, self._actions[step.action](self, step))
         except ApiError as error:
             return Result(step, f"failed: {error.message}", failed=True)
-        except (_Stuck, OperatorError) as error:
+        except (_Failed, OperatorError) as error:
             return Result(step, f"failed: {error}", failed=True)
 
     def _kind(self, key: Key) -> Kind:
         return self._kinds[key[0], key[1]]
 
-    def _path(self, key: Key, *, named: bool = True) -> str:
-        return self._kind(key).path(key[2], key[3] if named else "")
+    def _path(self, key: Key) -> str:
+        return self._kind(key).path(key[2], key[3])
 
     # -- create -------------------------------------------------------------------------------------------------------
 
     def _create(self, step: Step) -> str:
         assert step.then is not None
-        if step.live is not None:  # which is being deleted
+        if step.live is not None:  # it is in deletion
             try:
                 wait_until_gone(self._client, self._path(step.key), self._timeout)
             except OperatorError as error:
-                raise _Stuck(str(error)) from None
+                raise _Failed(str(error)) from None
         body = makeable(step.then, addresses=True)
-        lost = self._belonging(body, step.key)
+        lost_owners = self._update_owners(body, step.key)
         try:
-            outcome = self._made(step, body)
+            self._post(step, body)
+            outcome = "created"
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                return self._there_already(step)
-            without = _without_taken(body, error)
-            if without is None:
+                return self._update_existing(step)
+            taken = _remove_taken(body, error)
+            if taken is None:
                 raise
-            self._made(step, body)
-            outcome = f"created, without {without}, which is taken"
+            self._post(step, body)
+            outcome = f"created, without {taken}, which is taken"
         if step.key[1] == "CustomResourceDefinition":
             spec = step.then["spec"]
-            self._defined.add((spec["group"], spec["names"]["kind"]))
-        return outcome + (f", without its owner {lost}, which is gone" if lost else "")
+            self._new_kinds.add((spec["group"], spec["names"]["kind"]))
+        return outcome + (f", without its owner {lost_owners}, which is gone" if lost_owners else "")
 
-    def _made(self, step: Step, body: Object) -> str:
-        path = self._path(step.key, named=False)
-        end = time.monotonic() + DEFINED
+    def _post(self, step: Step, body: Object) -> None:
+        """Create the object. Retry on 404 until the server serves a new kind."""
+        path = self._kind(step.key).path(step.key[2])
+        deadline = time.monotonic() + DEFINITION_TIMEOUT
         while True:
             try:
-                self._client.ask("POST", path, MANAGER, body)
+                self._client.request("POST", path, MANAGER, body)
+                return
             except ApiError as error:
-                if error.code != 404 or step.key[:2] not in self._defined or time.monotonic() > end:
+                if error.code != 404 or step.key[:2] not in self._new_kinds or time.monotonic() > deadline:
                     raise
-                time.sleep(PAUSE)
-            else:
-                return "created"
+            time.sleep(POLL_INTERVAL)
 
-    def _there_already(self, step: Step) -> str:
-        """Somebody was quicker, as a controller is with what every namespace has."""
+    def _update_existing(self, step: Step) -> str:
+        """Update an object that a controller created first, such as a namespace's default ServiceAccount."""
         live = self._client.get(self._path(step.key))
         assert step.then is not None
         changes = differences(live, target(live, step.then))
         if not changes:
-            return "is there already"
+            return "already exists"
         return self._update(Step("update", step.key, step.then, live, tuple(changes)))
 
-    def _belonging(self, body: Object, key: Key) -> str:
-        """Let it belong to the owners there are now: with those that are gone, it would be collected at once. Returns
-        the owners it has lost."""
+    def _update_owners(self, body: Object, key: Key) -> str:
+        """Refer to the owners by their present UIDs, and return the owners that are gone.
+
+        The garbage collector would delete an object whose owners are all gone.
+        """
         references = body["metadata"].pop("ownerReferences", None)
-        kept, lost = [], []
+        present, lost = [], []
         for reference in references or ():
-            uid = self._uid(reference, key[2])
+            uid = self._present_uid(reference, key[2])
             if uid:
-                kept.append({**reference, "uid": uid})
+                present.append({**reference, "uid": uid})
             else:
                 lost.append(f"{reference.get('kind')}/{reference.get('name')}")
-        if kept:
-            body["metadata"]["ownerReferences"] = kept
+        if present:
+            body["metadata"]["ownerReferences"] = present
         return ", ".join(lost)
 
-    def _uid(self, reference: Mapping[str, Any], namespace: str) -> str:
+    def _present_uid(self, reference: Mapping[str, Any], namespace: str) -> str:
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]
         kind = self._kinds.get((group, str(reference.get("kind"))))
-        found = self._client.get_if(kind.path(namespace, str(reference.get("name")))) if kind is not None else None
-        return str(found["metadata"]["uid"]) if found is not None else ""
+        owner = self._client.get_if(kind.path(namespace, str(reference.get("name")))) if kind is not None else None
+        return str(owner["metadata"]["uid"]) if owner is not None else ""
 
     # -- update, delete -----------------------------------------------------------------------------------------------
 
     def _update(self, step: Step) -> str:
         for attempt in range(TRIES):
             try:
-                self._client.ask("PATCH", self._path(step.key), MANAGER, patch_of(step), content_type=JSON_PATCH)
+                self._client.request("PATCH", self._path(step.key), MANAGER, patch_of(step), content_type=JSON_PATCH)
             except ApiError as error:
                 if error.reason != "Conflict":
                     raise
                 if attempt == TRIES - 1:
-                    raise _Stuck(f"somebody else goes on changing it: {error.message}") from None
+                    raise _Failed(f"another client keeps changing it: {error.message}") from None
             else:
-                return "put back"
+                return "reverted"
             live = self._client.get(self._path(step.key))
             assert step.then is not None
             changes = differences(live, target(live, step.then))
             if not changes:
-                return "is as it was already"
+                return "is already as it was"
             step = Step("update", step.key, step.then, live, tuple(changes))
         raise AssertionError("unreachable")
 
@@ -150,26 +156,29 @@ class Restorer:
         assert step.live is not None
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": step.live["metadata"]["uid"]}}
         try:
-            self._client.ask("DELETE", self._path(step.key), None, options)
+            self._client.request("DELETE", self._path(step.key), None, options)
         except ApiError as error:
             if error.code != 404:
                 raise
-            return "is gone already"
+            return "is already gone"
         return "deleted"
 
-    _does: Final[Mapping[str, Callable[[Restorer, Step], str]]] = {
+    _actions: Final[Mapping[str, Callable[[Restorer, Step], str]]] = {
         "create": _create,
         "update": _update,
         "delete": _delete,
     }
 
 
-class _Stuck(Exception):
-    """One object can't be brought back."""
+class _Failed(Exception):
+    """One object can't be restored."""
 
 
-def _without_taken(body: Object, error: ApiError) -> str | None:
-    """Take out what the server says somebody else has by now; the name of it, None if that is not what it says."""
+def _remove_taken(body: Object, error: ApiError) -> str | None:
+    """Remove the addresses or ports that another Service has by now.
+
+    Return their names, or None if the server rejected the object for another reason.
+    """
     if body.get("kind") != "Service" or error.code not in (409, 422) or "allocated" not in error.message:
         return None
     spec = body["spec"]
@@ -181,28 +190,31 @@ def _without_taken(body: Object, error: ApiError) -> str | None:
     return f"node port {', '.join(map(str, ports))}" if ports else None
 
 
-def wait_until_gone(client: Client, path: str, timeout: float, look: Callable[[], str] = str) -> None:
-    """OperatorError: it is there still. ``look`` finds out what keeps it; else it is what the object says of itself."""
-    end, hindrance = time.monotonic() + timeout, ""
-    next_look = time.monotonic() + LOOK
+def wait_until_gone(client: Client, path: str, timeout: float, find_blockers: Callable[[], str] = str) -> None:
+    """Wait until an object in deletion is gone. Raises OperatorError, with the reason, after ``timeout`` seconds.
+
+    ``find_blockers`` returns the reason; if it returns "", the reason is taken from the object.
+    """
+    deadline, reason = time.monotonic() + timeout, ""
+    next_search = time.monotonic() + SEARCH_INTERVAL
     name = path.rpartition("/")[2]
-    with Progress(f"waiting for {name} to be gone") as progress:
+    with Progress(f"waiting for the deletion of {name}") as progress:
         while True:
-            found = client.get_if(path)
-            if found is None or not found["metadata"].get("deletionTimestamp"):
+            obj = client.get_if(path)
+            if obj is None or not obj["metadata"].get("deletionTimestamp"):
                 return
             now = time.monotonic()
-            if now > min(end, next_look):
-                hindrance, next_look = look() or _hindrance(found), now + LOOK
-            if now > end:
-                raise OperatorError(f"{name} is still being deleted after {timeout:g} s{hindrance and ': '}{hindrance}")
-            progress.step(hindrance)
-            time.sleep(PAUSE)
+            if now > min(deadline, next_search):
+                reason, next_search = find_blockers() or _blockers_of(obj), now + SEARCH_INTERVAL
+            if now > deadline:
+                raise OperatorError(f"{name} is still being deleted after {timeout:g} s{reason and ': '}{reason}")
+            progress.step(reason)
+            time.sleep(POLL_INTERVAL)
 
 
-def _hindrance(found: Object) -> str:
-    """What keeps it: conditions of a namespace, or finalizers."""
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    told = [str(each.get("message")) for each in conditions if each.get("status") == "True" and each.get("message")]
-    finalizers = found["metadata"].get("finalizers") or ()
-    return "; ".join(told) or (f"finalizers {', '.join(finalizers)}" if finalizers else "")
+def _blockers_of(obj: Object) -> str:
+    """Return the conditions of a namespace in deletion, or the finalizers of another object."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    messages = [str(each.get("message")) for each in conditions if each.get("status") == "True" and each.get("message")]
+    finalizers = obj["metadata"].get("finalizers") or ()
+    return "; ".join(messages) or (f"finalizers {', '.join(finalizers)}" if finalizers else "")

@@ -1,4 +1,4 @@
-"""A revision in words: when, who, with what, and which fields it changed."""
+"""A revision as text: time, user, program, and the fields it changed. Values of Secrets are masked."""
 
 from __future__ import annotations
 
@@ -8,146 +8,145 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import CONSEQUENCES, Difference, differences, is_within, shown_value
 from kubechronicle.api.history.revisions import object_cell
-from kubechronicle.ops.client.output import Screen, ago, shown_time, yaml_text
+from kubechronicle.ops.client.output import Screen, ago, format_time, yaml_text
 
-# Lines of a list or mapping that came or went, unless all are asked for.
-LINES: Final = 12
-SECRET: Final = ("data", "stringData")
-APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+# Lines printed of a list or mapping that was added or removed.
+MAX_LINES: Final = 12
+SECRET_FIELDS: Final = ("data", "stringData")
+# The annotation of kubectl apply has a copy of the whole object, with the data of a Secret.
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def made(revision: Mapping[str, Any], *, field: str = "") -> list[Difference]:
-    """The fields an update changed, of those asked for. Needs the revision's contents."""
+def field_changes(revision: Mapping[str, Any], *, field: str = "") -> list[Difference]:
+    """Return the fields that an update changed; with ``field``, only those within it. Needs the revision's objects."""
     if any(revision.get(each) for each in ("redacted", "erased", "beforeErased")) or revision["operation"] != "Update":
         return []
-    found = differences(revision.get("before") or {}, revision.get("after") or {})
-    return [one for one in found if one.field not in CONSEQUENCES and (not field or is_within(one.field, field))]
+    changes = differences(revision.get("before") or {}, revision.get("after") or {})
+    return [each for each in changes if each.field not in CONSEQUENCES and (not field or is_within(each.field, field))]
 
 
-def concealed(found: Sequence[Difference], revision: Mapping[str, Any]) -> list[Difference]:
-    """Without what a Secret holds: that it changed is told, and no more, as kubectl diff has it."""
-    if revision["object"].get("kind") != "Secret":
-        return list(found)
+def mask_changes(changes: Sequence[Difference], kind: str) -> list[Difference]:
+    """Mask the values of a Secret as kubectl diff does: a change shows, its values do not."""
+    if kind != "Secret":
+        return list(changes)
     return [
-        Difference(one.op, one.path, one.field, _hidden(one.old, "before"), _hidden(one.new, "after"))
-        if one.path[0] in SECRET or APPLIED in one.path or _holds_applied(one)
-        else one
-        for one in found
+        Difference(each.op, each.path, each.field, _mask(each.old, "before"), _mask(each.new, "after"))
+        if each.path[0] in SECRET_FIELDS or LAST_APPLIED in each.path or _contains_last_applied(each)
+        else each
+        for each in changes
     ]
 
 
-def _holds_applied(one: Difference) -> bool:
-    """What kubectl apply has kept has the data in it."""
-    return any(isinstance(value, dict) and APPLIED in value for value in (one.old, one.new))
+def _contains_last_applied(change: Difference) -> bool:
+    return any(isinstance(value, dict) and LAST_APPLIED in value for value in (change.old, change.new))
 
 
-def _hidden(value: Any, when: str) -> Any:
+def _mask(value: Any, when: str) -> Any:
     if isinstance(value, dict):
-        return {name: _hidden(each, when) for name, each in value.items()}
+        return {name: _mask(each, when) for name, each in value.items()}
     return value if value is None else f"*** ({when})"
 
 
-def document(revision: Mapping[str, Any], *, secrets: bool) -> dict[str, Any]:
-    """A revision as -o json tells it: without the objects, of Secrets without what changed unless ``secrets``."""
+def mask_object(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object with stars instead of a Secret's values."""
+    if obj.get("kind") != "Secret":
+        return dict(obj)
+    masked = {
+        name: dict.fromkeys(value, "***") if name in SECRET_FIELDS and value else value for name, value in obj.items()
+    }
+    metadata = dict(masked.get("metadata") or {})
+    if LAST_APPLIED in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {**metadata["annotations"], LAST_APPLIED: "***"}
+    return {**masked, "metadata": metadata}
+
+
+def revision_document(revision: Mapping[str, Any], *, show_secrets: bool) -> dict[str, Any]:
+    """Return a revision as printed by -o json: without the objects, and without the changes of a Secret."""
     hidden = {"before", "after"}
-    if revision["object"].get("kind") == "Secret" and not secrets:
+    if revision["object"].get("kind") == "Secret" and not show_secrets:
         hidden |= {"diff", "summary"}
     return {name: value for name, value in revision.items() if name not in hidden}
 
 
-def without_secrets(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with stars for what a Secret holds."""
-    if obj.get("kind") != "Secret":
-        return dict(obj)
-    found = {name: dict.fromkeys(value, "***") if name in SECRET and value else value for name, value in obj.items()}
-    metadata = dict(found.get("metadata") or {})
-    if APPLIED in (metadata.get("annotations") or {}):
-        metadata["annotations"] = {**metadata["annotations"], APPLIED: "***"}
-    return {**found, "metadata": metadata}
+def user_of(revision: Mapping[str, Any]) -> str:
+    author = revision.get("who") or {}
+    name, impersonator = author.get("username") or "an unknown user", author.get("impersonator")
+    return f"{name} (impersonated by {impersonator})" if impersonator else name
 
 
-def user(revision: Mapping[str, Any]) -> str:
-    who = revision.get("who") or {}
-    name, by = who.get("username") or "an unknown user", who.get("impersonator")
-    return f"{name} (impersonated by {by})" if by else name
+def _program_and_origin(revision: Mapping[str, Any]) -> str:
+    """Return program, field manager and address: ``kubectl/v1.36.2, manager kubectl-set, from 10.0.0.7``."""
+    author = revision.get("who") or {}
+    parts = [(author.get("userAgent") or "").partition(" ")[0]]
+    if author.get("fieldManager"):
+        parts.append(f"manager {author['fieldManager']}")
+    if author.get("sourceAddress"):
+        parts.append(f"from {author['sourceAddress']}")
+    return ", ".join(part for part in parts if part)
 
 
-def agent(revision: Mapping[str, Any]) -> str:
-    """The program, without its build: kubectl/v1.36.2."""
-    return ((revision.get("who") or {}).get("userAgent") or "").partition(" ")[0]
-
-
-def means(revision: Mapping[str, Any]) -> str:
-    """With what, and from where."""
-    who = revision.get("who") or {}
-    told = [agent(revision)]
-    if who.get("fieldManager"):
-        told.append(f"manager {who['fieldManager']}")
-    if who.get("sourceAddress"):
-        told.append(f"from {who['sourceAddress']}")
-    return ", ".join(part for part in told if part)
-
-
-def entry(screen: Screen, revision: Mapping[str, Any], found: Sequence[Difference], now: datetime) -> None:
-    """The entry of a timeline."""
-    of, time = revision["object"], revision.get("time", "")
-    where = f" -n {of['namespace']}" if of.get("namespace") else ""
+def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequence[Difference], now: datetime) -> None:
+    """Print a revision as an entry of a timeline."""
+    namespace, time = revision["object"].get("namespace"), revision.get("time", "")
     verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
     screen.line(
         screen.paint(f"revision {revision['metadata']['name']}", "revision")
-        + f"  {shown_time(time)} ({ago(time, now)})  "
+        + f"  {format_time(time)} ({ago(time, now)})  "
         + screen.paint(f"{verb} {object_cell(revision)}", "strong")
-        + screen.paint(where, "dim")
+        + screen.paint(f" -n {namespace}" if namespace else "", "dim")
     )
-    screen.line(f"  by {screen.paint(user(revision), 'who')}" + screen.paint(f", {means(revision)}", "dim"))
-    for line in told(screen, revision, found):
+    author = screen.paint(user_of(revision), "who")
+    screen.line(f"  by {author}" + screen.paint(f", {_program_and_origin(revision)}", "dim"))
+    for line in (*_operation_lines(screen, revision, changes), *change_lines(screen, changes)):
         screen.line(f"    {line}")
 
 
-def told(
-    screen: Screen, revision: Mapping[str, Any], found: Sequence[Difference], *, whole: bool = False
-) -> Iterator[str]:
-    """What it changed, a line or more for each field."""
+def _operation_lines(screen: Screen, revision: Mapping[str, Any], changes: Sequence[Difference]) -> Iterator[str]:
     if revision.get("redacted"):
-        yield screen.paint("no right to read the object", "warning")
+        yield screen.paint("no permission to read the object", "warning")
     elif revision.get("erased"):
-        done = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")
-        yield screen.paint(f"{done}what it was is erased from history", "warning")
+        operation = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")
+        yield screen.paint(f"{operation}the object is erased from history", "warning")
     elif revision.get("beforeErased") and revision["operation"] == "Update":
-        yield screen.paint("what it was before is erased from history", "warning")
+        yield screen.paint("the object before this change is erased from history", "warning")
     elif revision["operation"] == "Create":
         yield screen.paint("created", "new")
     elif revision["operation"] == "Delete":
         yield screen.paint("deleted", "old")
-    elif not found:
+    elif not changes:
         yield screen.paint("bookkeeping only", "dim")
-    for one in found:
-        yield from _difference(screen, one, whole=whole)
 
 
-def _difference(screen: Screen, one: Difference, *, whole: bool) -> Iterator[str]:
-    if one.op == "replace" and not any(isinstance(value, dict | list) for value in (one.old, one.new)):
-        yield f"{one.field}: {screen.paint(_short(one.old), 'old')} → {screen.paint(_short(one.new), 'new')}"
+def change_lines(screen: Screen, changes: Sequence[Difference]) -> Iterator[str]:
+    """Yield one or more lines per field."""
+    for change in changes:
+        yield from _lines_of(screen, change)
+
+
+def _lines_of(screen: Screen, change: Difference) -> Iterator[str]:
+    if change.op == "replace" and not any(isinstance(value, dict | list) for value in (change.old, change.new)):
+        old, new = screen.paint(_one_line(change.old), "old"), screen.paint(_one_line(change.new), "new")
+        yield f"{change.field}: {old} → {new}"
         return
-    for value, sign, colour, there in (
-        (one.old, "-", "old", one.op != "add"),
-        (one.new, "+", "new", one.op != "remove"),
+    for value, sign, colour, exists in (
+        (change.old, "-", "old", change.op != "add"),
+        (change.new, "+", "new", change.op != "remove"),
     ):
-        if not there:
+        if not exists:
             continue
         if not isinstance(value, dict | list) or not value:
-            yield screen.paint(f"{sign} {one.field}: {_short(value)}", colour)
+            yield screen.paint(f"{sign} {change.field}: {_one_line(value)}", colour)
             continue
-        yield screen.paint(f"{sign} {one.field}:", colour)
+        yield screen.paint(f"{sign} {change.field}:", colour)
         lines = yaml_text(value).splitlines()
-        for line in lines if whole else lines[:LINES]:
+        for line in lines[:MAX_LINES]:
             yield screen.paint(f"{sign}   {line}", colour)
-        if len(lines) > LINES and not whole:
-            yield screen.paint(f"{sign}   … {len(lines) - LINES} more lines (-o yaml tells all)", "dim")
+        if len(lines) > MAX_LINES:
+            yield screen.paint(f"{sign}   … {len(lines) - MAX_LINES} more lines (all with -o yaml)", "dim")
 
 
-def _short(value: Any) -> str:
-    """Longer than in a table's cell, and yet a line."""
+def _one_line(value: Any) -> str:
+    """Return a value on one line: longer than in a table's cell, but bounded."""
     if isinstance(value, str) and value.isprintable() and 40 < len(value) <= 200:
         return value
     return shown_value(value)

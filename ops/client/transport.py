@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one server, for a program that asks and ends: connections are kept, and lines read as they come.
+"""HTTP/1.1 to one server, for a program that runs once: connections are reused, and lines are read as they arrive.
 
-Transport      what a client needs: ``send`` and ``lines``; tests have one without sockets
-Wire           over TCP and TLS, as a Target says
+Transport        the interface: ``send`` and ``lines``; tests implement it without sockets
+HttpTransport    the implementation over TCP and TLS
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
 
-AGENT: Final = "kubectl-chronicle"
-# Seconds to wait for an answer, or for the next event or bookmark of a watch.
+USER_AGENT: Final = "kubectl-chronicle"
+# Seconds to wait for a response, or for the next event or bookmark of a watch.
 TIMEOUT: Final = 120.0
-# How often what the server refuses for now (429, 503 with Retry-After) is asked again, and how long at most till then.
-TRIES, LONGEST_WAIT = 5, 10.0
+# Attempts for a request that the server rejects for now (429, 503 with Retry-After), and the longest pause in between.
+TRIES, LONGEST_PAUSE = 5, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Headers by name in lower case."""
+    """A whole response. ``headers``: by name in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,17 +41,17 @@ class Reply:
 
 
 class Transport(Protocol):
-    """``path`` has its query. OperatorError where there is no answer."""
+    """Requests to one server. ``path`` includes the query. Raises OperatorError without a response."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply: ...
 
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
-        """The lines of an answer of 200 as they come; any other answer whole."""
+        """Return the lines of a response with status 200 as they arrive; any other response as a whole."""
         ...
 
 
 class _TlsConnection(http.client.HTTPSConnection):
-    """Wants another name in the server's certificate, if one is given."""
+    """A connection that expects ``name`` in the server's certificate."""
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext, name: str) -> None:
         super().__init__(host, port, timeout=TIMEOUT, context=context)
@@ -62,8 +62,8 @@ class _TlsConnection(http.client.HTTPSConnection):
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
-class Wire:
-    """Each thread has a connection of its own."""
+class HttpTransport:
+    """A transport with one connection per thread, and one more per watch."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -75,39 +75,39 @@ class Wire:
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         for attempt in range(TRIES):
-            reply = self._sent(method, path, headers, body)
+            reply = self._send_once(method, path, headers, body)
             if reply.status == 401 and self._target.plugin is not None and not attempt:
-                self._forget()  # what the plugin issued may have expired
+                self._drop_credentials()  # those of the plugin may have expired
                 continue
             wait = reply.headers.get("retry-after", "")
             if reply.status not in (429, 503) or not wait.isdigit() or attempt == TRIES - 1:
                 return reply
-            time.sleep(min(float(wait), LONGEST_WAIT))
+            time.sleep(min(float(wait), LONGEST_PAUSE))
         return reply
 
-    def _sent(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        kept = getattr(self._local, "connection", None)
-        if kept is not None:
-            # One that was kept may have been closed meanwhile, before the server saw the request.
+    def _send_once(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        idle = getattr(self._local, "connection", None)
+        if idle is not None:
+            # The server may have closed an idle connection before it saw the request.
             with suppress(http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                return self._exchange(kept, method, path, headers, body)
-            self._close(kept)
-        connection = self._local.connection = self._connection()
+                return self._exchange(idle, method, path, headers, body)
+            self._close(idle)
+        connection = self._local.connection = self._connect()
         try:
             return self._exchange(connection, method, path, headers, body)
         except (OSError, http.client.HTTPException) as error:
             self._close(connection)
-            raise OperatorError(self._told(error)) from None
+            raise OperatorError(self._explain(error)) from None
 
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
-        connection = self._connection()
+        connection = self._connect()
         try:
-            response = self._asked(connection, "GET", path, headers, None)
+            response = self._request(connection, "GET", path, headers, None)
             if response.status != 200:
                 return _reply(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise OperatorError(self._told(error)) from None
+            raise OperatorError(self._explain(error)) from None
         return _lines(connection, response)
 
     def _exchange(
@@ -118,9 +118,9 @@ class Wire:
         headers: Mapping[str, str],
         body: bytes | None,
     ) -> Reply:
-        return _reply(self._asked(connection, method, path, {**headers, "Accept-Encoding": "gzip"}, body))
+        return _reply(self._request(connection, method, path, {**headers, "Accept-Encoding": "gzip"}, body))
 
-    def _asked(
+    def _request(
         self,
         connection: http.client.HTTPConnection,
         method: str,
@@ -129,8 +129,8 @@ class Wire:
         body: bytes | None,
     ) -> http.client.HTTPResponse:
         connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
-        fields = [("User-Agent", f"{AGENT}/{program_version()}"), *headers.items(), *self._target.headers]
-        authorization = self._loaded().authorization
+        fields = [("User-Agent", f"{USER_AGENT}/{program_version()}"), *headers.items(), *self._target.headers]
+        authorization = self._load_credentials().authorization
         if authorization:
             fields.append(("Authorization", authorization))
         if body is not None:
@@ -140,38 +140,39 @@ class Wire:
         connection.endheaders(body)
         return connection.getresponse()
 
-    def _connection(self) -> http.client.HTTPConnection:
-        credentials, parts, server = self._loaded(), self._parts, self._target.server
-        host, secure = parts.hostname or "", parts.scheme == "https"
-        port = parts.port or (443 if secure else 80)
+    def _connect(self) -> http.client.HTTPConnection:
+        credentials, parts, server = self._load_credentials(), self._parts, self._target.server
+        host, is_tls = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if is_tls else 80)
         proxy = urlsplit(server.proxy_url) if server.proxy_url else None
         if proxy is not None and proxy.scheme != "http":
-            raise OperatorError(f"a proxy is asked by http:// here, not by {proxy.scheme}://")
-        where = (proxy.hostname or "", proxy.port or 80) if proxy is not None else (host, port)
+            raise OperatorError(f"only http:// proxies are supported, not {proxy.scheme}://")
+        address = (proxy.hostname or "", proxy.port or 80) if proxy is not None else (host, port)
         connection: http.client.HTTPConnection
-        if secure:
-            connection = _TlsConnection(*where, credentials.context, server.server_name or host)
+        if is_tls:
+            connection = _TlsConnection(*address, credentials.context, server.server_name or host)
         else:
-            connection = http.client.HTTPConnection(*where, timeout=TIMEOUT)
+            connection = http.client.HTTPConnection(*address, timeout=TIMEOUT)
         if proxy is not None:
             connection.set_tunnel(host, port)
         return connection
 
-    def _loaded(self) -> Credentials:
+    def _load_credentials(self) -> Credentials:
         with self._lock:
             if self._credentials is None:
                 server = self._target.server
                 if self._target.plugin is not None:
                     issued = credential_plugins.run(self._target.plugin, self._target.cluster)
-                    changes = {"certificate": issued.certificate, "key": issued.key} if issued.certificate else {}
-                    server = replace(server, token=issued.token, **changes)  # type: ignore[arg-type]
+                    server = replace(server, token=issued.token)
+                    if issued.certificate:
+                        server = replace(server, certificate=issued.certificate, key=issued.key)
                 try:
                     self._credentials = load_credentials(server)
                 except ValueError as error:
                     raise OperatorError(f"kubeconfig: {error}") from None
             return self._credentials
 
-    def _forget(self) -> None:
+    def _drop_credentials(self) -> None:
         with self._lock:
             self._credentials = None
         self._close(getattr(self._local, "connection", None))
@@ -181,15 +182,15 @@ class Wire:
         if connection is not None:
             connection.close()
 
-    def _told(self, error: Exception) -> str:
+    def _explain(self, error: Exception) -> str:
         url = self._target.server.url
         if isinstance(error, ssl.SSLCertVerificationError):
-            return f"the certificate of {url} is not believed: {error.verify_message}; name its --certificate-authority"
+            return f"the certificate of {url} is not trusted: {error.verify_message}; name its --certificate-authority"
         if isinstance(error, TimeoutError):
-            return f"no answer from {url} in time"
+            return f"no response from {url} within {TIMEOUT:g} s"
         if isinstance(error, ConnectionRefusedError | socket.gaierror):
-            return f"no server answers at {url} ({error.strerror}); is it the right one? Otherwise {HOW_TO_NAME}"
-        return f"no answer from {url}: {error or type(error).__name__}"
+            return f"no server answers at {url} ({error.strerror}); if it is not the right one, {HOW_TO_NAME}"
+        return f"no response from {url}: {error or type(error).__name__}"
 
 
 def _reply(response: http.client.HTTPResponse) -> Reply:
@@ -202,7 +203,7 @@ def _reply(response: http.client.HTTPResponse) -> Reply:
 
 def _lines(connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
     try:
-        with suppress(OSError, http.client.HTTPException):  # a watch that breaks off is begun again
+        with suppress(OSError, http.client.HTTPException):  # the caller restarts a watch that breaks off
             while line := response.readline():
                 yield line
     finally:

@@ -142,11 +142,11 @@ def test_the_incident(incident: Incident) -> None:
     restore = ("restore", *before, "--to", yesterday)
     plan = ask(*restore, "--dry-run")
     assert f"+ recreate  namespace/{name}" in plan
-    assert "nothing was done: --yes does it without asking" in ask(*restore, code=2)
+    assert "nothing was restored: --yes restores without asking" in ask(*restore, code=2)
     assert f"namespace/{name} created" in ask(*restore, "--yes")
     differences = incident.now.call("diff", "-f", str(incident.export))
     assert (differences.returncode, differences.stdout) == (0, ""), differences.stdout + differences.stderr
-    assert ask(*restore, "--yes").endswith("all that was there is as it was then.\n")
+    assert ask(*restore, "--yes").endswith("every object that existed then is as it was.\n")
     assert ask("diff", *before, "--from", yesterday, "--no-status") == ""
 
 
@@ -154,7 +154,9 @@ def test_a_user_sees_only_permitted_objects(incident: Incident) -> None:
     """The command has the rights of its user, as kubectl."""
     as_jane = ("-n", incident.namespace, "--as", "jane")
     message = incident.ask("who", "set", "secret/key", "data.password", *as_jane, code=2)
-    assert message.startswith("kubechronicle: you lack a right: revisions.history.kubechronicle.dev is forbidden: User")
+    assert message.startswith(
+        "kubechronicle: permission denied: revisions.history.kubechronicle.dev is forbidden: User"
+    )
 
 
 def test_the_commands_in_the_documentation_exist() -> None:
@@ -164,10 +166,7 @@ def test_the_commands_in_the_documentation_exist() -> None:
     commands = re.findall(r"^\$ kubectl chronicle (\S+) ?(.*)$", STORY.read_text(), re.MULTILINE)
     assert {name for name, _ in commands} >= {"between", "who", "log", "blame", "diff", "at", "restore", "export"}
     for name, rest in commands:
-        arguments = re.sub(r" *[|>].*", "", rest).replace("'", "").split()
-        parser = dispatch.make_parser(name)
-        words = getattr(dispatch.module_of(name), "words", None)
-        words(parser, arguments) if words is not None else parser.parse_intermixed_args(arguments)
+        dispatch.parse(name, re.sub(r" *[|>].*", "", rest).replace("'", "").split())
 
 
 def test_restore_waits_for_a_namespace_in_deletion(incident: Incident) -> None:
@@ -183,7 +182,7 @@ def test_restore_waits_for_a_namespace_in_deletion(incident: Incident) -> None:
     restore = ("restore", "-n", name, "--to", moment, "--yes")
     hindered = incident.ask(*restore, "--timeout", "0.3", code=2)
     assert hindered.endswith(
-        f"{name} is still being deleted after 0.3 s: finalizers keep it: configmap/kept has example.com/mine\n"
+        f"{name} is still being deleted after 0.3 s: blocked by finalizers: configmap/kept has example.com/mine\n"
     )
     with subprocess.Popen(
         [sys.executable, "-m", "kubechronicle.ops.cli", *restore],

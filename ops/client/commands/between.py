@@ -1,5 +1,4 @@
-"""`between T1 T2`: everything that changed in a namespace, or with -A in the cluster, after one moment, up to another;
-grouped and counted."""
+"""`between T1 T2`: list the changes of a namespace, or with -A of the cluster, after T1 up to T2, in groups."""
 
 from __future__ import annotations
 
@@ -10,81 +9,80 @@ from typing import Any, Final
 
 from kubechronicle.api.history.revisions import changed_cell, object_cell
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
-from kubechronicle.ops.client.output import Progress, Screen, shown_time
+from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.output import Progress, Screen, format_time
+from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_in
+from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 
 EXAMPLES: Final = """\
-  kubectl chronicle between 2h now -A                        who has been at work in the last two hours
+  kubectl chronicle between 2h now -A                        who changed the cluster in the last two hours
   kubectl chronicle between 2h 1h --by kind                  in the namespace of the context
   kubectl chronicle between 1d now -n shop --by object --verbose
   kubectl chronicle between 2026-11-21T02:00Z 2026-11-21T03:00Z -A --user 'system:serviceaccount:ci:*' -o json
 """
 GROUPS: Final[Mapping[str, Callable[[Object], str]]] = {
-    "user": revision_texts.user,
-    "kind": lambda each: _kind(each),
-    "namespace": lambda each: each["object"].get("namespace") or "(cluster)",
-    "object": lambda each: _object(each),
+    "user": user_of,
+    "kind": lambda revision: object_cell(revision).partition("/")[0],
+    "namespace": lambda revision: revision["object"].get("namespace") or "(cluster)",
+    "object": lambda revision: _object_name(revision),
 }
-# What is asked to be deleted may be kept until it is finalized; it is gone with another change, which may be another's.
-MARKED: Final = "Mark"
+# A request for deletion only marks an object with finalizers; a later change, often of another user, deletes it.
+MARK: Final = "Mark"
 OPERATIONS: Final = (
     ("Create", "created"),
     ("Update", "changed"),
-    (MARKED, "marked for deletion"),
+    (MARK, "marked for deletion"),
     ("Delete", "deleted"),
 )
 
 
-def _kind(revision: Object) -> str:
-    return object_cell(revision).partition("/")[0]
-
-
-def _object(revision: Object) -> str:
+def _object_name(revision: Object) -> str:
     namespace = revision["object"].get("namespace")
     return object_cell(revision) + (f" -n {namespace}" if namespace else "")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("since", metavar="T1", help="2h, a time, a revision")
-    parser.add_argument("until", metavar="T2", help="likewise, or now")
-    parser.add_argument("--by", choices=tuple(GROUPS), default="user", help="what to group by (default user)")
-    session.add_all_namespaces(parser)
-    parser.add_argument("--user", metavar="NAME", default="", dest="only", help="only what they did; NAME* for many")
-    parser.add_argument("-v", "--verbose", action="store_true", help="every change, a line each")
+    parser.add_argument("until", metavar="T2", help="the same, or now")
+    parser.add_argument("--by", choices=tuple(GROUPS), default="user", help="the groups (default user)")
+    add_all_namespaces_flag(parser)
+    parser.add_argument("--user", metavar="NAME", default="", help="only changes by this user; NAME* is a prefix")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every change, one per line")
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Exit code 0, also if nothing changed."""
-    asking = Session.of(given)
-    fields = changes.bounds(asking.client, given.since, given.until)
-    if given.only:
-        fields["who.username"] = given.only
-    scopes = changes.scopes_in("" if given.all_namespaces else asking.namespace)
-    asked = changes.Asked(scopes, fields, content="", oldest_first=True)
-    found = []
+def run(arguments: argparse.Namespace) -> int:
+    """Return exit code 0, also if nothing changed."""
+    session = Session.open(arguments)
+    fields = bounds(session.client, arguments.since, arguments.until)
+    if arguments.user:
+        fields["who.username"] = arguments.user
+    scopes = scopes_in("" if arguments.all_namespaces else session.namespace)
+    query = RevisionQuery(scopes, fields, content="", oldest_first=True)
+    revisions = []
     with Progress("reading") as progress:
-        for revision in changes.changes(asking.client, asked):
-            found.append(revision)
-            progress.step(shown_time(revision.get("time", "")))
-    for complaint in asked.complaints:
-        asking.screen.note(f"not looked at: {complaint}")
-    groups = grouped(found, GROUPS[given.by])
-    if asking.screen.format == "text":
-        _print(asking.screen, groups, len(found), verbose=given.verbose)
+        for revision in read_revisions(session.client, query):
+            revisions.append(revision)
+            progress.step(format_time(revision.get("time", "")))
+    for warning in query.warnings:
+        session.screen.note(f"skipped: {warning}")
+    groups = group(revisions, GROUPS[arguments.by])
+    if session.screen.format == "text":
+        _print(session.screen, groups, len(revisions), verbose=arguments.verbose)
     else:
-        asking.screen.document(_document(groups, given))
+        session.screen.document(_document(groups, arguments))
     return 0
 
 
-def grouped(found: Sequence[Object], by: Callable[[Object], str]) -> dict[str, list[Object]]:
-    """Those with most changes first."""
+def group(revisions: Sequence[Object], name_of: Callable[[Object], str]) -> dict[str, list[Object]]:
+    """Return the revisions by group, the largest group first."""
     groups: dict[str, list[Object]] = {}
-    for revision in found:
-        groups.setdefault(by(revision), []).append(revision)
-    return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
+    for revision in revisions:
+        groups.setdefault(name_of(revision), []).append(revision)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def _counts(revisions: Sequence[Object]) -> Counter[str]:
@@ -93,45 +91,44 @@ def _counts(revisions: Sequence[Object]) -> Counter[str]:
 
 def _operation(revision: Object) -> str:
     verb = (revision.get("request") or {}).get("verb", "")
-    marks = "metadata.deletionTimestamp" in (revision.get("changed") or ())
-    is_mark = revision["operation"] == "Update" and (marks or verb in ("delete", "deletecollection"))
-    return MARKED if is_mark else str(revision["operation"])
+    sets_timestamp = "metadata.deletionTimestamp" in (revision.get("changed") or ())
+    is_mark = revision["operation"] == "Update" and (sets_timestamp or verb in ("delete", "deletecollection"))
+    return MARK if is_mark else str(revision["operation"])
 
 
 def _print(screen: Screen, groups: Mapping[str, Sequence[Object]], total: int, *, verbose: bool) -> None:
-    wide = max(map(len, groups), default=0)
+    width = max(map(len, groups), default=0)
     digits = len(str(total))
     for name, revisions in groups.items():
         counts = _counts(revisions)
-        told = ", ".join(f"{counts[operation]} {word}" for operation, word in OPERATIONS if counts[operation])
-        line = f"{screen.paint(f'{name:<{wide}}', 'who')}  {len(revisions):>{digits}}  {told}"
-        screen.line(line)
+        summary = ", ".join(f"{counts[operation]} {word}" for operation, word in OPERATIONS if counts[operation])
+        screen.line(f"{screen.paint(f'{name:<{width}}', 'who')}  {len(revisions):>{digits}}  {summary}")
         for revision in revisions if verbose else ():
             verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
             screen.line(
                 "  "
                 + screen.paint(revision["metadata"]["name"], "revision")
-                + f"  {shown_time(revision.get('time', ''))}  {verb} {_object(revision)}"
-                + screen.paint(f"  by {revision_texts.user(revision)}", "dim")
-                + f"  {_changed(revision)}"
+                + f"  {format_time(revision.get('time', ''))}  {verb} {_object_name(revision)}"
+                + screen.paint(f"  by {user_of(revision)}", "dim")
+                + f"  {_changed_fields(revision)}"
             )
     screen.line(f"{total} change{'' if total == 1 else 's'}" if total else "Nothing changed.")
 
 
-def _changed(revision: Object) -> str:
-    """What of it fits on the line; of Secrets which fields alone."""
+def _changed_fields(revision: Object) -> str:
+    """Return the changed fields as far as they fit on the line; those of a Secret without values."""
     if revision["object"].get("kind") == "Secret" and revision.get("changed"):
         return ", ".join(revision["changed"])
     return changed_cell(revision)
 
 
-def _document(groups: Mapping[str, Sequence[Object]], given: argparse.Namespace) -> Object:
-    found: list[Any] = []
+def _document(groups: Mapping[str, Sequence[Object]], arguments: argparse.Namespace) -> Object:
+    entries: list[Any] = []
     for name, revisions in groups.items():
         counts = _counts(revisions)
-        entry: Object = {given.by: name, "changes": len(revisions)}
+        entry: Object = {arguments.by: name, "changes": len(revisions)}
         entry |= {word.replace(" ", "-"): counts[operation] for operation, word in OPERATIONS}
-        if given.verbose:
-            entry["revisions"] = [revision_texts.document(each, secrets=False) for each in revisions]
-        found.append(entry)
-    return {"by": given.by, "groups": found, "changes": sum(map(len, groups.values()))}
+        if arguments.verbose:
+            entry["revisions"] = [revision_document(revision, show_secrets=False) for revision in revisions]
+        entries.append(entry)
+    return {"by": arguments.by, "groups": entries, "changes": sum(map(len, groups.values()))}

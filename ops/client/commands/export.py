@@ -1,4 +1,4 @@
-"""`export --at T`: what there was, to be applied: without what the server and controllers set, in apply order."""
+"""`export --at T`: print objects as they were, for kubectl apply: without fields set by controllers, in apply order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import argparse
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import exported, lost
-from kubechronicle.ops.client import kubeconfig, output, session, states
+from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import yaml_text
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.states import State, existing_namespaces, read_state
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
   kubectl chronicle export -n shop --at 1d > shop.yaml        yesterday's namespace
-  kubectl diff -f shop.yaml                                   what differs from it now
+  kubectl diff -f shop.yaml                                   the differences to the present one
   kubectl chronicle export -n shop,billing --at 2026-11-20T18:00Z
   kubectl chronicle export -A --at 1d -o json                 the whole cluster, as a List
   kubectl chronicle export deployment/web --at 2h | kubectl apply -f -
@@ -22,41 +25,44 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    session.add_subject(parser, needed=False)
-    session.add_all_namespaces(parser)
+    add_subject_flags(parser, required=False)
+    add_all_namespaces_flag(parser)
     parser.add_argument("--at", metavar="MOMENT", required=True, help="2h, a time, a revision, now")
     output.add_flags(parser, formats=("yaml", "json"))
     kubeconfig.add_flags(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """0; 1 if something could not be read. OperatorError."""
-    asking = Session.of(given)
-    moment = asking.client.settled(given.at)
-    client = asking.client.at(moment)
-    kinds = Kinds.of(client)
-    state = states.State()
-    namespaces = [] if given.all_namespaces else [name for name in asking.namespace.split(",") if name]
-    if given.what:
-        subject = session.subject(asking, given.what, kinds)
-        found = client.get_if(subject.path())
-        if found is None:
-            raise OperatorError(f"there was no {subject.told} at {given.at}")
-        if why := lost(found):
-            raise OperatorError(f"{subject.told} is not to be applied by hand: {why}")
-        state.add(subject.kind, found)
-    else:
-        there = states.existing(client, kinds, namespaces)
-        missing = [name for name in namespaces if name not in there]
-        if missing:
-            raise OperatorError(f"there was no namespace {', '.join(missing)} at {given.at}")
-        state = states.read(client, kinds, namespaces)
+def run(arguments: argparse.Namespace) -> int:
+    """Return exit code 0, or 1 if some objects could not be read. OperatorError."""
+    session = Session.open(arguments)
+    client = session.client.at(session.client.resolve_moment(arguments.at))
+    state = _read_state(session, client, Kinds.discover(client))
     objects = exported(state.objects.items())
-    for what, why in state.unread.items():
-        asking.screen.note(f"not exported: {what}: {why}")
-    if given.output == "json":
-        asking.screen.document({"apiVersion": "v1", "kind": "List", "items": objects})
+    for resource, reason in state.unread.items():
+        session.screen.note(f"not exported: {resource}: {reason}")
+    if arguments.output == "json":
+        session.screen.document({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
-        for each in objects:
-            asking.screen.stream.write(f"---\n{yaml_text(each)}")
+        for obj in objects:
+            session.screen.stream.write(f"---\n{yaml_text(obj)}")
     return 1 if state.unread else 0
+
+
+def _read_state(session: Session, client: Client, kinds: Kinds) -> State:
+    arguments = session.arguments
+    if arguments.words:
+        subject = session.subject(arguments.words, kinds)
+        obj = client.get_if(subject.path())
+        if obj is None:
+            raise OperatorError(f"there was no {subject.description} at {arguments.at}")
+        if reason := lost(obj):
+            raise OperatorError(f"{subject.description} cannot be applied: {reason}")
+        state = State()
+        state.add(subject.kind, obj)
+        return state
+    namespaces = [] if arguments.all_namespaces else [name for name in session.namespace.split(",") if name]
+    existing = existing_namespaces(client, kinds, namespaces)
+    missing = [name for name in namespaces if name not in existing]
+    if missing:
+        raise OperatorError(f"there was no namespace {', '.join(missing)} at {arguments.at}")
+    return read_state(client, kinds, namespaces)

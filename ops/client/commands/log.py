@@ -1,4 +1,4 @@
-"""`log`: what happened to an object, a kind, a namespace: newest first, with the fields each change set."""
+"""`log`: list the changes of an object, a kind or a namespace, newest first, with the fields each change set."""
 
 from __future__ import annotations
 
@@ -7,109 +7,122 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
+from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.revision_reader import (
+    RevisionQuery,
+    bounds,
+    follow,
+    newest_revision,
+    number_of,
+    read_revisions,
+    scopes_in,
+    scopes_of,
+)
+from kubechronicle.ops.client.revision_texts import field_changes, mask_changes, print_revision, revision_document
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, field_path
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
-  kubectl chronicle log deployment/web                     all that happened to it, newest first
+  kubectl chronicle log deployment/web                     all its changes, newest first
   kubectl chronicle log deployment/web --field spec.template
-  kubectl chronicle log -n shop --since 2h --user jane     what jane did in the namespace in the last two hours
+  kubectl chronicle log -n shop --since 2h --user jane     jane's changes in the namespace in the last two hours
   kubectl chronicle log pods -A --limit 20                 the newest twenty changes of pods
-  kubectl chronicle log deployment/web --watch             and what comes, oldest first
+  kubectl chronicle log deployment/web --watch             past and new changes, oldest first
 """
 LIMIT: Final = 100
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    session.add_subject(parser, needed=False)
-    session.add_all_namespaces(parser)
-    parser.add_argument("--since", metavar="MOMENT", default="", help="only what came after: 2h, a time, a revision")
-    parser.add_argument("--until", metavar="MOMENT", default="", help="only what came up to then")
+    add_subject_flags(parser, required=False)
+    add_all_namespaces_flag(parser)
+    parser.add_argument("--since", metavar="MOMENT", default="", help="only changes after it: 2h, a time, a revision")
+    parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=LIMIT, help=f"so many at most, 0 for all (default {LIMIT})"
+        "--limit", metavar="N", type=int, default=LIMIT, help=f"print at most N, 0 for all (default {LIMIT})"
     )
-    parser.add_argument("--user", metavar="NAME", default="", dest="by", help="only what this user did; NAME* for many")
-    parser.add_argument("--field", metavar="PATH", default="", help="only changes of this field, or in it")
-    parser.add_argument("--show-secrets", action="store_true", help="what Secrets held, instead of stars")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on with what comes; oldest first then")
+    parser.add_argument("--user", metavar="NAME", default="", help="only changes by this user; NAME* is a prefix")
+    parser.add_argument("--field", metavar="PATH", default="", help="only changes of this field, or within it")
+    parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
+    parser.add_argument("-w", "--watch", action="store_true", help="go on with new changes; oldest first")
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Exit code 0, also if nothing happened."""
-    asking = Session.of(given)
-    if given.limit < 0:
+def run(arguments: argparse.Namespace) -> int:
+    """Return exit code 0, also without changes."""
+    session = Session.open(arguments)
+    if arguments.limit < 0:
         raise OperatorError("--limit must not be negative")
-    if given.watch and given.until:
+    if arguments.watch and arguments.until:
         raise OperatorError("--watch and --until exclude each other")
-    asked = _asked(asking)
-    if given.watch:
-        return _watch(asking, asked)
-    _print(asking, changes.changes(asking.client, asked), asked)
+    query = _query(session)
+    if arguments.watch:
+        return _watch(session, query)
+    _print(session, read_revisions(session.client, query), query)
     return 0
 
 
-def _asked(asking: Session) -> changes.Asked:
-    given = asking.given
-    if given.what:
-        subject = session.subject(asking, given.what, asking.kinds(), named=False)
-        scopes = changes.scopes_of(subject)
+def _query(session: Session) -> RevisionQuery:
+    arguments = session.arguments
+    if arguments.words:
+        scopes = scopes_of(session.subject(arguments.words, session.kinds(), name_required=False))
     else:
-        scopes = changes.scopes_in("" if given.all_namespaces else asking.namespace)
-    fields = changes.bounds(asking.client, given.since, given.until)
-    if given.by:
-        fields["who.username"] = given.by
-    if given.field:
-        fields["changed"] = session.field_path(given.field)
-    return changes.Asked(scopes, fields, limit=given.limit)
+        scopes = scopes_in("" if arguments.all_namespaces else session.namespace)
+    fields = bounds(session.client, arguments.since, arguments.until)
+    if arguments.user:
+        fields["who.username"] = arguments.user
+    if arguments.field:
+        fields["changed"] = field_path(arguments.field)
+    return RevisionQuery(scopes, fields, limit=arguments.limit)
 
 
-def _print(asking: Session, found: Iterable[Object], asked: changes.Asked) -> None:
-    screen = asking.screen
+def _print(session: Session, revisions: Iterable[Object], query: RevisionQuery) -> None:
+    screen = session.screen
     if screen.format != "text":
-        items = [_shown(asking, each) for each in found]
+        items = [_document(session, revision) for revision in revisions]
         screen.document({"apiVersion": "history.kubechronicle.dev/v1", "kind": "RevisionList", "items": items})
     else:
-        count = _entries(asking, found)
+        count = _print_entries(session, revisions)
         if not count:
-            screen.note("nothing has happened there" + (" since" if asking.given.since else ""))
-        elif count == asked.limit:
-            screen.note(f"these are the newest {count}; --limit 0 tells all")
-    for complaint in asked.complaints:
-        screen.note(f"not looked at: {complaint}")
+            screen.note("no changes" + (f" since {session.arguments.since}" if session.arguments.since else ""))
+        elif count == query.limit:
+            screen.note(f"these are the newest {count}; --limit 0 prints all")
+    for warning in query.warnings:
+        screen.note(f"skipped: {warning}")
 
 
-def _entries(asking: Session, found: Iterable[Object]) -> int:
-    now, count, field = asking.client.now(), 0, session.field_path(asking.given.field) if asking.given.field else ""
-    for count, revision in enumerate(found, 1):
+def _print_entries(session: Session, revisions: Iterable[Object]) -> int:
+    """Print the revisions as they arrive, and return their number."""
+    arguments, now, count = session.arguments, session.client.now(), 0
+    field = field_path(arguments.field) if arguments.field else ""
+    for count, revision in enumerate(revisions, 1):
         if count > 1:
-            asking.screen.line()
-        made = revision_texts.made(revision, field=field)
-        if not asking.given.show_secrets:
-            made = revision_texts.concealed(made, revision)
-        revision_texts.entry(asking.screen, revision, made, now)
-        asking.screen.stream.flush()
+            session.screen.line()
+        changes = field_changes(revision, field=field)
+        if not arguments.show_secrets:
+            changes = mask_changes(changes, revision["object"].get("kind", ""))
+        print_revision(session.screen, revision, changes, now)
+        session.screen.stream.flush()
     return count
 
 
-def _shown(asking: Session, revision: Object) -> Object:
-    return revision_texts.document(revision, secrets=asking.given.show_secrets)
+def _document(session: Session, revision: Object) -> Object:
+    return revision_document(revision, show_secrets=session.arguments.show_secrets)
 
 
-def _watch(asking: Session, asked: changes.Asked) -> int:
-    """Until it is interrupted."""
-    reached = changes.newest(asking.client, asked.scopes[0])
-    past = list(changes.changes(asking.client, asked))[::-1]
+def _watch(session: Session, query: RevisionQuery) -> int:
+    """Print past and new revisions until the command is interrupted."""
+    newest = newest_revision(session.client, query.scopes[0])
+    past = list(read_revisions(session.client, query))[::-1]
 
-    def all_of_it() -> Iterator[Object]:
-        yield from (each for each in past if changes.number(each) <= reached)
-        fields = {name: value for name, value in asked.fields.items() if not name.endswith(".from")}
-        yield from changes.follow(asking.client, changes.Asked(asked.scopes, fields), reached)
+    def past_and_new() -> Iterator[Object]:
+        yield from (revision for revision in past if number_of(revision) <= newest)
+        fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
+        yield from follow(session.client, RevisionQuery(query.scopes, fields), newest)
 
-    if asking.screen.format == "text":
-        _entries(asking, all_of_it())
+    if session.screen.format == "text":
+        _print_entries(session, past_and_new())
     else:
-        asking.screen.documents(_shown(asking, each) for each in all_of_it())
+        session.screen.documents(_document(session, revision) for revision in past_and_new())
     return 0

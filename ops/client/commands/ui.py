@@ -1,4 +1,4 @@
-"""`ui`: the web page of the server, opened in a browser with the credentials of the kubeconfig (see loopback.py)."""
+"""`ui`: open the server's web page in a browser, with the credentials of the kubeconfig (see loopback.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from kubechronicle.api.history.web_page import PREFIX
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.loopback import Loopback
-from kubechronicle.ops.client.session import CONNECT
+from kubechronicle.ops.client.session import connect
 from kubechronicle.ops.client.transport import Transport
 from kubechronicle.ops.errors import OperatorError
 
@@ -18,30 +18,30 @@ EXAMPLES: Final = """\
   kubectl chronicle ui --context production --no-browser
 """
 
-WHY: Final = {
-    401: "the server does not know who you are; see the user's credentials in the kubeconfig",
-    403: f"you lack the right get on the path {PREFIX}* (a rule with nonResourceURLs of a ClusterRole)",
+REASONS: Final = {
+    401: "the server did not authenticate you; check the user's credentials in the kubeconfig",
+    403: f"permission denied: get on the path {PREFIX}* (a rule with nonResourceURLs of a ClusterRole)",
     404: f"the server has no {PREFIX}; it must run with --enable-ui",
 }
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", metavar="PORT", type=int, default=0, help="of 127.0.0.1, instead of a free one")
-    parser.add_argument("--no-browser", action="store_true", help="print the URL, and open nothing")
+    parser.add_argument("--port", metavar="PORT", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the URL without opening it")
     kubeconfig.add_flags(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Until it is interrupted."""
-    transport = CONNECT[-1](kubeconfig.load(given))
+def run(arguments: argparse.Namespace) -> int:
+    """Serve the page until the command is interrupted."""
+    transport = connect(kubeconfig.load(arguments)).transport
     check(transport)
     try:
-        loopback = Loopback(transport, port=given.port)
+        loopback = Loopback(transport, port=arguments.port)
     except (OSError, OverflowError) as error:
-        raise OperatorError(f"--port: cannot listen on port {given.port}: {error}") from None
+        raise OperatorError(f"--port: cannot listen on port {arguments.port}: {error}") from None
     with loopback:
-        print(f"{loopback.url}\nWhoever knows this URL on this machine acts as you; Ctrl-C ends it.", flush=True)
-        if not given.no_browser:
+        print(f"{loopback.url}\nAnyone on this machine with this URL acts as you. Ctrl-C ends it.", flush=True)
+        if not arguments.no_browser:
             webbrowser.open(loopback.url)
         try:
             loopback.serve_forever()
@@ -51,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def check(transport: Transport) -> None:
-    """That there is a page, and one may see it. OperatorError."""
+    """Raise OperatorError unless the server has the page and the user may read it."""
     status = transport.send("GET", PREFIX, {"Accept": "text/html"}, None).status
     if status != 200:
-        raise OperatorError(WHY.get(status, f"the server answers {PREFIX} with HTTP status {status}"))
+        raise OperatorError(REASONS.get(status, f"the server answers {PREFIX} with HTTP status {status}"))

@@ -1,7 +1,6 @@
-"""`who created|deleted|changed TYPE/NAME`, `who set TYPE/NAME FIELD`: one sentence, then the request's particulars.
+"""`who created|deleted|changed TYPE/NAME`, `who set TYPE/NAME FIELD`: one sentence, then the details of the request.
 
-What a controller deleted is followed to what it did so for: a namespace's objects to who deleted the namespace, what
-belonged to an object to who deleted that.
+A deletion by a controller is traced to its cause: the deletion of the namespace, or that of an owner.
 """
 
 from __future__ import annotations
@@ -9,15 +8,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import values_at
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
+from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.kinds import Kinds
-from kubechronicle.ops.client.output import ago, shown_time
-from kubechronicle.ops.client.session import Session, Subject
+from kubechronicle.ops.client.output import ago, format_time
+from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, number_of, read_revisions, scopes_of
+from kubechronicle.ops.client.revision_texts import revision_document, user_of
+from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import Subject, field_path
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
@@ -29,26 +32,31 @@ EXAMPLES: Final = """\
   kubectl chronicle who changed secret/key --since 2h
 """
 ACTIONS: Final = ("created", "deleted", "changed", "set")
-# How far causes are followed.
-DEPTH: Final = 6
-# The last changes of an object, among which is the one that asked for its deletion.
-LAST: Final = 50
+# The longest chain of causes.
+MAX_CAUSES: Final = 6
+# The number of an object's last changes that are searched for the request that marked it for deletion.
+SEARCHED_CHANGES: Final = 50
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=ACTIONS, metavar="|".join(ACTIONS))
-    parser.add_argument("what", metavar="TYPE/NAME", nargs="+", help="also TYPE NAME; with `set` a field as well")
-    parser.add_argument("--all", action="store_true", help="everybody who did, newest first, instead of the last")
-    parser.add_argument("--since", metavar="MOMENT", default="", help="only after that: 2h, a time, a revision")
-    parser.add_argument("--until", metavar="MOMENT", default="", help="only up to then")
-    parser.add_argument("--show-secrets", action="store_true", help="what a Secret held, instead of stars")
+    parser.add_argument("words", metavar="TYPE/NAME", nargs="+", help="or TYPE NAME; with `set`, followed by a field")
+    parser.add_argument("--all", action="store_true", help="print every such change, newest first, not only the last")
+    parser.add_argument("--since", metavar="MOMENT", default="", help="only changes after it: 2h, a time, a revision")
+    parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
+    parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A change that answers. ``old`` and ``new``: what the field asked for held. ``because``: what led to it."""
+class Answer:
+    """A change that answers the question.
+
+    ``old``, ``new``: the field's values before and after, with `set`
+    ``because``: the cause, at most one
+    ``gone``: false for an object that is still in deletion
+    """
 
     subject: Subject
     revision: Object
@@ -56,209 +64,227 @@ class Found:
     field: str = ""
     old: tuple[Any, ...] = ()
     new: tuple[Any, ...] = ()
-    because: tuple[Found, ...] = ()
+    because: tuple[Answer, ...] = ()
     gone: bool = True
 
 
-def run(given: argparse.Namespace) -> int:
-    """Exit code 0, 1 if nobody did."""
-    asking = Session.of(given)
-    words, field = given.what, ""
-    if given.action == "set":
+def run(arguments: argparse.Namespace) -> int:
+    """Return exit code 0, or 1 without an answer. OperatorError."""
+    session = Session.open(arguments)
+    words, field = arguments.words, ""
+    if arguments.action == "set":
         if len(words) < 2:
-            raise OperatorError("which field? as in `who set deployment/web spec.replicas`")
-        words, field = words[:-1], session.field_path(words[-1])
-    kinds = asking.kinds()
-    subject = session.subject(asking, words, kinds)
-    bounds = changes.bounds(asking.client, given.since, given.until)
-    who = _Who(asking, kinds, bounds, most=0 if given.all else 1)
-    found = []
-    for each in who.answers(subject, given.action, field):
-        found.append(each)
-        if not given.all:
+            raise OperatorError("a field is missing, as in `who set deployment/web spec.replicas`")
+        words, field = words[:-1], field_path(words[-1])
+    kinds = session.kinds()
+    subject = session.subject(words, kinds)
+    selectors = bounds(session.client, arguments.since, arguments.until)
+    search = _Search(session, kinds, selectors, limit=0 if arguments.all else 1)
+    answers = []
+    for answer in search.answers(subject, arguments.action, field):
+        answers.append(answer)
+        if not arguments.all:
             break
-    if asking.screen.format != "text":
-        asking.screen.document({"answers": [_document(each, asking) for each in found]})
-    elif found:
-        _print(asking, found)
+    if session.screen.format != "text":
+        session.screen.document({"answers": [_document(answer, session) for answer in answers]})
+    elif answers:
+        _print(session, answers)
     else:
-        past = f"set {field} of {subject.told}" if field else f"{given.action} {subject.told}"
-        asking.screen.line(f"Nobody {past}" + (" in that time." if given.since or given.until else "."))
-    return 0 if found else 1
+        change = f"set {field} of {subject.description}" if field else f"{arguments.action} {subject.description}"
+        session.screen.line(f"Nobody {change}" + (" in that time." if arguments.since or arguments.until else "."))
+    return 0 if answers else 1
 
 
-class _Who:
-    def __init__(self, asking: Session, kinds: Kinds, bounds: dict[str, str], *, most: int) -> None:
-        self._asking, self._kinds, self._bounds, self._most = asking, kinds, bounds, most
+class _Search:
+    """Finds the changes that answer a question.
 
-    def answers(self, subject: Subject, action: str, field: str) -> Iterator[Found]:
-        """Newest first."""
+    ``bounds``: field selectors for --since and --until
+    ``limit``: the number of answers needed, 0 for all
+    """
+
+    def __init__(self, session: Session, kinds: Kinds, bounds: dict[str, str], *, limit: int) -> None:
+        self._session, self._kinds, self._bounds, self._limit = session, kinds, bounds, limit
+
+    def answers(self, subject: Subject, action: str, field: str) -> Iterator[Answer]:
+        """Yield the answers, newest first. OperatorError."""
         if action == "deleted":
-            yield from self._deleted(subject)
+            yield from self._deletions(subject)
         elif action == "created":
-            for revision in self._changes(subject, {"operation": "Create"}, limit=self._most):
-                yield Found(subject, revision, "created")
+            for revision in self._revisions(subject, {"operation": "Create"}, limit=self._limit):
+                yield Answer(subject, revision, "created")
         elif action == "changed":
-            for revision in self._changes(subject, {}, content="diff", limit=self._most):
-                yield Found(
-                    subject, revision, {"Create": "created", "Delete": "deleted"}.get(revision["operation"], "changed")
-                )
+            verbs = {"Create": "created", "Delete": "deleted"}
+            for revision in self._revisions(subject, {}, content="diff", limit=self._limit):
+                yield Answer(subject, revision, verbs.get(revision["operation"], "changed"))
         else:
-            yield from self._set(subject, field)
+            yield from self._field_changes(subject, field)
 
-    def _changes(
+    def _revisions(
         self, subject: Subject, fields: dict[str, str], *, content: str = "", limit: int = 0, bounded: bool = True
     ) -> Iterator[Object]:
-        selected = (self._bounds if bounded else {}) | fields
-        asked = changes.Asked(changes.scopes_of(subject), selected, content=content, limit=limit)
-        return changes.changes(self._asking.client, asked)
+        selectors = (self._bounds if bounded else {}) | fields
+        query = RevisionQuery(scopes_of(subject), selectors, content=content, limit=limit)
+        return read_revisions(self._session.client, query)
 
-    def _set(self, subject: Subject, field: str) -> Iterator[Found]:
-        seen = False
-        for revision in self._changes(subject, {"changed": field, "operation!": "Delete"}, content="full"):
-            seen = True
+    def _field_changes(self, subject: Subject, field: str) -> Iterator[Answer]:
+        readable = False
+        for revision in self._revisions(subject, {"changed": field, "operation!": "Delete"}, content="full"):
+            readable = True
             old = tuple(values_at(revision.get("before") or {}, field))
             new = tuple(values_at(revision.get("after") or {}, field))
             if not same(list(old), list(new)):
-                yield Found(subject, revision, "set" if new else "removed", field, old, new)
-        if not seen:
-            for revision in self._changes(subject, {}, limit=1):
+                yield Answer(subject, revision, "set" if new else "removed", field, old, new)
+        if not readable:
+            for revision in self._revisions(subject, {}, limit=1):
                 if revision.get("redacted"):
-                    raise OperatorError(f"you lack the right to get {subject.told}, and so to see what changed in it")
+                    resource = subject.kind.full_name
+                    raise OperatorError(
+                        f"the changed fields of {subject.description} require permission to get {resource}"
+                    )
                 if revision.get("erased") or revision.get("beforeErased"):
-                    raise OperatorError(f"what {subject.told} was is erased from history, and so what changed in it")
+                    raise OperatorError(f"the changed fields of {subject.description} are erased from history")
 
     # -- deletions ----------------------------------------------------------------------------------------------------
 
-    def _deleted(self, subject: Subject) -> Iterator[Found]:
-        """Deletions, and one that is asked for but not through."""
-        newest = next(self._changes(subject, {}, limit=1), None)
+    def _deletions(self, subject: Subject) -> Iterator[Answer]:
+        """Yield the object's deletions, first one that is requested but not complete."""
+        newest = next(self._revisions(subject, {}, limit=1), None)
         if newest is not None and newest["operation"] != "Delete":
-            asked_for = self._asked_for(subject, newest["object"].get("uid", ""))
-            if asked_for is not None:
-                yield Found(subject, asked_for, "deleted", gone=False, because=self._causes(subject, asked_for, DEPTH))
-        for revision in self._changes(subject, {"operation": "Delete"}, limit=self._most):
-            yield self._deletion(subject, revision, DEPTH)
+            request = self._deletion_request(subject, newest["object"].get("uid", ""))
+            if request is not None:
+                causes = self._causes(subject, request, request, MAX_CAUSES)
+                yield Answer(subject, request, "deleted", gone=False, because=causes)
+        for revision in self._revisions(subject, {"operation": "Delete"}, limit=self._limit):
+            yield self._deletion(subject, revision, MAX_CAUSES)
 
-    def _deletion(self, subject: Subject, revision: Object, depth: int) -> Found:
-        asked_for = self._asked_for(subject, revision["object"].get("uid", ""))
-        told = asked_for or revision
-        return Found(subject, told, "deleted", because=self._causes(subject, revision, depth, told))
+    def _deletion(self, subject: Subject, revision: Object, max_causes: int) -> Answer:
+        request = self._deletion_request(subject, revision["object"].get("uid", "")) or revision
+        return Answer(subject, request, "deleted", because=self._causes(subject, revision, request, max_causes))
 
-    def _asked_for(self, subject: Subject, uid: str) -> Object | None:
-        """The request that marked the object for deletion, if it was not gone with it."""
+    def _deletion_request(self, subject: Subject, uid: str) -> Object | None:
+        """Return the change that marked the object for deletion, None if it was deleted at once."""
         if not uid:
             return None
-        for revision in self._changes(subject, {"object.uid": uid}, content="diff", limit=LAST, bounded=False):
-            marked = any(one["path"] == "/metadata/deletionTimestamp" for one in revision.get("diff") or ())
+        fields = {"object.uid": uid}
+        for revision in self._revisions(subject, fields, content="diff", limit=SEARCHED_CHANGES, bounded=False):
             verb = (revision.get("request") or {}).get("verb", "")
-            untold = revision.get("redacted") or revision.get("erased") or revision.get("beforeErased")
-            if revision["operation"] == "Update" and (marked or (untold and "delete" in verb)):
+            without_diff = revision.get("redacted") or revision.get("erased") or revision.get("beforeErased")
+            is_mark = _sets_deletion_timestamp(revision) or (without_diff and "delete" in verb)
+            if revision["operation"] == "Update" and is_mark:
                 return revision
         return None
 
-    def _causes(self, subject: Subject, revision: Object, depth: int, told: Object | None = None) -> tuple[Found, ...]:
-        """What a controller deleted it for: its namespace, or what it belonged to."""
-        user = ((told or revision).get("who") or {}).get("username", "")
-        if not depth or not user.startswith("system:"):
+    def _causes(self, subject: Subject, revision: Object, request: Object, max_causes: int) -> tuple[Answer, ...]:
+        """Return the deletion for which a controller deleted the object: that of an owner, or of the namespace.
+
+        ``revision`` deleted the object, ``request`` marked it for deletion.
+        """
+        user = (request.get("who") or {}).get("username", "")
+        if not max_causes or not user.startswith("system:"):
             return ()
-        after, uid = {"revision.to": str(changes.number(told or revision))}, ""
+        until = {"revision.to": str(number_of(request))}
         for owner, uid in [*self._owners(subject, revision), *self._namespace(subject)]:
-            fields = after | ({"object.uid": uid} if uid else {})
-            for each in self._changes(owner, fields, limit=LAST, bounded=False, content="diff"):
-                marked = any(one["path"] == "/metadata/deletionTimestamp" for one in each.get("diff") or ())
-                if each["operation"] == "Delete" or marked:
-                    return (self._deletion(owner, each, depth - 1),)
-                if not uid and each["operation"] == "Create":
+            fields = until | ({"object.uid": uid} if uid else {})
+            for change in self._revisions(owner, fields, limit=SEARCHED_CHANGES, bounded=False, content="diff"):
+                if change["operation"] == "Delete" or _sets_deletion_timestamp(change):
+                    return (self._deletion(owner, change, max_causes - 1),)
+                if not uid and change["operation"] == "Create":
                     break
         return ()
 
     def _owners(self, subject: Subject, revision: Object) -> list[tuple[Subject, str]]:
-        whole = self._asking.client.get_if(f"{changes.scopes_of(subject)[0].path}/{revision['metadata']['name']}") or {}
-        last = whole.get("before") or whole.get("after") or {}
-        references = (last.get("metadata") or {}).get("ownerReferences") or []
-        found = []
+        """Return the owners with their UIDs, the controller first."""
+        path = f"{scopes_of(subject)[0].path}/{revision['metadata']['name']}"
+        with_objects = self._session.client.get_if(path) or {}
+        obj = with_objects.get("before") or with_objects.get("after") or {}
+        references = (obj.get("metadata") or {}).get("ownerReferences") or []
+        owners = []
         for reference in sorted(references, key=lambda each: not each.get("controller")):
             kind = self._kinds.of_object(reference.get("apiVersion", ""), reference.get("kind", ""))
             if kind is not None:
                 namespace = subject.namespace if kind.namespaced else ""
-                found.append((Subject(kind, namespace, reference.get("name", "")), reference.get("uid", "")))
-        return found
+                owners.append((Subject(kind, namespace, reference.get("name", "")), reference.get("uid", "")))
+        return owners
 
     def _namespace(self, subject: Subject) -> list[tuple[Subject, str]]:
         kind = self._kinds.of_resource("", "namespaces")
         return [(Subject(kind, "", subject.namespace), "")] if kind is not None and subject.namespace else []
 
 
-# -- saying it --------------------------------------------------------------------------------------------------------
+def _sets_deletion_timestamp(revision: Object) -> bool:
+    return any(operation["path"] == "/metadata/deletionTimestamp" for operation in revision.get("diff") or ())
 
 
-def sentence(found: Found, now: Any, *, hidden: bool = False) -> str:
-    """jane set spec.replicas of deployment.apps/web in namespace shop from 3 to 5 on 2026-11-21 16:46:50Z (5m ago)."""
-    time = found.revision.get("time", "")
-    when = f"at {shown_time(time)} ({ago(time, now)})"
-    what = found.subject.told
-    if found.field:
-        values = _values(found, hidden=hidden)
-        what = f"{found.field} of {what}{values}"
-    begun = "" if found.gone else "; it is not gone yet"
-    return f"{revision_texts.user(found.revision)} {found.action} {what} {when}{begun}."
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
-def _values(found: Found, *, hidden: bool) -> str:
-    if hidden:
-        return ""
-    old, new = (", ".join(shown_value(each) for each in values) for values in (found.old, found.new))
-    if found.revision["operation"] == "Create":
+def sentence(answer: Answer, now: datetime, *, is_masked: bool = False) -> str:
+    """Return the answer in one sentence.
+
+    jane set spec.replicas of deployment.apps/web in namespace shop from 3 to 5 at 2026-11-21 16:46:50Z (5m ago).
+    """
+    time = answer.revision.get("time", "")
+    subject = answer.subject.description
+    if answer.field:
+        subject = f"{answer.field} of {subject}" + ("" if is_masked else _values(answer))
+    progress = "" if answer.gone else "; it is still being deleted"
+    when = f"at {format_time(time)} ({ago(time, now)})"
+    return f"{user_of(answer.revision)} {answer.action} {subject} {when}{progress}."
+
+
+def _values(answer: Answer) -> str:
+    old, new = (", ".join(shown_value(value) for value in values) for values in (answer.old, answer.new))
+    if answer.revision["operation"] == "Create":
         return f" to {new} when creating it"
     if not new:
         return f", which was {old},"
     return f" from {old} to {new}" if old else f" to {new}"
 
 
-PARTICULARS: Final = (
-    ("revision", lambda each: each["metadata"]["name"]),
-    ("time", lambda each: each.get("time")),
-    ("user", revision_texts.user),
-    ("groups", lambda each: ", ".join(each["who"].get("groups") or ())),
-    ("request", lambda each: " ".join(filter(None, (each["request"].get("verb"), each["request"].get("uri"))))),
-    ("agent", lambda each: each["who"].get("userAgent")),
-    ("manager", lambda each: each["who"].get("fieldManager")),
-    ("source", lambda each: each["who"].get("sourceAddress")),
-    ("audit id", lambda each: each["request"].get("auditID")),
-    ("changed", lambda each: each.get("summary")),
+DETAILS: Final = (
+    ("revision", lambda revision: revision["metadata"]["name"]),
+    ("time", lambda revision: revision.get("time")),
+    ("user", user_of),
+    ("groups", lambda revision: ", ".join(revision["who"].get("groups") or ())),
+    ("request", lambda revision: " ".join(filter(None, map(revision["request"].get, ("verb", "uri"))))),
+    ("agent", lambda revision: revision["who"].get("userAgent")),
+    ("manager", lambda revision: revision["who"].get("fieldManager")),
+    ("source", lambda revision: revision["who"].get("sourceAddress")),
+    ("audit id", lambda revision: revision["request"].get("auditID")),
+    ("changed", lambda revision: revision.get("summary")),
 )
 
 
-def _hidden(found: Found, asking: Session) -> bool:
-    return found.revision["object"].get("resource") == "secrets" and not asking.given.show_secrets
+def _is_masked(answer: Answer, session: Session) -> bool:
+    return answer.revision["object"].get("resource") == "secrets" and not session.arguments.show_secrets
 
 
-def _print(asking: Session, found: Sequence[Found]) -> None:
-    screen, now = asking.screen, asking.client.now()
-    for each in found:
-        hidden = _hidden(each, asking)
-        screen.line(screen.paint(sentence(each, now, hidden=hidden), "strong"))
-        cause, indent = each, ""
+def _print(session: Session, answers: Sequence[Answer]) -> None:
+    screen, now = session.screen, session.client.now()
+    for answer in answers:
+        is_masked = _is_masked(answer, session)
+        screen.line(screen.paint(sentence(answer, now, is_masked=is_masked), "strong"))
+        cause, indent = answer, ""
         while cause.because:
             cause, indent = cause.because[0], f"{indent}  "
             screen.line(f"{indent}because {sentence(cause, now)}")
-        if len(found) > 1:
+        if len(answers) > 1:
             continue
         screen.line()
-        for name, value in PARTICULARS:
-            text = value(cause.revision)
-            if text and not (hidden and name == "changed"):
+        for name, value_of in DETAILS:
+            text = value_of(cause.revision)
+            if text and not (is_masked and name == "changed"):
                 screen.line(f"  {screen.paint(f'{name:<9}', 'dim')} {text}")
 
 
-def _document(found: Found, asking: Session) -> Object:
-    hidden = _hidden(found, asking)
-    revision = revision_texts.document(found.revision, secrets=asking.given.show_secrets)
-    document: Object = {"answer": sentence(replace(found, because=()), asking.client.now(), hidden=hidden)}
-    document |= {"user": revision_texts.user(revision), "revision": revision}
-    if found.field and not hidden:
-        document |= {"field": found.field, "old": list(found.old), "new": list(found.new)}
-    if found.because:
-        document["because"] = [_document(each, asking) for each in found.because]
+def _document(answer: Answer, session: Session) -> Object:
+    is_masked = _is_masked(answer, session)
+    revision = revision_document(answer.revision, show_secrets=session.arguments.show_secrets)
+    alone = replace(answer, because=())
+    document: Object = {"answer": sentence(alone, session.client.now(), is_masked=is_masked)}
+    document |= {"user": user_of(revision), "revision": revision}
+    if answer.field and not is_masked:
+        document |= {"field": answer.field, "old": list(answer.old), "new": list(answer.new)}
+    if answer.because:
+        document["because"] = [_document(cause, session) for cause in answer.because]
     return document

@@ -1,4 +1,4 @@
-"""One server for all of these tests, in another thread and without sockets; commands are run as from a shell."""
+"""Fixtures: one server for all tests, in a thread and without sockets, and a function that runs commands."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from in_process import ADMIN
 from server_in_thread import InThread, Running, server_in_thread
 
 from kubechronicle.ops import cli
-from kubechronicle.ops.client import completion, session
-from kubechronicle.ops.client.commands import at
+from kubechronicle.ops.client import session
 from kubechronicle.ops.client.kubeconfig import Target
 
 
@@ -25,7 +24,9 @@ def running() -> Iterator[Running]:
 
 
 @dataclass
-class Said:
+class Output:
+    """Exit code, stdout and stderr of a command."""
+
     code: int
     out: str
     err: str
@@ -38,22 +39,20 @@ class Said:
 @pytest.fixture
 def chronicle(
     running: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Said]:
-    """`kubechronicle …` against the server; ``token`` says as whom."""
+) -> Callable[..., Output]:
+    """Return a function that runs `kubechronicle …` against the server, as the user of ``token``."""
 
-    def connect(target: Target) -> InThread:
+    def make_transport(target: Target) -> InThread:
         return InThread(running, target.server.token, target.headers)
 
-    monkeypatch.setattr(session, "CONNECT", [connect])
-    for module in (completion, at):
-        monkeypatch.setattr(module, "CONNECT", [connect])
+    monkeypatch.setattr(session, "make_transport", make_transport)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
-    def run(*arguments: str, token: str = ADMIN) -> Said:
-        # What follows the moment of `at` is kubectl's.
+    def run(*arguments: str, token: str = ADMIN) -> Output:
+        # The flags come first: `at` passes those after the moment to kubectl.
         name, *rest = arguments
         code = cli.main([name, "--server", "https://in.process", "--token", token, *rest])
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Output(code, printed.out, printed.err)
 
     return run

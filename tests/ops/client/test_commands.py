@@ -1,4 +1,4 @@
-"""Each command against a server: what it tells, in which form, and with which exit code."""
+"""Each command against a server: its output in each format, and its exit code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from in_process import JOE
 from kubechronicle.ops.client import completion
 
 Chronicle = Callable[..., Any]
-_numbers = itertools.count(1)
+_namespaces = (f"shop-{number}" for number in itertools.count(1))
 
 
 @pytest.fixture
 def shop(running: Any) -> tuple[str, int]:
-    """A namespace with a Deployment, a ConfigMap and a Secret, and the revision they are at; then the Deployment is
-    scaled and gets another image, the ConfigMap is deleted, the Secret changed and a ConfigMap made."""
-    name = f"shop-{next(_numbers)}"
+    """Return a namespace with a Deployment, a ConfigMap and a Secret, and the revision at which they exist.
+
+    Later the Deployment is scaled and gets another image, the ConfigMap is deleted, the Secret is changed, and another
+    ConfigMap is created.
+    """
+    name = next(_namespaces)
     space, apps = f"/api/v1/namespaces/{name}", f"/apis/apps/v1/namespaces/{name}/deployments"
     running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     container = {"name": "web", "image": "web:1"}
@@ -52,10 +55,10 @@ def headings(text: str) -> list[str]:
 
 def test_log(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    said = chronicle("log", "deployment/web", "-n", name)
-    assert headings(said.out) == [f"{verb} deployments.apps/web" for verb in ("patch", "patch", "create")]
-    assert "  by admin, hand/1.0, manager hand, from 127.0.0.1\n    spec.replicas: 3 → 5\n" in said.out
-    assert "    spec.template.spec.containers[name=web].image: web:1 → web:2\n" in said.out
+    output = chronicle("log", "deployment/web", "-n", name)
+    assert headings(output.out) == [f"{verb} deployments.apps/web" for verb in ("patch", "patch", "create")]
+    assert "  by admin, hand/1.0, manager hand, from 127.0.0.1\n    spec.replicas: 3 → 5\n" in output.out
+    assert "    spec.template.spec.containers[name=web].image: web:1 → web:2\n" in output.out
     assert chronicle("log", "deploy", "web", "-n", name).out.count("revision") == 3
     assert len(headings(chronicle("log", "-n", name).out)) == 8
     assert len(headings(chronicle("log", "-n", name, "--since", str(revision)).out)) == 5
@@ -67,13 +70,13 @@ def test_log(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     ]
     limited = chronicle("log", "-n", name, "--limit", "2")
     assert len(headings(limited.out)) == 2
-    assert "--limit 0 tells all" in limited.err
-    assert chronicle("log", "-n", name, "--user", "nobody").err == "nothing has happened there\n"
-    assert "\033[" not in said.out
+    assert "--limit 0 prints all" in limited.err
+    assert chronicle("log", "-n", name, "--user", "nobody").err == "no changes\n"
+    assert "\033[" not in output.out
     assert "\033[31m3\033[0m → \033[32m5\033[0m" in chronicle("log", "deploy/web", "-n", name, "--color", "always").out
 
 
-def test_log_conceals_secrets(chronicle: Chronicle, shop: tuple[str, int]) -> None:
+def test_log_masks_secrets(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, _ = shop
     assert "data.a: *** (before) → *** (after)" in chronicle("log", "secret/key", "-n", name).out
     assert "data.a: aHVzaA== → cXVpZXQ=" in chronicle("log", "secret/key", "-n", name, "--show-secrets").out
@@ -82,16 +85,14 @@ def test_log_conceals_secrets(chronicle: Chronicle, shop: tuple[str, int]) -> No
 
 
 def test_log_as_json_and_yaml(chronicle: Chronicle, shop: tuple[str, int]) -> None:
-    found = chronicle("log", "deployment/web", "-n", shop[0], "-o", "json").json()
-    assert found["kind"] == "RevisionList"
-    assert [each["operation"] for each in found["items"]] == ["Update", "Update", "Create"]
-    assert found["items"][1]["diff"][-1] == {"op": "replace", "path": "/spec/replicas", "value": 5, "old": 3}
-    assert yaml.safe_load(chronicle("log", "deployment/web", "-n", shop[0], "-o", "yaml").out) == found
+    document = chronicle("log", "deployment/web", "-n", shop[0], "-o", "json").json()
+    assert document["kind"] == "RevisionList"
+    assert [each["operation"] for each in document["items"]] == ["Update", "Update", "Create"]
+    assert document["items"][1]["diff"][-1] == {"op": "replace", "path": "/spec/replicas", "value": 5, "old": 3}
+    assert yaml.safe_load(chronicle("log", "deployment/web", "-n", shop[0], "-o", "yaml").out) == document
 
 
-def test_what_kubectl_apply_keeps_of_a_secret_is_concealed(
-    chronicle: Chronicle, shop: tuple[str, int], running: Any
-) -> None:
+def test_the_annotation_of_kubectl_apply_is_masked(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
     name, revision = shop
     applied = {"kubectl.kubernetes.io/last-applied-configuration": '{"data":{"a":"aHVzaA=="}}'}
     path = f"/api/v1/namespaces/{name}/secrets"
@@ -109,9 +110,9 @@ def test_what_kubectl_apply_keeps_of_a_secret_is_concealed(
         ("between", str(revision), "now", "-v", "-o", "json"),
         ("restore", "secret/key", "--to", str(revision), "--dry-run", "-o", "json"),
     ):
-        said = chronicle(*command, "-n", name)
-        assert said.code < 2, said.err
-        assert "aHVzaA" not in said.out, command
+        output = chronicle(*command, "-n", name)
+        assert output.code < 2, output.err
+        assert "aHVzaA" not in output.out, command
 
 
 # -- blame ------------------------------------------------------------------------------------------------------------
@@ -119,18 +120,18 @@ def test_what_kubectl_apply_keeps_of_a_secret_is_concealed(
 
 def test_blame(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    said = chronicle("blame", "deployment/web", "-n", name)
-    lines = {line.split("admin", 1)[1].strip(): int(line.split()[0]) for line in said.out.splitlines()}
+    output = chronicle("blame", "deployment/web", "-n", name)
+    lines = {line.split("admin", 1)[1].strip(): int(line.split()[0]) for line in output.out.splitlines()}
     assert lines["replicas: 5"] == revision + 1
     assert lines["- image: web:2"] == revision + 2
     assert lines["name: web"] < revision
     then = chronicle("blame", "deployment/web", "-n", name, "--at", str(revision)).out
     assert "replicas: 3" in then
     assert "web:2" not in then
-    whole = yaml.safe_load("\n".join(line.partition("admin  ")[2] for line in said.out.splitlines()))
+    whole = yaml.safe_load("\n".join(line.partition("admin  ")[2] for line in output.out.splitlines()))
     assert whole["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
-    found = chronicle("blame", "deploy/web", "-n", name, "-o", "json").json()
-    fields = {each["field"]: each for each in found["fields"]}
+    document = chronicle("blame", "deploy/web", "-n", name, "-o", "json").json()
+    fields = {each["field"]: each for each in document["fields"]}
     assert (fields["spec.replicas"]["value"], fields["spec.replicas"]["revision"]) == (5, str(revision + 1))
     assert "***" in chronicle("blame", "secret/key", "-n", name).out
     assert "cXVpZXQ=" in chronicle("blame", "secret/key", "-n", name, "--show-secrets").out
@@ -141,9 +142,9 @@ def test_blame(chronicle: Chronicle, shop: tuple[str, int]) -> None:
 
 def test_diff(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    said = chronicle("diff", "deployment/web", "-n", name, "--from", str(revision), "--to", str(revision + 1))
-    assert said.code == 1
-    assert [line for line in said.out.splitlines() if line[0] in "+-"] == [
+    output = chronicle("diff", "deployment/web", "-n", name, "--from", str(revision), "--to", str(revision + 1))
+    assert output.code == 1
+    assert [line for line in output.out.splitlines() if line[0] in "+-"] == [
         f"--- Deployment.apps/{name}/web at {revision}",
         f"+++ Deployment.apps/{name}/web at {revision + 1}",
         "-  replicas: 3",
@@ -154,8 +155,8 @@ def test_diff(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     assert f"--- ConfigMap/{name}/new (absent)\n" in whole.out
     assert "-  a: '*** (before)'\n+  a: '*** (after)'\n" in whole.out
     assert chronicle("diff", "-n", name, "--from", "now").code == 0
-    found = chronicle("diff", "-n", name, "--from", str(revision), "-o", "json").json()["differences"]
-    assert [(each["kind"], each["name"], each["change"]) for each in found] == [
+    document = chronicle("diff", "-n", name, "--from", str(revision), "-o", "json").json()["differences"]
+    assert [(each["kind"], each["name"], each["change"]) for each in document] == [
         ("ConfigMap", "new", "Create"),
         ("ConfigMap", "settings", "Delete"),
         ("Secret", "key", "Update"),
@@ -167,7 +168,7 @@ def test_diff(chronicle: Chronicle, shop: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
+    ("arguments", "answer"),
     [
         (("deleted", "cm/settings"), r"admin deleted configmap/settings in namespace \S+ at \S+ \S+ \(\d+s ago\)\."),
         (("created", "configmap", "new"), r"admin created configmap/new in namespace \S+ at .*"),
@@ -182,18 +183,18 @@ def test_diff(chronicle: Chronicle, shop: tuple[str, int]) -> None:
         (("created", "configmap/nothing"), None),
     ],
 )
-def test_who(chronicle: Chronicle, shop: tuple[str, int], question: tuple[str, ...], answer: str | None) -> None:
-    said = chronicle("who", *question, "-n", shop[0])
-    first, *rest = said.out.splitlines()
+def test_who(chronicle: Chronicle, shop: tuple[str, int], arguments: tuple[str, ...], answer: str | None) -> None:
+    output = chronicle("who", *arguments, "-n", shop[0])
+    first, *rest = output.out.splitlines()
     if answer is None:
-        assert said.code == 1
+        assert output.code == 1
         assert first.startswith("Nobody ")
     else:
-        assert said.code == 0
+        assert output.code == 0
         assert re.fullmatch(answer, first), first
         assert {line.split()[0] for line in rest if line} >= {"revision", "time", "user", "request", "agent"}
-    assert "hush" not in said.out
-    assert "aHVzaA" not in said.out
+    assert "hush" not in output.out
+    assert "aHVzaA" not in output.out
 
 
 def test_flags_may_stand_anywhere(chronicle: Chronicle, shop: tuple[str, int]) -> None:
@@ -206,14 +207,14 @@ def test_flags_may_stand_anywhere(chronicle: Chronicle, shop: tuple[str, int]) -
         assert chronicle("who", *arguments).out.startswith("admin deleted configmap/settings"), arguments
 
 
-def test_who_did_it_at_all(chronicle: Chronicle, shop: tuple[str, int]) -> None:
+def test_who_with_all_answers_and_as_json(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    said = chronicle("who", "set", "deployment/web", "spec.replicas", "--all", "-n", name)
-    assert [" from 3 to 5 " in line for line in said.out.splitlines()] == [True, False]
+    output = chronicle("who", "set", "deployment/web", "spec.replicas", "--all", "-n", name)
+    assert [" from 3 to 5 " in line for line in output.out.splitlines()] == [True, False]
     early = chronicle("who", "set", "deploy/web", "spec.replicas", "-n", name, "--until", str(revision))
     assert " to 3 when creating it" in early.out
-    found = chronicle("who", "set", "deploy/web", "spec.replicas", "-n", name, "-o", "json").json()
-    assert [(each["user"], each["old"], each["new"]) for each in found["answers"]] == [("admin", [3], [5])]
+    document = chronicle("who", "set", "deploy/web", "spec.replicas", "-n", name, "-o", "json").json()
+    assert [(each["user"], each["old"], each["new"]) for each in document["answers"]] == [("admin", [3], [5])]
     assert chronicle("who", "deleted", "deploy/web", "-n", name, "-o", "json").code == 1
 
 
@@ -234,13 +235,13 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     verbose = chronicle("between", *span, "--by", "object", "-v").out
     assert f"patch deployments.apps/web -n {name}  by admin  spec.replicas: 3 → 5" in verbose
     assert "aHVzaA" not in verbose
-    found = chronicle("between", *span, "-o", "json").json()
-    assert found["groups"] == [
+    document = chronicle("between", *span, "-o", "json").json()
+    assert document["groups"] == [
         {"user": "admin", "changes": 5, "created": 1, "changed": 3, "deleted": 1, "marked-for-deletion": 0}
     ]
     assert chronicle("between", "now", "now", "-n", name).out == "Nothing changed.\n"
     assert "5  1 created" in chronicle("between", str(revision), "now", "--user", "adm*", "-n", name).out
-    # Without -n it is the context's namespace, here default, in which nothing happens; the cluster is -A.
+    # Without -n: the namespace of the context, here default, which has no changes. With -A: the cluster.
     assert chronicle("between", str(revision), "now").out == "Nothing changed.\n"
     everywhere = chronicle("between", str(revision - 4), "now", "-A", "--by", "object").out
     assert f"deployments.apps/web -n {name}  3  1 created, 2 changed\n" in everywhere
@@ -255,21 +256,21 @@ def test_at_without_kubectl(
 ) -> None:
     name, revision = shop
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = chronicle("at", str(revision), "get", "deployments", "-n", name)
-    assert [line.split()[:2] for line in said.out.splitlines()] == [["NAME", "READY"], ["web", "0/3"]]
+    output = chronicle("at", str(revision), "get", "deployments", "-n", name)
+    assert [line.split()[:2] for line in output.out.splitlines()] == [["NAME", "READY"], ["web", "0/3"]]
     assert chronicle("at", str(revision), "get", "cm", "-n", name, "-o", "name").out == "configmap/settings\n"
     now = chronicle("at", "now", "get", "deploy/web", "-n", name, "-o", "json")
     assert json.loads(now.out)["spec"]["replicas"] == 5
-    assert "knows `get` alone, not describe" in chronicle("at", "now", "describe", "pods").err
+    assert "supports only `get`, not describe" in chronicle("at", "now", "describe", "pods").err
 
 
 def test_at_runs_kubectl(
     chronicle: Chronicle, shop: tuple[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With a kubeconfig for the moment, which is gone afterwards; flags before the moment and --server are obeyed."""
-    kubectl, told = tmp_path / "kubectl", tmp_path / "told"
+    """kubectl gets a temporary kubeconfig for the moment. Flags before the moment and --server choose the server."""
+    kubectl, record = tmp_path / "kubectl", tmp_path / "record"
     kubectl.write_text(
-        f'#!{sys.executable}\nimport os, sys\nsys.stdout = open({str(told)!r}, "w")\n'
+        f'#!{sys.executable}\nimport os, sys\nsys.stdout = open({str(record)!r}, "w")\n'
         'print(sys.argv[1:], open(os.environ["KUBECONFIG"]).read())\n'
         'print(os.environ["KUBECONFIG"])\nsys.exit(3)\n'
     )
@@ -277,11 +278,11 @@ def test_at_runs_kubectl(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     code = chronicle("at", "-n", "shop", "17", "get", "pods", "-o", "wide", "--server=https://other:1", "-w").code
     assert code == 3
-    said = told.read_text()
-    assert "['get', 'pods', '-o', 'wide', '-w']" in said
-    assert "server: https://other:1/history/at/17\n" in said
-    assert "namespace: shop\n" in said
-    assert not Path(said.splitlines()[-1]).exists()
+    output = record.read_text()
+    assert "['get', 'pods', '-o', 'wide', '-w']" in output
+    assert "server: https://other:1/history/at/17\n" in output
+    assert "namespace: shop\n" in output
+    assert not Path(output.splitlines()[-1]).exists()
 
 
 # -- restore, export --------------------------------------------------------------------------------------------------
@@ -294,46 +295,46 @@ def test_restore(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> N
     assert "  + recreate  configmap/settings\n" in plan
     assert "spec.replicas: 5 → 3\n" in plan
     assert "data.a: *** (before) → *** (after)\n" in plan
-    assert plan.endswith("1 to recreate, 2 to put back\n1 not there then: --prune deletes what was not\n")
-    assert chronicle("restore", *to).err.startswith("kubechronicle: nothing was done: --yes does it")
+    assert plan.endswith("1 to recreate, 2 to revert\n1 did not exist then; --prune deletes such objects\n")
+    assert chronicle("restore", *to).err.startswith("kubechronicle: nothing was restored: --yes restores")
     assert chronicle("diff", "-n", name, "--from", str(revision)).code == 1
     one = chronicle("restore", "deployment/web", *to, "--yes")
-    assert one.out.endswith("deployment.apps/web put back\n")
+    assert one.out.endswith("deployment.apps/web reverted\n")
     assert chronicle("diff", "deployment/web", "-n", name, "--from", str(revision)).code == 0
     whole = chronicle("restore", *to, "--prune", "--yes", "-o", "json").json()
     assert [(each["kind"], each["name"], each["outcome"]) for each in whole["results"]] == [
         ("ConfigMap", "settings", "created"),
-        ("Secret", "key", "put back"),
+        ("Secret", "key", "reverted"),
         ("ConfigMap", "new", "deleted"),
     ]
     assert chronicle("diff", "-n", name, "--from", str(revision)).code == 0
     who = chronicle("who", "changed", "secret/key", "-n", name, "-o", "json").json()["answers"][0]["revision"]["who"]
     assert who["fieldManager"] == "kubechronicle-restore"
-    assert "Nothing is to be done" in chronicle("restore", *to, "--yes").out
+    assert "Nothing to restore" in chronicle("restore", *to, "--yes").out
 
 
-@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+@pytest.mark.parametrize(("answer", "is_done"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
 def test_restore_asks(
-    chronicle: Chronicle, shop: tuple[str, int], monkeypatch: pytest.MonkeyPatch, answer: str, done: bool
+    chronicle: Chronicle, shop: tuple[str, int], monkeypatch: pytest.MonkeyPatch, answer: str, is_done: bool
 ) -> None:
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stdin", terminal)
-    said = chronicle("restore", "cm/settings", "-n", shop[0], "--to", str(shop[1]))
-    assert "recreate  configmap/settings" in said.out
-    assert "Do this? [y/N] " in said.err
-    assert (said.code == 0, "configmap/settings created" in said.out) == (done, done)
+    output = chronicle("restore", "cm/settings", "-n", shop[0], "--to", str(shop[1]))
+    assert "recreate  configmap/settings" in output.out
+    assert "Carry out this plan? [y/N] " in output.err
+    assert (output.code == 0, "configmap/settings created" in output.out) == (is_done, is_done)
 
 
-def test_restore_tells_what_it_cannot(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
-    """Of a Secret that can't be changed any more; the rest is done."""
+def test_restore_reports_failures(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+    """A Secret has become immutable. The other objects are restored."""
     name, revision = shop
     running.ask("PATCH", f"/api/v1/namespaces/{name}/secrets/key", {"immutable": True})
-    said = chronicle("restore", "-n", name, "--to", str(revision), "--yes")
-    assert said.code == 1
-    assert "secret/key failed: " in said.out
-    assert "configmap/settings created\n" in said.out
-    assert said.out.endswith("1 of 3 could not be restored\n")
+    output = chronicle("restore", "-n", name, "--to", str(revision), "--yes")
+    assert output.code == 1
+    assert "secret/key failed: " in output.out
+    assert "configmap/settings created\n" in output.out
+    assert output.out.endswith("1 of 3 could not be restored\n")
 
 
 def test_restore_of_a_service_whose_address_is_taken(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
@@ -343,12 +344,12 @@ def test_restore_of_a_service_whose_address_is_taken(chronicle: Chronicle, shop:
     running.ask("DELETE", f"{path}/web")
     other = {"metadata": {"name": "other"}, "spec": {"ports": [{"port": 80}], "clusterIP": address}}
     running.ask("POST", path, other)
-    said = chronicle("restore", "svc/web", "-n", shop[0], "--to", made["metadata"]["resourceVersion"], "--yes")
-    assert said.out.endswith(f"service/web created, without cluster IP {address}, which is taken\n")
-    assert said.code == 0
+    output = chronicle("restore", "svc/web", "-n", shop[0], "--to", made["metadata"]["resourceVersion"], "--yes")
+    assert output.out.endswith(f"service/web created, without cluster IP {address}, which is taken\n")
+    assert output.code == 0
 
 
-def test_it_belongs_to_the_owners_of_now(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+def test_restored_objects_refer_to_present_owners(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
     name, _ = shop
     path = f"/api/v1/namespaces/{name}/configmaps"
     owner = running.ask("POST", path, {"metadata": {"name": "owner"}})["metadata"]
@@ -358,21 +359,21 @@ def test_it_belongs_to_the_owners_of_now(chronicle: Chronicle, shop: tuple[str, 
     for each in ("mine", "owner"):
         running.ask("DELETE", f"{path}/{each}")
     fresh = running.ask("POST", path, {"metadata": {"name": "owner"}})["metadata"]["uid"]
-    said = chronicle("restore", "cm/mine", "-n", name, "--to", mine["metadata"]["resourceVersion"], "--yes")
-    assert said.out.endswith("configmap/mine created, without its owner ConfigMap/gone, which is gone\n")
+    output = chronicle("restore", "cm/mine", "-n", name, "--to", mine["metadata"]["resourceVersion"], "--yes")
+    assert output.out.endswith("configmap/mine created, without its owner ConfigMap/gone, which is gone\n")
     [reference] = running.ask("GET", f"{path}/mine")["metadata"]["ownerReferences"]
     assert (reference["name"], reference["uid"]) == ("owner", fresh)
 
 
 def test_export(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    said = chronicle("export", "-n", name, "--at", str(revision))
-    documents = list(yaml.safe_load_all(said.out))
+    output = chronicle("export", "-n", name, "--at", str(revision))
+    documents = list(yaml.safe_load_all(output.out))
     assert [each["kind"] for each in documents] == ["Namespace", "ConfigMap", "Secret", "Deployment"]
     assert documents[3]["metadata"] == {"name": "web", "namespace": name}
     assert "status" not in documents[3]
-    found = chronicle("export", "-n", name, "--at", str(revision), "-o", "json").json()
-    assert found["items"] == documents
+    document = chronicle("export", "-n", name, "--at", str(revision), "-o", "json").json()
+    assert document["items"] == documents
     one = yaml.safe_load(chronicle("export", "cm/settings", "-n", name, "--at", str(revision)).out)
     assert one["data"] == {"color": "blue"}
     everything = list(yaml.safe_load_all(chronicle("export", "-A", "--at", str(revision)).out))
@@ -383,11 +384,11 @@ def test_export(chronicle: Chronicle, shop: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("log", "deplyment/web"), "the server has no kind 'deplyment'; did you mean deployment?"),
-        (("log", "a/b/c"), "'a/b/c' is no object; name it as TYPE/NAME"),
-        (("log", "--nope"), "what is --nope?; `kubechronicle log --help` has examples"),
+        (("log", "a/b/c"), "'a/b/c' is not an object; name it as TYPE/NAME"),
+        (("log", "--nope"), "unknown argument --nope; `kubechronicle log --help` has examples"),
         (("log", "--since", "yesterday"), "'yesterday' is no moment; name a revision (12345), a time"),
         (("log", "--limit", "-1"), "--limit must not be negative"),
         (("log", "--field", "a..b"), "'a..b' is no path of a field"),
@@ -397,29 +398,29 @@ def test_export(chronicle: Chronicle, shop: tuple[str, int]) -> None:
         (("diff", "--from", "100y"), "is no moment"),
         (("diff", "--from", "999999999"), "revision 999999999 lies in the future"),
         (("who", "ate", "pod/x"), "invalid choice: 'ate'"),
-        (("who", "set", "pod/x"), "which field?"),
+        (("who", "set", "pod/x"), "a field is missing"),
         (("between", "1"), "the following arguments are required: T2"),
-        (("at", "1"), "what of kubectl?"),
-        (("restore", "--to", "1"), "what is to be restored?"),
+        (("at", "1"), "a kubectl command is missing"),
+        (("restore", "--to", "1"), "name the object to restore"),
         (("restore", "-n", "default", "--to", "now"), "--to must name a moment of the past"),
         (("restore", "-n", "nothing", "--to", "2"), "there was no namespace nothing at 2"),
         (("restore", "cm/nothing", "--to", "2"), "there was no configmap/nothing in namespace default at 2"),
         (("export", "-n", "nothing", "--at", "now"), "there was no namespace nothing at now"),
     ],
 )
-def test_mistakes_are_one_line(chronicle: Chronicle, arguments: tuple[str, ...], said: str) -> None:
-    found = chronicle(*arguments)
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
-    assert found.err.count("\n") == 1
+def test_mistakes_are_one_line(chronicle: Chronicle, arguments: tuple[str, ...], message: str) -> None:
+    output = chronicle(*arguments)
+    assert (output.code, output.out) == (2, "")
+    assert message in output.err
+    assert output.err.count("\n") == 1
 
 
-def test_whoever_lacks_a_right_is_told_which(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+def test_missing_permissions_are_named(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
     name, revision = shop
-    said = chronicle("log", "deploy/web", "-n", name, token=JOE)
-    assert said.code == 2
-    assert said.err.startswith("kubechronicle: you lack a right: revisions.history.kubechronicle.dev is forbidden: ")
-    assert 'User "joe" cannot list resource "revisions"' in said.err
+    output = chronicle("log", "deploy/web", "-n", name, token=JOE)
+    assert output.code == 2
+    assert output.err.startswith("kubechronicle: permission denied: revisions.history.kubechronicle.dev is forbidden: ")
+    assert 'User "joe" cannot list resource "revisions"' in output.err
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
     history = {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]}
     running.ask("POST", f"{rbac}/roles", {"metadata": {"name": "auditor"}, "rules": [history]})
@@ -427,9 +428,9 @@ def test_whoever_lacks_a_right_is_told_which(chronicle: Chronicle, shop: tuple[s
     subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
     running.ask("POST", f"{rbac}/rolebindings", {"metadata": {"name": "joe"}, "roleRef": role, "subjects": subjects})
     log = chronicle("log", "secret/key", "-n", name, token=JOE)
-    assert log.out.count("no right to read the object") == 2
+    assert log.out.count("no permission to read the object") == 2
     hidden = chronicle("who", "set", "secret/key", "data.a", "-n", name, token=JOE)
-    assert "lack the right to get secret/key" in hidden.err
+    assert "require permission to get secrets" in hidden.err
     deleted = chronicle("who", "deleted", "cm/settings", "-n", name, token=JOE)
     assert deleted.out.startswith("admin deleted configmap/settings")
     exported = chronicle("export", "-n", name, "--at", str(revision), token=JOE)
@@ -477,11 +478,11 @@ def test_completion(
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     words = [word.replace("SHOP", shop[0]).replace("SHO", shop[0][:-1]) for word in typed]
-    found = completion.completed(words)
+    completions = completion.complete(words)
     if "SHO" in typed:
-        assert shop[0] in found
+        assert shop[0] in completions
     else:
-        assert set(found) == {word.replace("SHOP", shop[0]) for word in expected}
+        assert set(completions) == {word.replace("SHOP", shop[0]) for word in expected}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,4 +1,4 @@
-"""The loopback helper of the web page: what it forwards, and whom it refuses."""
+"""The loopback proxy of the web page: requests it forwards, and requests it rejects."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kubechronicle.ops.errors import OperatorError
 
 API = "/apis/history.kubechronicle.dev/v1/revisions"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-WELL = Reply(200, {"content-type": "application/json", "set-cookie": "a=b"}, b"{}")
-Asked = tuple[str, str, dict[str, str], bytes | None]
+OK = Reply(200, {"content-type": "application/json", "set-cookie": "a=b"}, b"{}")
+Sent = tuple[str, str, dict[str, str], bytes | None]
 
 
 @dataclass
-class Recorded:
-    """A transport that keeps what it was asked."""
+class RecordingTransport:
+    """A transport that records the requests."""
 
-    reply: Reply = WELL
-    asked: list[Asked] = field(default_factory=list)
+    reply: Reply = OK
+    requests: list[Sent] = field(default_factory=list)
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        self.asked.append((method, path, dict(headers), body))
+        self.requests.append((method, path, dict(headers), body))
         if path.startswith("/version"):
             raise OperatorError("no answer")
         return self.reply
@@ -39,36 +39,38 @@ class Recorded:
 
 
 @dataclass
-class Helper:
+class Proxy:
+    """A running proxy and the transport behind it."""
+
     loopback: Loopback
-    transport: Recorded
+    transport: RecordingTransport
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, *, secret: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        """``path`` below the secret; header names with _ for -."""
+        """Send a request. ``path`` is below the secret; header names have _ for -."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.loopback.server_port, timeout=20)) as connection:
             fields = {name.replace("_", "-"): value for name, value in headers.items()}
             prefix = f"/{self.loopback.secret if secret is None else secret}"
             connection.request(method, prefix + path, body, fields)
             response = connection.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, found, response.read()
+            received = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, received, response.read()
 
 
 @pytest.fixture
-def helper() -> Iterator[Helper]:
-    transport = Recorded()
+def proxy() -> Iterator[Proxy]:
+    transport = RecordingTransport()
     with Loopback(transport) as loopback:
         thread = threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        yield Helper(loopback, transport)
+        yield Proxy(loopback, transport)
         loopback.shutdown()
         thread.join()
 
 
-def test_what_goes_through(helper: Helper) -> None:
-    status, headers, body = helper.ask(
+def test_forwarded_requests(proxy: Proxy) -> None:
+    status, headers, body = proxy.ask(
         "GET",
         f"{API}?limit=1&fieldSelector=a%3Db",
         Accept="application/json",
@@ -78,32 +80,32 @@ def test_what_goes_through(helper: Helper) -> None:
         X_Remote_User="root",
     )
     assert (status, body) == (200, b"{}")
-    assert helper.transport.asked == [
+    assert proxy.transport.requests == [
         ("GET", f"{API}?limit=1&fieldSelector=a%3Db", {"Accept": "application/json"}, None)
     ]
     assert "set-cookie" not in headers
     assert headers["content-security-policy"].startswith("default-src 'none'; sandbox")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cache-control"] == "no-store"
-    _, page, _ = helper.ask("GET", "/ui/")
+    _, page, _ = proxy.ask("GET", "/ui/")
     assert "script-src 'self'" in page["content-security-policy"]
-    assert helper.ask("HEAD", "/ui/app.js")[0] == 200
-    assert helper.ask("GET", f"/history/at/-2h{API}")[0] == 200
-    status, _, _ = helper.ask("POST", REVIEWS, b"{}", Content_Type="application/json")
+    assert proxy.ask("HEAD", "/ui/app.js")[0] == 200
+    assert proxy.ask("GET", f"/history/at/-2h{API}")[0] == 200
+    status, _, _ = proxy.ask("POST", REVIEWS, b"{}", Content_Type="application/json")
     assert status == 200
-    assert helper.transport.asked[-1] == ("POST", REVIEWS, {"Content-Type": "application/json"}, b"{}")
-    assert helper.ask("GET", "/version")[0] == 502
+    assert proxy.transport.requests[-1] == ("POST", REVIEWS, {"Content-Type": "application/json"}, b"{}")
+    assert proxy.ask("GET", "/version")[0] == 502
 
 
-def test_a_secret_is_drawn_for_each(helper: Helper) -> None:
-    with Loopback(Recorded()) as other:
+def test_each_proxy_has_a_secret_of_its_own(proxy: Proxy) -> None:
+    with Loopback(RecordingTransport()) as other:
         assert len(other.secret) >= 32
-        assert other.secret != helper.loopback.secret
-        for secret in ("", "wrong", other.secret, helper.loopback.secret[:-1], helper.loopback.secret + "x"):
-            assert helper.ask("GET", "/ui/", secret=secret)[0] == 404
-    assert not helper.transport.asked
-    assert helper.loopback.server_address[0] == "127.0.0.1"
-    assert helper.loopback.url.startswith("http://127.0.0.1:")
+        assert other.secret != proxy.loopback.secret
+        for secret in ("", "wrong", other.secret, proxy.loopback.secret[:-1], proxy.loopback.secret + "x"):
+            assert proxy.ask("GET", "/ui/", secret=secret)[0] == 404
+    assert not proxy.transport.requests
+    assert proxy.loopback.server_address[0] == "127.0.0.1"
+    assert proxy.loopback.url.startswith("http://127.0.0.1:")
 
 
 @pytest.mark.parametrize(
@@ -122,11 +124,11 @@ def test_a_secret_is_drawn_for_each(helper: Helper) -> None:
         (200, {"Sec_Fetch_Site": "none"}),
     ],
 )
-def test_pages_of_others_are_refused(helper: Helper, status: int, headers: dict[str, str]) -> None:
-    port = str(helper.loopback.server_port)
+def test_pages_of_other_sites_are_rejected(proxy: Proxy, status: int, headers: dict[str, str]) -> None:
+    port = str(proxy.loopback.server_port)
     fields = {name: value.replace("{port}", port) for name, value in headers.items()}
-    assert helper.ask("GET", "/ui/", **fields)[0] == status
-    assert bool(helper.transport.asked) is (status == 200)
+    assert proxy.ask("GET", "/ui/", **fields)[0] == status
+    assert bool(proxy.transport.requests) is (status == 200)
 
 
 @pytest.mark.parametrize(
@@ -157,21 +159,22 @@ def test_pages_of_others_are_refused(helper: Helper, status: int, headers: dict[
         (400, "GET", "/api/v1/pods%0d%0aX:%20y"),
     ],
 )
-def test_what_is_not_for_the_page(helper: Helper, status: int, method: str, path: str) -> None:
-    assert helper.ask(method, path, b"{}" if method == "POST" else None, Content_Type="application/json")[0] == status
-    assert not helper.transport.asked
+def test_requests_that_the_page_does_not_need_are_rejected(proxy: Proxy, status: int, method: str, path: str) -> None:
+    assert proxy.ask(method, path, b"{}" if method == "POST" else None, Content_Type="application/json")[0] == status
+    assert not proxy.transport.requests
 
 
-def test_reviews_are_small_and_json(helper: Helper) -> None:
-    assert helper.ask("POST", REVIEWS, b"{}", Content_Type="text/plain")[0] == 415
-    assert helper.ask("POST", REVIEWS, b" " * 100_000, Content_Type="application/json")[0] == 413
-    assert not helper.transport.asked
+def test_reviews_are_small_and_json(proxy: Proxy) -> None:
+    assert proxy.ask("POST", REVIEWS, b"{}", Content_Type="text/plain")[0] == 415
+    assert proxy.ask("POST", REVIEWS, b" " * 100_000, Content_Type="application/json")[0] == 413
+    assert not proxy.transport.requests
 
 
 @pytest.mark.parametrize(
-    ("status", "why"), [(401, "who you are"), (403, "lack the right"), (404, "--enable-ui"), (500, "500")]
+    ("status", "reason"),
+    [(401, "not authenticate you"), (403, "permission denied"), (404, "--enable-ui"), (500, "500")],
 )
-def test_it_says_why_there_is_no_page(status: int, why: str) -> None:
-    with pytest.raises(OperatorError, match=why):
-        ui.check(Recorded(Reply(status, {}, b"")))
-    ui.check(Recorded())
+def test_the_command_reports_why_there_is_no_page(status: int, reason: str) -> None:
+    with pytest.raises(OperatorError, match=reason):
+        ui.check(RecordingTransport(Reply(status, {}, b"")))
+    ui.check(RecordingTransport())

@@ -1,4 +1,4 @@
-"""Text, YAML with marks, and how long ago something was."""
+"""Text output: YAML with marks, durations, and the names of objects in arguments."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kubechronicle.api.history.blame import update_marks
 from kubechronicle.ops.client.commands.blame import lines
-from kubechronicle.ops.client.output import ago, span, yaml_text
-from kubechronicle.ops.client.session import split, unsigned
+from kubechronicle.ops.client.output import ago, format_duration, yaml_text
+from kubechronicle.ops.client.subjects import split_words, without_sign
 from kubechronicle.ops.errors import OperatorError
 
 TEXTS = st.sampled_from(
@@ -26,9 +26,9 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXTS.filter(bool), VALUES, min_size=1, max_size=4))
-def test_the_lines_of_blame_are_the_yaml(value: dict[str, Any]) -> None:
-    found = "".join(f"{line}\n" for _, line in lines(update_marks(None, value, 1)))
-    assert found == yaml_text(value)
+def test_the_lines_of_blame_add_up_to_the_yaml(value: dict[str, Any]) -> None:
+    text = "".join(f"{line}\n" for _, line in lines(update_marks(None, value, 1)))
+    assert text == yaml_text(value)
 
 
 def test_strings_stay_strings() -> None:
@@ -49,8 +49,8 @@ def test_strings_stay_strings() -> None:
         (2_000_000, "23d"),
     ],
 )
-def test_how_long(seconds: int, text: str) -> None:
-    assert span(timedelta(seconds=seconds)) == text
+def test_durations(seconds: int, text: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 def test_ago() -> None:
@@ -60,8 +60,8 @@ def test_ago() -> None:
     assert ago("", now) == ""
 
 
-def test_how_long_ago_may_have_a_sign() -> None:
-    assert [unsigned(each) for each in ("-2h", "-1h30m", "-n", "-5", "--at", "2h", "-A", "-2x")] == [
+def test_durations_may_have_a_sign() -> None:
+    assert [without_sign(each) for each in ("-2h", "-1h30m", "-n", "-5", "--at", "2h", "-A", "-2x")] == [
         "2h",
         "1h30m",
         "-n",
@@ -74,14 +74,14 @@ def test_how_long_ago_may_have_a_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     [(["pod/a"], ("pod", "a")), (["pod", "a"], ("pod", "a")), (["pods"], ("pods", "")), (["a.b/c"], ("a.b", "c"))],
 )
-def test_objects(words: list[str], found: tuple[str, str]) -> None:
-    assert split(words) == found
+def test_names_of_objects(words: list[str], expected: tuple[str, str]) -> None:
+    assert split_words(words) == expected
 
 
 @pytest.mark.parametrize("words", [["a/b/c"], ["/a"], ["a/"], ["a", "b", "c"], ["a/b", "c"]])
-def test_no_objects(words: list[str]) -> None:
-    with pytest.raises(OperatorError, match="is no object; name it as TYPE/NAME"):
-        split(words)
+def test_other_words_are_rejected(words: list[str]) -> None:
+    with pytest.raises(OperatorError, match="is not an object; name it as TYPE/NAME"):
+        split_words(words)

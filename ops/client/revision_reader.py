@@ -1,0 +1,175 @@
+"""Read the revisions of an object, a kind, a namespace or the cluster, page by page in one order."""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from kubechronicle.api.history.moments import written
+from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.subjects import Subject
+from kubechronicle.ops.errors import OperatorError
+
+API: Final = f"/apis/{HISTORY}/v1"
+# Revisions per request: with their objects, and without.
+FULL_PAGE, SHORT_PAGE = 100, 2000
+# Seconds before a watch that ended is restarted. The server ends every watch after some time.
+WATCH_PAUSE: Final = 0.25
+NO_HISTORY: Final = "this server does not serve revisions; is it kubechronicle?"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One list of revisions.
+
+    ``fields``: the field selector
+    ``optional``: skip the list if the user may not read it
+    """
+
+    path: str
+    fields: tuple[tuple[str, str], ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionQuery:
+    """A query over one or two lists of revisions.
+
+    ``fields``: further field selectors
+    ``content``: ``full`` with the objects, ``diff`` with the differences, "" with neither
+    ``limit``: the largest number of revisions, 0 for all
+    ``warnings``: filled with the reasons why optional scopes were skipped
+    """
+
+    scopes: Sequence[Scope]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    content: str = "full"
+    oldest_first: bool = False
+    limit: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+def scopes_of(subject: Subject) -> list[Scope]:
+    """Return the lists with the changes of one object or kind."""
+    fields = [("object.resource", subject.kind.full_name)]
+    if subject.name:
+        fields.append(("object.name", subject.name))
+    return [Scope(_path(subject.kind.namespaced, subject.namespace), tuple(fields))]
+
+
+def scopes_in(namespace: str) -> list[Scope]:
+    """Return the lists with all changes in a namespace and of the namespace itself; "" for the whole cluster."""
+    if not namespace:
+        return [Scope(_path(True, "")), Scope(_path(False, ""))]
+    itself = (("object.resource", "namespaces"), ("object.name", namespace))
+    return [Scope(_path(True, namespace)), Scope(_path(False, ""), itself, optional=True)]
+
+
+def _path(namespaced: bool, namespace: str) -> str:
+    if not namespaced:
+        return f"{API}/clusterrevisions"
+    return f"{API}/namespaces/{quote(namespace, safe='')}/revisions" if namespace else f"{API}/revisions"
+
+
+def read_revisions(client: Client, query: RevisionQuery) -> Iterator[Object]:
+    """Yield the revisions of all scopes in one order. ApiError, OperatorError."""
+    sign = 1 if query.oldest_first else -1
+    lists = (_read_scope(client, query, scope) for scope in query.scopes)
+    for count, revision in enumerate(heapq.merge(*lists, key=lambda each: sign * number_of(each)), 1):
+        yield revision
+        if count == query.limit:
+            return
+
+
+def _read_scope(client: Client, query: RevisionQuery, scope: Scope) -> Iterator[Object]:
+    size = FULL_PAGE if query.content else SHORT_PAGE
+    parameters = _parameters(query, scope) | {"order": "oldest" if query.oldest_first else "newest"}
+    try:
+        yield from client.items(scope.path, parameters, size=min(size, query.limit or size))
+    except ApiError as error:
+        if error.code == 404:
+            raise OperatorError(NO_HISTORY) from None
+        if error.code != 403 or not scope.optional:
+            raise
+        query.warnings.append(error.message)
+
+
+def _parameters(query: RevisionQuery, scope: Scope) -> dict[str, str]:
+    terms = [*scope.fields, *query.fields.items()]
+    selector = ",".join(f"{name}={escape_value(value)}" for name, value in terms)
+    return ({"fieldSelector": selector} if terms else {}) | ({"content": query.content} if query.content else {})
+
+
+def escape_value(value: str) -> str:
+    """Escape a value of a field selector (k8s.io/apimachinery/pkg/fields: EscapeValue)."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def number_of(revision: Object) -> int:
+    return int(revision["metadata"]["name"])
+
+
+def bounds(client: Client, since: str, until: str) -> dict[str, str]:
+    """Return field selectors for the changes after ``since``, up to and including ``until``. OperatorError.
+
+    "" is no bound.
+    """
+    selectors: dict[str, str] = {}
+    for text, name in ((since, "from"), (until, "to")):
+        moment = written(client.now()) if text == "now" and name == "from" else client.resolve_moment(text)
+        if moment.isdigit():
+            selectors[f"revision.{name}"] = str(int(moment) + 1) if name == "from" else moment
+        elif moment:
+            selectors[f"time.{name}"] = moment
+    return selectors
+
+
+def follow(client: Client, query: RevisionQuery, after: int) -> Iterator[Object]:
+    """Yield the revisions after ``after`` as they are committed, without end.
+
+    Those of one scope come in order, those of several as they arrive.
+    """
+    if len(query.scopes) == 1:
+        yield from _follow_scope(client, query, query.scopes[0], after)
+        return
+    arrivals: queue.Queue[Object | Exception] = queue.Queue()
+
+    def read(scope: Scope) -> None:
+        try:
+            for revision in _follow_scope(client, query, scope, after):
+                arrivals.put(revision)
+        except Exception as error:
+            arrivals.put(error)
+
+    for scope in query.scopes:
+        threading.Thread(target=read, args=(scope,), daemon=True).start()
+    while True:
+        arrival = arrivals.get()
+        if isinstance(arrival, Exception):
+            raise arrival
+        yield arrival
+
+
+def _follow_scope(client: Client, query: RevisionQuery, scope: Scope, after: int) -> Iterator[Object]:
+    while True:
+        parameters = _parameters(query, scope) | {"resourceVersion": str(after), "allowWatchBookmarks": "true"}
+        for event in client.watch(scope.path, parameters):
+            revision: dict[str, Any] = event["object"]
+            after = max(after, int(revision["metadata"].get("resourceVersion") or 0))
+            if event["type"] != "BOOKMARK":
+                yield revision
+        time.sleep(WATCH_PAUSE)
+
+
+def newest_revision(client: Client, scope: Scope) -> int:
+    """Return the number of the server's newest revision."""
+    page = client.get(scope.path, {"limit": "1", **_parameters(RevisionQuery([scope], content=""), scope)})
+    return int((page.get("metadata") or {}).get("resourceVersion") or 0)
