@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog import appender
-from kubechronicle.eventlog.appender import Appender, Pending, gather
+from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.errors import (
     LogCorrupt,
     LogError,
@@ -107,38 +105,6 @@ async def test_transactions_that_wait_for_a_batch_form_the_next_one() -> None:
         await wait_all_tasks_blocked()
         assert len(outcomes.results) == 50
         assert log.calls["append"] <= 2  # one for the transactions before the first send, one for all others
-
-
-@given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=3), max_size=30), st.integers(1, 8))
-def test_gathering_keeps_the_order_of_every_key(queue: list[set[str]], size: int) -> None:
-    whole = [Pending(create(*sorted(names)), 0.0, 1) for names in queue]
-    waiting, done = whole, list[Pending]()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appender, "BATCH_TRANSACTIONS", size)
-        while waiting:
-            batch = gather(waiting)
-            keys = [change.key for pending in batch for change in pending.transaction.changes]
-            assert len(keys) == len(set(keys))
-            assert 0 < len(batch) <= size
-            done += batch
-            waiting = [pending for pending in waiting if pending not in batch]
-    for name in "abcdef":
-        concerned = {pending for pending, names in zip(whole, queue, strict=True) if name in names}
-        assert [each for each in done if each in concerned] == [each for each in whole if each in concerned]
-
-
-def test_gathering_skips_a_taken_key_and_all_later_changes_of_it() -> None:
-    line = [Pending(create(*names), 0.0, 1) for names in ("a", "b", "a", "ac", "c", "d")]
-    batch = gather(line)
-    assert [line.index(pending) for pending in batch] == [0, 1, 5]
-
-
-def test_gathering_is_bounded_by_bytes_but_takes_one_transaction_of_any_size() -> None:
-    large = appender.BATCH_BYTES
-    line = [Pending(create(name), 0.0, size) for name, size in (("a", 2 * large), ("b", 1))]
-    assert gather(line) == line[:1]
-    line = [Pending(create(name), 0.0, size) for name, size in (("a", large // 2), ("b", large // 2), ("c", 1))]
-    assert gather(line) == line[:2]
 
 
 async def test_a_short_outage_is_not_noticed(autojump_clock: trio.testing.MockClock) -> None:

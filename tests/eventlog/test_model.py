@@ -13,11 +13,9 @@ The Trio loop runs in a thread with a clock that jumps, so that Hypothesis can d
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import trio
@@ -26,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trio.testing import wait_all_tasks_blocked
+from trio_thread import TrioThread
 
 from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, RejectedError
@@ -39,7 +38,6 @@ from kubechronicle.eventlog.views import window
 from kubechronicle.eventlog.watching import cursors
 from kubechronicle.eventlog.watching.cursors import WatchCursor
 
-T = TypeVar("T")
 SMALL = {
     (window, "RECENT_EVENTS"): 16,
     (cursors, "HISTORY_CHUNK"): 3,
@@ -117,47 +115,6 @@ class Replica:
         await self._exit.aclose()
 
 
-class Loop:
-    """A Trio loop in a thread; ``run`` runs one async function in it to its end.
-
-    Replicas are nurseries, so entering and leaving them must happen in one task: ``main`` below.
-    """
-
-    def __init__(self) -> None:
-        self._calls: trio.MemorySendChannel[Any]
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def _run(self) -> None:
-        trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))
-
-    async def _main(self) -> None:
-        self._calls, calls = trio.open_memory_channel(1)
-        self._token = trio.lowlevel.current_trio_token()
-        self._ready.set()
-        async for function, answer in calls:
-            try:
-                answer.append((await function(), None))
-            except Exception as error:
-                answer.append((None, error))
-            answer[0].set()
-
-    def run(self, function: Callable[[], Awaitable[T]]) -> T:
-        answer: list[Any] = [threading.Event()]
-        trio.from_thread.run(self._calls.send, (function, answer), trio_token=self._token)
-        answer[0].wait()
-        result, error = answer[1]
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        trio.from_thread.run(self._calls.aclose, trio_token=self._token)
-        self._thread.join()
-
-
 class TwoReplicas(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
@@ -168,7 +125,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.model: list[Committed] = []
         self.watchers: list[tuple[int, Watcher]] = []
         self.waiting_watchers: list[tuple[int, Watcher]] = []
-        self.loop = Loop()
+        self.loop = TrioThread()
         self.replicas = self.loop.run(self._start)
 
     async def _start(self) -> list[Replica]:
