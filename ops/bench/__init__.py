@@ -1,1 +1,1 @@
-"""The benchmark: ``python -m kubechronicle.ops.bench`` (``make bench``)."""
+"""The benchmark: ``python -m kubechronicle.ops.bench`` (``make bench``), and measurements of single costs."""

@@ -1,1 +1,1 @@
-"""How the server scales: ``python -m kubechronicle.ops.bench.curves`` (``make bench-curves``)."""
+"""Scaling curves by the length of the log: ``python -m kubechronicle.ops.bench.curves`` (``make bench-curves``)."""
