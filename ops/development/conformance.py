@@ -1,11 +1,11 @@
-"""`make conformance`: recorded conversations with a real kube-apiserver, replayed against this server.
+"""`make conformance`: replay recorded conversations with a real kube-apiserver against this server.
 
     python -m kubechronicle.ops.development.conformance FOLDER [AREA…] [--details FILE]
 
-FOLDER holds replay.py, cases/AREA.yaml and expected/AREA.json; without it there is nothing to replay, which is said
-and is no failure. Every area gets a fresh server on an empty store, run as the reference was: own control loops off,
-service range 10.96.0.0/16, the caller in system:masters. Prints a line an area and the totals; exit code 0 also when
-cases fail, since the totals are a measure, not a gate, and 1 when an area could not be replayed.
+FOLDER contains replay.py, cases/AREA.yaml and expected/AREA.json. A missing FOLDER is reported and is no failure. Each
+area gets a fresh server with an empty store and the settings of the reference: control loops off, service range
+10.96.0.0/16, the caller in system:masters. Prints one line per area and the totals. The exit code is 1 if an area could
+not be replayed, and otherwise 0: failed cases are a measure, not a gate.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import yaml
 from kubechronicle.ops.development.server_process import ServerProcess, StartError, running
 
 SERVE_ARGUMENTS = ("--controllers", "", "--service-cluster-ip-range", "10.96.0.0/16")
-# Whom the reference was asked by: some objects say who made them.
+# The user of the recorded requests: some objects contain their author.
 CALLER = "bench-admin"
 REPLAY_TIMEOUT = 1800.0  # seconds for one area; a server that answers nothing costs 30 a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Cases passed and all cases, by the two verdicts of replay.py."""
+    """Passed cases by the two verdicts of replay.py, and the number of all cases."""
 
     core: int = 0
     strict: int = 0
@@ -47,18 +47,18 @@ class Totals:
 
 
 class NotReplayed(Exception):
-    """replay.py did not come to its end; the message is all it said."""
+    """replay.py did not finish; the message is its output."""
 
 
 def parse(output: str) -> Totals:
-    """The closing lines of replay.py. NotReplayed: there are none."""
-    found = {
+    """Read the totals from the last lines of replay.py. Raises NotReplayed without them."""
+    counts = {
         name: (int(passed), int(failed))
         for name, passed, failed in re.findall(r"^(strict|core): (\d+) passed, (\d+) failed$", output, re.MULTILINE)
     }
-    if set(found) != {"strict", "core"}:
+    if set(counts) != {"strict", "core"}:
         raise NotReplayed(output.strip() or "no output")
-    return Totals(core=found["core"][0], strict=found["strict"][0], cases=sum(found["core"]))
+    return Totals(core=counts["core"][0], strict=counts["strict"][0], cases=sum(counts["core"]))
 
 
 def count_cases(folder: Path, area: str) -> int:
@@ -66,7 +66,7 @@ def count_cases(folder: Path, area: str) -> int:
 
 
 def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
-    """One area against a server of its own: the totals and all that replay.py printed."""
+    """Replay one area against a fresh server. Return the totals and the output of replay.py."""
     with tempfile.TemporaryDirectory(prefix="kubechronicle-conformance-") as directory:
         home = Path(directory)
         token, tokens = home / "token", home / "tokens.csv"
@@ -85,8 +85,8 @@ def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
                 str(server.data_dir / "pki" / "ca.crt"),
                 str(folder / "cases" / f"{area}.yaml"),
             ]
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_TIMEOUT, check=False)
-    output = answer.stdout + answer.stderr
+            process = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_TIMEOUT, check=False)
+    output = process.stdout + process.stderr
     return parse(output), output
 
 
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.development.conformance", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("areas", nargs="*", metavar="AREA")
-    parser.add_argument("--details", type=Path, metavar="FILE", help="where to write every difference")
+    parser.add_argument("--details", type=Path, metavar="FILE", help="write all differences to FILE")
     options = parser.parse_args(argv)
     if not (options.folder / "replay.py").is_file():
         print(f"conformance: no replay.py in {options.folder}: nothing to replay")

@@ -1,12 +1,12 @@
-"""A kubechronicle server run as its users run it, as a child process; and what its processes cost.
+"""A kubechronicle server as a child process, run by its command line, with the CPU time and memory of its processes.
 
-Used by the benchmark and by the real-client tests. Knows the command line's contract (the ready line, the files in the
-data directory) and /proc; knows nothing of how the server works.
+Used by the benchmark and by tests with real clients. It relies on the command line (the ready line, the files in the
+data directory) and on /proc, not on the server's modules.
 
-CPU time is counted for two trees of processes, the server's and Postgres', so that
+CPU time is counted for two trees of processes:
 
-    server    the serve process, its threads and workers, without an embedded Postgres among its children
-    postgres  the postmaster, its living children, and those it has already reaped (an ended connection still counts)
+    server    the serve process, its threads and workers, without the embedded Postgres
+    postgres  the postmaster, its children, and the children that have ended (closed connections count)
 """
 
 from __future__ import annotations
@@ -20,55 +20,59 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-READY_TIMEOUT = 60.0  # a busy machine with a cold disk; a warm one needs a second or two
-STOP_TIMEOUT = 60.0  # the drain of a server under load, including the embedded Postgres' last checkpoint
+READY_TIMEOUT = 60.0  # for a busy machine with a cold disk; otherwise one or two seconds suffice
+STOP_TIMEOUT = 60.0  # to drain a server under load, with the last checkpoint of the embedded Postgres
 _READY = re.compile(r"kubechronicle is ready at (?P<url>https://\S+?); try: kubectl --kubeconfig (?P<kubeconfig>\S+)")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _POLL = 0.02
 
 
 class StartError(Exception):
-    """The server ended, or said nothing, before it was ready; the text ends with its last output."""
+    """The server ended or timed out before it was ready; the text ends with its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The part of /proc/PID/stat that accounting needs; CPU times in seconds."""
+    """The CPU times in /proc/PID/stat, in seconds.
+
+    ``own``: of the process itself
+    ``reaped``: of its children that have ended
+    """
 
     pid: int
     parent: int
     own: float
-    reaped: float  # of children that have ended and been waited for
+    reaped: float
 
 
 def stat(pid: int) -> Stat | None:
-    """The process as of now, or None if it is gone."""
+    """Read the present times of a process; None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command in parentheses may hold anything; what follows its last parenthesis is regular (proc(5)).
+    # The command, in parentheses, may contain any character: split after the last parenthesis (proc(5)).
     fields = text[text.rindex(")") + 2 :].split()
     own, reaped = (int(fields[11]) + int(fields[12])), (int(fields[13]) + int(fields[14]))
     return Stat(pid, int(fields[1]), own / _TICKS_PER_SECOND, reaped / _TICKS_PER_SECOND)
 
 
 def descendants(root: int, *, without: Iterable[int] = ()) -> list[Stat]:
-    """The process and everything below it, leaving out the subtrees rooted at ``without``."""
+    """Return the process and its descendants, except the subtrees of ``without``."""
     children: dict[int, list[Stat]] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and (found := stat(int(entry))) is not None:
-            children.setdefault(found.parent, []).append(found)
+        if entry.isdigit() and (process := stat(int(entry))) is not None:
+            children.setdefault(process.parent, []).append(process)
     top = stat(root)
-    result, pending, left_out = [], [top] if top else [], set(without)
+    result, pending, excluded = [], [top] if top else [], set(without)
     while pending:
         process = pending.pop()
         result.append(process)
-        pending += [child for child in children.get(process.pid, ()) if child.pid not in left_out]
+        pending += [child for child in children.get(process.pid, ()) if child.pid not in excluded]
     return result
 
 
@@ -77,7 +81,7 @@ def cpu_seconds(processes: Sequence[Stat]) -> float:
 
 
 def memory_mib(processes: Sequence[Stat]) -> float:
-    """Proportional set size: what several processes share (Postgres' buffers) counts once."""
+    """Return the proportional set size: shared memory, such as Postgres' buffers, counts once."""
     total = 0
     for process in processes:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
@@ -88,7 +92,7 @@ def memory_mib(processes: Sequence[Stat]) -> float:
 
 
 def resident_mib(pid: int, *, field: str = "VmRSS") -> float:
-    """VmRSS of one process (or VmHWM, the most it ever had), or 0 if it is gone."""
+    """Return a process' VmRSS, or its peak, VmHWM; 0 if it is gone."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
@@ -97,7 +101,7 @@ def resident_mib(pid: int, *, field: str = "VmRSS") -> float:
 
 
 def kill_and_wait(pid: int, signum: int, *, timeout: float = STOP_TIMEOUT) -> None:
-    """Send the signal to a process which need not be our child, and return when it is gone."""
+    """Send a signal to any process and wait until it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
     _wait_until(lambda: _gone(pid), timeout, f"process {pid} to end after signal {signum}")
@@ -108,22 +112,21 @@ def _gone(pid: int) -> bool:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
-    return text[text.rindex(")") + 2] == "Z"  # dead, its parent has not looked yet
+    return text[text.rindex(")") + 2] == "Z"  # a zombie
 
 
-def _wait_until(condition: object, timeout: float, what: str) -> None:
-    assert callable(condition)
+def _wait_until(condition: Callable[[], bool], timeout: float, description: str) -> None:
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {timeout:.0f} s in vain for {what}")
+            raise TimeoutError(f"waited {timeout:.0f} s in vain for {description}")
         time.sleep(_POLL)
 
 
 class ServerProcess:
-    """``kubechronicle serve`` with its own data directory, startable again and again on it.
+    """``kubechronicle serve`` on a data directory. It can be started again on it.
 
-    Standard output and error go to DATA_DIR.log, one after another for all starts.
+    DATA_DIR.log collects the standard output and error of all starts.
     """
 
     def __init__(
@@ -146,13 +149,13 @@ class ServerProcess:
 
     @staticmethod
     def command() -> list[str]:
-        """The installed command beside this interpreter, as a user would call it."""
+        """Return the path of the installed command."""
         return [str(Path(sys.executable).with_name("kubechronicle"))]
 
     # Life
 
     def start(self, *, timeout: float = READY_TIMEOUT) -> ServerProcess:
-        """Return when the ready line is out. StartError otherwise. A restart takes the port of the first start."""
+        """Wait for the ready line. Raises StartError. A restart uses the port of the first start."""
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.command(), "serve", "--data-dir", str(self.data_dir), "--secure-port", str(self._port)]
         lines: queue.Queue[str | None] = queue.Queue()
@@ -165,12 +168,12 @@ class ServerProcess:
                 stderr=log,
                 text=True,
                 env=self._environment,
-                start_new_session=True,  # a Ctrl-C meant for the tests is not meant for the server
+                start_new_session=True,  # keep a Ctrl-C for the tests from the server
             )
         threading.Thread(target=self._drain, args=(self._process, lines), daemon=True).start()
         try:
             while (line := lines.get(timeout=max(0.0, began + timeout - time.monotonic()))) is not None:
-                if found := _READY.search(line):
+                if ready := _READY.search(line):
                     break
             else:
                 raise StartError(f"the server ended with code {self._process.wait()}\n{self.tail()}")
@@ -178,12 +181,12 @@ class ServerProcess:
             self.kill9()
             raise StartError(f"no ready line within {timeout:.0f} s\n{self.tail()}") from None
         self.ready_after = time.monotonic() - began
-        self.url, self.kubeconfig = found["url"], Path(found["kubeconfig"])
+        self.url, self.kubeconfig = ready["url"], Path(ready["kubeconfig"])
         self._port = int(self.url.rsplit(":", 1)[1])
         return self
 
     def _drain(self, process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-        """Keep the pipe empty for as long as the server lives; a full pipe would stop it."""
+        """Empty the pipe until the server ends; a full pipe would block it."""
         assert process.stdout is not None
         with self.log.open("a") as log:
             for line in process.stdout:
@@ -202,13 +205,13 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def stop(self, *, timeout: float = STOP_TIMEOUT) -> int:
-        """SIGTERM and the exit code."""
+        """Send SIGTERM and return the exit code."""
         assert self._process is not None, "not started"
         self._process.terminate()
         return self._process.wait(timeout)
 
     def kill9(self) -> None:
-        """End the serve process at once; an embedded Postgres is left to itself."""
+        """Kill the serve process; its embedded Postgres keeps running."""
         assert self._process is not None, "not started"
         self._process.kill()
         self._process.wait()
@@ -219,7 +222,7 @@ class ServerProcess:
         return self.start()
 
     def close(self) -> None:
-        """Leave nothing running: whatever state a test left the server and its embedded Postgres in."""
+        """Stop the server and its embedded Postgres."""
         if self.running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop(timeout=STOP_TIMEOUT)
@@ -230,28 +233,28 @@ class ServerProcess:
             kill_and_wait(pid, signal.SIGQUIT)
 
     def tail(self, *, lines: int = 40) -> str:
-        """The end of the log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
     # Processes
 
     def embedded_postgres(self) -> int | None:
-        """The embedded postmaster's process id, None if there is none (left)."""
+        """Return the process id of the embedded postmaster, None if it does not run."""
         return postmaster(self.data_dir / "postgres")
 
     def processes(self) -> list[Stat]:
-        """The server's processes, without Postgres'."""
+        """Return the server's processes without Postgres."""
         pid = self.embedded_postgres()
         return descendants(self.pid, without=() if pid is None else (pid,))
 
 
 def postmaster(cluster: Path) -> int | None:
-    """The process id of the postmaster running a database cluster, None if none does."""
+    """Return the process id of a database cluster's postmaster, None if it does not run."""
     try:
         pid = int((cluster / "postmaster.pid").read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
         return None
-    # The file outlives a postmaster that was killed, and by then its pid may be someone else's.
+    # A killed postmaster leaves its file behind. Another process may have its id by now.
     return pid if not _gone(pid) and "postgres" in Path(f"/proc/{pid}/comm").read_text() else None
 
 

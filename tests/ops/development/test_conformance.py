@@ -1,4 +1,4 @@
-"""Running recorded conversations: totals are read from the replay's closing lines, and nothing is lost from them."""
+"""Replays of recorded conversations: the totals are read from the replay's last lines, and failures count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubechronicle.ops.development.conformance import NotReplayed, Totals
 from kubechronicle.ops.development.server_process import StartError
 
 
-def test_totals_are_the_closing_lines() -> None:
+def test_totals_are_the_last_lines() -> None:
     output = "FAIL reads x\nreads: 3 core passed, 1 failed\nstrict: 2 passed, 2 failed\ncore: 3 passed, 1 failed\n"
     assert conformance.parse(output) == Totals(core=3, strict=2, cases=4)
 
@@ -37,12 +37,12 @@ def test_an_area_that_cannot_be_replayed_counts_as_failed(
     def replay(_folder: Path, area: str) -> tuple[Totals, str]:
         if area == "bad":
             raise StartError("the server ended")
-        return Totals(core=1, strict=1, cases=1), "all well"
+        return Totals(core=1, strict=1, cases=1), "no differences"
 
     monkeypatch.setattr(conformance, "replay_area", replay)
     assert conformance.main([str(tmp_path), "--details", str(tmp_path / "details")]) == 1
     output = capsys.readouterr().out
     assert "bad            not replayed: the server ended" in output
     assert "core    1/3     33.3 %" in output
-    assert "== good\nall well" in (tmp_path / "details").read_text()
+    assert "== good\nno differences" in (tmp_path / "details").read_text()
     assert conformance.main([str(tmp_path), "nonesuch"]) == 2
