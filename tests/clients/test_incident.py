@@ -191,7 +191,7 @@ def test_restore_waits_for_a_namespace_in_deletion(incident: Incident) -> None:
         env=os.environ | {"KUBECONFIG": str(incident.config)},
     ) as waiting:
         assert waiting.stdout is not None
-        assert waiting.stdout.readline().startswith(f"To bring namespace {name} back to ")
+        assert waiting.stdout.readline().startswith(f"To restore namespace {name} as of ")
         now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         assert "configmap/kept created\n" in waiting.communicate(timeout=60)[0]
         assert waiting.returncode == 0
