@@ -1,4 +1,4 @@
-# install, serve, test: see README.md. A step is skipped when its result is up to date.
+# README.md describes install, serve and test. A step is skipped when its result is up to date.
 # Variables: PORT, DATA, ARGS (further flags of `kubechronicle serve`), PYTHON (the interpreter of .venv),
 #            CONFORMANCE (a folder with replay.py, cases/ and expected/), AREAS, PYTEST (arguments of pytest).
 
@@ -32,7 +32,9 @@ conformance: install-test
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)
 
-# How it scales, with pictures; a cluster's nodes; nothing happening, and much that leaves nothing; where the time goes
+# Benchmarks of docs/performance.md. bench-curves: cost by number of objects, watchers, writers, processes and revisions.
+# bench-nodes: the nodes of a cluster. bench-idle: CPU of an idle server, and memory under load over hours.
+# bench-profile: flame graphs. bench-curves and bench-profile draw pictures into docs/pictures.
 bench-curves: install-test .cache/bench/made
 	@.venv/bin/python -m kubechronicle.ops.bench.curves --json .cache/bench/curves.jsonl --pictures docs/pictures $(ARGS)
 
@@ -45,22 +47,22 @@ bench-idle: install-test
 bench-profile: install-test .cache/bench/made
 	@.venv/bin/python -m kubechronicle.ops.bench.profile --pictures docs/pictures $(ARGS)
 
-# The drawing programs have an environment of their own, so that server and tests do not need them.
+# The drawing programs have their own environment, so the server and the tests do not need them.
 .cache/bench/made: requirements-bench.lock
 	@.venv/bin/python -m venv .cache/bench
 	@.cache/bench/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
 
-# docs/settings.md from the tables in ops/settings/flags
+# Write docs/settings.md from the tables in ops/settings/flags.
 docs: install
 	@.venv/bin/python -m kubechronicle.ops.settings.page > docs/settings.md
 
-# The lock files from pyproject.toml, keeping the pinned versions; `make lock UPGRADE=--upgrade` takes the newest.
+# Write the lock files from pyproject.toml. Pinned versions stay; `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: install-test
 	@./ops/lock.sh $(UPGRADE)
 
-# The wheel and the source distribution in dist/, built and checked. The changelog of a release, from newsfragments/:
-# `.cache/release/bin/towncrier build --version X.Y.Z` (with --draft it is only shown).
+# Build and check the wheel and the source distribution in dist/. The changelog of a release comes from newsfragments/:
+# `.cache/release/bin/towncrier build --version X.Y.Z` (--draft only prints it).
 release: install .cache/release/made
 	@./ops/release.sh
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes .venv with the locked dependencies and the kubechronicle command. `install.sh test` adds those of the tests.
-# Does nothing when .venv is up to date. Needs Python 3.11 or newer. Where Python lacks venv (a bare Debian), root
-# installs python3-venv with apt; other users need pip or virtualenv on the system.
+# Make .venv with the locked dependencies and the kubechronicle command. `install.sh test` adds the tests' dependencies.
+# Does nothing when .venv is up to date. Needs Python 3.11 or newer. If Python lacks venv (a bare Debian), root installs
+# python3-venv with apt; other users need pip or virtualenv on the system.
 # Environment: PYTHON (the interpreter to use).
 set -eu
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_INSTALL_LOCKED:-}" != 
 fi
 
 # Python compiles a module at its first import and keeps the result, unless PYTHONDONTWRITEBYTECODE is set, as in many
-# containers. Then each start would compile 400 modules, which takes most of a second.
+# containers. Then each start would compile every module, which takes most of a second.
 compile_modules() {
     if [ -f .venv/.compiled ] && [ -z "$(find ./kubechronicle/*/ -name '*.py' -newer .venv/.compiled | head -n 1)" ]; then
         return
@@ -40,8 +40,8 @@ compile_modules() {
     mv .venv/.compiling .venv/.compiled
 }
 
-# The stamp is a checksum of everything that the installation depends on: lock file, package metadata, this script, and
-# the folder, which scripts name. A .venv with the tests' dependencies can run the server too.
+# The stamp: a checksum of the lock file, the package metadata, this script, and the folder's path, which is written into
+# the scripts of .venv. A .venv with the tests' dependencies can run the server too.
 stamp() { { pwd -P; cat "$1" pyproject.toml "$0"; } | cksum; }
 for made in requirements.lock requirements-test.lock; do
     if [ "$made" = "$lock" ] || [ "$made" = requirements-test.lock ]; then
@@ -65,7 +65,7 @@ make_venv() {
     fi
     if has_venv && "$python" -m venv .venv; then return; fi
     rm -rf .venv
-    # The system's pip can install into an environment that has none.
+    # The system's pip can install pip into an environment without it.
     if "$python" -m venv --without-pip .venv 2>/dev/null &&
         "$python" -m pip --disable-pip-version-check --python .venv/bin/python install -q pip 2>/dev/null; then return; fi
     rm -rf .venv

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the source distribution and the wheel into dist/, and checks them: `make release`.
+# Build the source distribution and the wheel into dist/, and check them: `make release`.
 #
 #   - The wheel has the migrations, the API data and the web page, but no tests and no developers' tools.
 #   - The source distribution builds a wheel with the same files.
@@ -17,7 +17,7 @@ say() { printf 'release: %s\n' "$*" >&2; }
 say "building dist/"
 rm -rf dist build "$work"
 mkdir -p "$work"
-build() { # build ARGUMENT...: show the output only if it fails
+build() { # build ARGUMENT...: print the output only on failure
     "$python" -m build --no-isolation "$@" >"$work/build.log" 2>&1 || { cat "$work/build.log" >&2; exit 1; }
 }
 build --sdist --outdir dist .
