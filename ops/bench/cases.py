@@ -1,6 +1,6 @@
-"""What the benchmark measures, and what kube-apiserver needed for the same: data, no behaviour.
+"""The cases of the benchmark, with the reference figures of kube-apiserver: data without behaviour.
 
-The reference figures are kube-apiserver v1.36.2 with etcd 3.6 on two shared cores: TLS, bearer token, HTTP/1.1, load
+The reference is kube-apiserver v1.36.2 with etcd 3.6 on two shared cores: TLS, bearer token, HTTP/1.1, load
 from other processes, fdatasync 0.1 to 0.2 ms. CPU is per operation (for a watch: per event delivered).
 """
 
@@ -21,8 +21,10 @@ REFERENCE_EMPTY_MIB = (278, 40)
 class Case:
     """One line of the report.
 
-    ``load``: flags of the load generator. ``fill``: how many objects the case's namespace holds before it runs.
-    ``reference_cpu``: microseconds of CPU per operation (server, store); ``reference_wall``: what its client saw.
+    ``load``: flags of the load generator
+    ``fill``: the number of objects in the case's namespace before it runs
+    ``reference_cpu``: microseconds of CPU per operation of the reference (server, store)
+    ``reference_wall``: rate and latency of the reference
     """
 
     name: str
@@ -36,8 +38,8 @@ class Case:
     def namespace(self) -> str:
         return f"bench-{self.fill}" if self.fill else f"bench-{self.load['mode']}"
 
-    def lasts(self, seconds: float) -> float:
-        """How long its measured part is: a watch's twice, for the pace of its writes is given."""
+    def duration(self, seconds: float) -> float:
+        """Return the length of the measured part: twice as long for watches, as the rate of their writes is fixed."""
         return seconds * (2 if self.load["mode"] == "watch" else 1)
 
 
@@ -52,7 +54,7 @@ def _get(connections: int, cpu: tuple[float, float], wall: str) -> Case:
 
 
 def _http2(case: Case, connections: int) -> Case:
-    """The same as client-go does it: many requests share a connection."""
+    """Return the case with client-go's use of connections: many requests share one."""
     title = case.title.replace(" conn.", " tasks")
     return replace(
         case,
@@ -75,7 +77,7 @@ def _write(verb: str, connections: int, cpu: tuple[float, float] | None = None, 
 
 
 def _objects(name: str, title: str, verb: str, collection: str, template: Object, *, conns: int, **load: str) -> Case:
-    """Writes of one kind of object; ``load``: further flags."""
+    """Return a case that writes objects of one kind. ``load``: further flags."""
     text = json.dumps(template, separators=(",", ":"))
     return Case(
         name=f"{name}-{conns}",
@@ -85,7 +87,7 @@ def _objects(name: str, title: str, verb: str, collection: str, template: Object
 
 
 def _node_status() -> Object:
-    """What a kubelet tells when nothing happens: the times of its conditions."""
+    """Return an idle kubelet's status: new times of its conditions."""
     kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
     conditions = [
         {"type": kind, "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z", "message": "turn @count@"}
@@ -95,7 +97,7 @@ def _node_status() -> Object:
 
 
 def _list(objects: int, variant: str, milliseconds: float | None, wall: str, **load: str | int) -> Case:
-    """The reference's CPU of a list was taken for server and etcd together."""
+    """Return a case that lists. ``milliseconds``: CPU of the reference's server and etcd together."""
     return Case(
         name=f"list-{objects}-{variant}",
         title=f"LIST {objects:,} × 1 KB, {variant}",
@@ -120,7 +122,7 @@ _METADATA = {"name": "@name@", "namespace": "@namespace@"}
 _POD = rules.pod()
 _POD_SPEC = {name: value for name, value in _POD["spec"].items() if name != "serviceAccountName"}
 _LABELS = _POD["metadata"]["labels"]
-# Without an owner: one that is not there would have the garbage collector delete each Pod again.
+# Without an owner: the garbage collector would delete Pods of an owner that does not exist.
 POD: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -151,7 +153,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/@namespace@/deployments"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/@namespace@/leases"
 
 
-# In this order: what makes many objects comes last, so that nothing before it is measured on a grown server.
+# Cases that create many objects come last, so that the others are measured on a small server.
 CASES: tuple[Case, ...] = (
     _get(1, (475, 217), "1,570/s, p50 0.57, p99 1.8 ms"),
     _get(16, (269, 67), "4,095/s, p50 3.4, p99 12 ms"),
@@ -191,5 +193,5 @@ CASES: tuple[Case, ...] = (
     _list(10000, "table", None, "", format="table"),
 )
 
-# A look in about a minute: one case of each kind.
+# One case of each kind; takes about a minute.
 QUICK = ("get-16", "list-1000-JSON", "create-16", "update-16", "watch-100")

@@ -1,7 +1,7 @@
-"""``python -m kubechronicle.ops.bench.flames FILE PICTURE TITLE``: samples of stacks as a flame graph (SVG).
+"""``python -m kubechronicle.ops.bench.flames FILE PICTURE TITLE``: draw samples of stacks as a flame graph (SVG).
 
-The width of a frame is its share of the samples, and above it stands what it called. Runs with the Python of the
-pictures (.cache/bench), as curves/draw.py does.
+The width of a frame is its share of the samples. The functions it called are above it. Runs with the Python in
+.cache/bench, as curves/draw.py does.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from matplotlib.patches import Rectangle
 from kubechronicle.ops.bench.stacks import Frame, depth, owner, samples, tree
 
 WIDTH, ROW = 12.0, 0.17  # inches
-LETTERS = 17.5  # of a name, in an inch
+LETTERS = 17.5  # per inch
 COLOURS = {"http": "#f4a582", "actors": "#92c5de", "eventlog": "#a6dba0", "api": "#fddbc7", "ops": "#d9d9d9"}
-FOREIGN = "#e7e1ef"  # libraries, and Python's own
+FOREIGN = "#e7e1ef"  # libraries and the standard library
 
 
 def picture(root: Frame, title: str) -> Figure:
@@ -32,8 +32,8 @@ def picture(root: Frame, title: str) -> Figure:
     plot.set_axis_off()
     height = 1 - 0.8 / (rows + 2)
     figure.text(0.005, height, f"{title}: {root.count:,} samples", fontsize=8, va="center")
-    for place, (folder, colour) in enumerate([*COLOURS.items(), ("libraries", FOREIGN)]):
-        figure.text(0.6 + 0.07 * place, height, f"{folder:^9}", fontsize=6, va="center", backgroundcolor=colour)
+    for index, (folder, colour) in enumerate([*COLOURS.items(), ("libraries", FOREIGN)]):
+        figure.text(0.6 + 0.07 * index, height, f"{folder:^9}", fontsize=6, va="center", backgroundcolor=colour)
     _draw(plot, root, 0, 0, root.count)
     return figure
 
@@ -50,8 +50,8 @@ def _draw(plot: Axes, frame: Frame, left: float, row: int, total: int) -> None:
         left += inner.count
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    file, target, title = sys.argv[1:] if given is None else given
+def main(argv: Sequence[str] | None = None) -> int:
+    file, target, title = sys.argv[1:] if argv is None else argv
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kubechronicle", "font.family": "monospace"})
     root = tree(samples(Path(file).read_text().splitlines()))
     Path(target).parent.mkdir(parents=True, exist_ok=True)

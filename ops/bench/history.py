@@ -1,13 +1,13 @@
-"""``python -m kubechronicle.ops.bench.history``: what a look at the past takes on a long log, and what its index costs.
+"""``python -m kubechronicle.ops.bench.history``: the cost of reading history on a long log, and of its indexes.
 
-    python -m kubechronicle.ops.bench.history                                a log of 1,000,000 revisions, made first
-    python -m kubechronicle.ops.bench.history --data-dir D                   kept in D, and used again next time
+    python -m kubechronicle.ops.bench.history                                fills a log of 1,000,000 revisions first
+    python -m kubechronicle.ops.bench.history --data-dir D                   keeps it in D for the next run
     python -m kubechronicle.ops.bench.history --revisions 100000 --objects 10000
 
-Every look is an HTTPS request to a server on that log, at a moment nobody has asked for before unless it says so.
-Beyond its bar in milliseconds, a case is marked. Then the commands of ``kubectl chronicle`` (history_commands.py).
-``--index-cost`` and ``--history-cost`` append instead, in turn to logs with and without the index of deletions, or
-whatever is there for history alone, and tell Postgres' CPU time per change; take smaller logs for it.
+Each case sends HTTPS requests to a server on that log, each for a moment that no earlier request has, unless the title
+says otherwise. A case slower than its limit is marked. The commands of ``kubectl chronicle`` follow
+(history_commands.py). ``--index-cost`` and ``--history-cost`` measure writes instead: Postgres' CPU time per change, in
+turn on logs with and without the index of deletions, or everything that only history needs. Use smaller logs for them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from kubechronicle.ops.bench import history_commands, history_cost, history_log
 from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants, running
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
-HEAD = "| look | CPU: server + Postgres | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|---|"
-COMMAND_ROUNDS = 9  # of each command at most: each starts a process
+HEAD = "| request | CPU: server + Postgres | first | median | p99 | limit | response |\n|---|---|---|---|---|---|---|"
+COMMAND_ROUNDS = 9  # at most: each starts a process
 _FACTS = """
 select h.revision, (select count(*) from kubechronicle.live),
     (select committed_at from kubechronicle.log order by revision limit 1),
-    -- of the last that was filled in: servers append since then, at another pace
+    -- the last revision of the fill: servers have appended others since
     coalesce((select committed_at from kubechronicle.log where revision = $1), h.committed_at),
     (select sum(pg_table_size(oid)) from pg_class where relname ~ '^log_(long|short)_[0-9]+$')::bigint,
     (select sum(pg_indexes_size(oid)) from pg_class where relname ~ '^log_(long|short)_[0-9]+$')::bigint
@@ -51,7 +51,7 @@ from kubechronicle.head h
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Of the log: revisions, objects that exist, when it begins and ends, bytes of rows and of indexes."""
+    """Measures of the log. ``slots``: objects that the revisions change in turn (history_log.py)."""
 
     revisions: int
     objects: int
@@ -64,17 +64,22 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One look: ``path`` draws a request, ``bar`` is in milliseconds (0: none), ``check`` looks at the answer."""
+    """One kind of request.
+
+    ``limit``: the largest median in milliseconds, 0 for none
+    ``path``: returns a random request
+    ``check``: returns whether the response is as expected
+    """
 
     title: str
-    bar: float
+    limit: float
     path: Callable[[Facts, random.Random], str]
-    check: Callable[[object], bool] = lambda answer: True
+    check: Callable[[object], bool] = lambda document: True
     table: bool = False
 
 
 def _revision(facts: Facts, choice: random.Random) -> int:
-    """A revision at which every slot has been visited at least once."""
+    """Draw a revision at which every slot has been visited at least once."""
     return choice.randint(facts.slots, facts.revisions)
 
 
@@ -83,7 +88,7 @@ def _at(path: str, facts: Facts, choice: random.Random) -> str:
 
 
 def _object(facts: Facts, choice: random.Random) -> str:
-    """A node: nodes are the first slots."""
+    """Draw a Node. Nodes are the first slots."""
     return f"/api/v1/nodes/node-{choice.randrange(facts.slots * history_log.KINDS[0].share // 1000):06}"
 
 
@@ -94,7 +99,9 @@ def _at_a_time(facts: Facts, choice: random.Random) -> str:
 
 
 def _items(count: int) -> Callable[[object], bool]:
-    return lambda answer: isinstance(answer, dict) and len(answer.get("items") or answer.get("rows") or ()) == count
+    return lambda document: (
+        isinstance(document, dict) and len(document.get("items") or document.get("rows") or ()) == count
+    )
 
 
 HISTORY = "/apis/history.kubechronicle.dev/v1"
@@ -108,7 +115,7 @@ CASES = (
     Case("list 1,000 deployments as a table", 0, partial(_at, DEPLOYMENTS), _items(1000), table=True),
     Case("list a namespace's pods (100)", 100, partial(_at, "/api/v1/namespaces/{namespace}/pods")),
     Case("first page of 500 of all pods", 0, partial(_at, "/api/v1/pods?limit=500"), _items(500)),
-    Case("list 1,000 deployments, looked at before", 0, lambda facts, _: f"/history/at/{facts.slots + 1}{DEPLOYMENTS}"),
+    Case("list 1,000 deployments, again", 0, lambda facts, _: f"/history/at/{facts.slots + 1}{DEPLOYMENTS}"),
     Case("a watch's replay of a day of deployments", 0, lambda facts, choice: _day(facts, choice)),
     Case("an object's timeline, with differences", 20, lambda facts, choice: _timeline(facts, choice)),
     Case("who deleted a pod", 50, lambda facts, choice: deleted(facts, choice)),
@@ -145,36 +152,36 @@ def _day(facts: Facts, choice: random.Random) -> str:
     return f"/history/at/{first}{DEPLOYMENTS}?watch=1&resourceVersion={first}&until={last}"
 
 
-def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench.history", description="Measure history.")
-    parser.add_argument("--data-dir", type=Path, help="where the log is kept (default: temporary)")
+    parser.add_argument("--data-dir", type=Path, help="the data directory of the log (default: temporary)")
     parser.add_argument("--revisions", type=int, default=1_000_000)
-    parser.add_argument("--objects", type=int, default=100_000, help="things the revisions are of")
-    parser.add_argument("--days", type=float, default=30.0, help="over how many days they were committed")
+    parser.add_argument("--objects", type=int, default=100_000, help="objects that the revisions change")
+    parser.add_argument("--days", type=float, default=30.0, help="the days over which they were committed")
     parser.add_argument("--rounds", type=int, default=50, help="requests of each case (default 50)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=("looks", "commands"), help="only one of the two tables")
-    parser.add_argument("--index-cost", action="store_true", help="what the index of deletions costs writes, instead")
-    parser.add_argument("--history-cost", action="store_true", help="what history costs writes, instead")
-    return parser.parse_args(given)
+    parser.add_argument("--only", choices=("requests", "commands"), help="only one of the two tables")
+    parser.add_argument("--index-cost", action="store_true", help="measure the index of deletions' cost for writes")
+    parser.add_argument("--history-cost", action="store_true", help="measure the cost of history for writes")
+    return parser.parse_args(argv)
 
 
 async def prepare(data_dir: Path, options: argparse.Namespace) -> Facts:
-    """The log, filled unless it is already."""
+    """Fill the log unless it is filled already, and return its measures."""
     async with embedded_postgres(data_dir) as url:
         await migrate(url)
         async with open_session(url) as session:
             if not (await session.fetch("select revision from kubechronicle.head"))[0][0]:
                 await history_log.fill(session, revisions=options.revisions, objects=options.objects, days=options.days)
-                await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does when it comes by
+                await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does later
             await session.execute("set statement_timeout = 0")
-            found = (await session.fetch(_FACTS, options.revisions))[0]
-    revisions, objects, begins, ends, row_bytes, index_bytes = found
+            row = (await session.fetch(_FACTS, options.revisions))[0]
+    revisions, objects, begins, ends, row_bytes, index_bytes = row
     return Facts(revisions, objects, begins, ends, row_bytes, index_bytes, slots=options.objects)
 
 
 class Client:
-    """One connection as the administrator."""
+    """One connection with the rights of an administrator."""
 
     def __init__(self, server: ServerProcess) -> None:
         pki = server.data_dir / "pki"
@@ -184,27 +191,27 @@ class Client:
         self._connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=60)
 
     def timed(self, path: str, *, table: bool = False) -> tuple[float, bytes]:
-        """Milliseconds, and the whole answer."""
+        """Return the milliseconds of a request, and the body of the response."""
         kind = "application/json;as=Table;v=v1;g=meta.k8s.io" if table else "application/json"
         began = time.perf_counter()
         self._connection.request("GET", path, headers={"Accept": kind})
-        answer = self._connection.getresponse()
-        body = answer.read()
+        response = self._connection.getresponse()
+        body = response.read()
         took = (time.perf_counter() - began) * 1000
-        if answer.status != 200:
-            raise SystemExit(f"{path}: {answer.status} {body[:300]!r}")
+        if response.status != 200:
+            raise SystemExit(f"{path}: {response.status} {body[:300]!r}")
         return took, body
 
 
 def cpu_ms(server: ServerProcess) -> tuple[float, float]:
-    """CPU time used so far by the server, and by its Postgres."""
+    """Return the CPU milliseconds used so far by the server and by its Postgres."""
     postmaster = server.embedded_postgres()
     postgres = descendants(postmaster) if postmaster is not None else []
     return cpu_seconds(server.processes()) * 1000, cpu_seconds(postgres) * 1000
 
 
 def measure(server: ServerProcess, client: Client, case: Case, facts: Facts, options: argparse.Namespace) -> str:
-    """A row of the report."""
+    """Measure one case and return its row."""
     before = cpu_ms(server)
     choice = random.Random(f"{options.seed} {case.title}")
     times, size = [], 0
@@ -214,15 +221,15 @@ def measure(server: ServerProcess, client: Client, case: Case, facts: Facts, opt
         times.append(took)
         size = max(size, len(body))
         if "watch=1" not in path and not case.check(json.loads(body)):
-            raise SystemExit(f"{path}: not what was expected: {body[:200]!r}")
+            raise SystemExit(f"{path}: unexpected response: {body[:200]!r}")
     cpu = [(after - earlier) / options.rounds for earlier, after in zip(before, cpu_ms(server), strict=True)]
     ordered = sorted(times)
     p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
     median = statistics.median(times)
-    bar = f"{case.bar:.0f} ms" if case.bar else ""
-    missed = " **missed**" if case.bar and median > case.bar else ""
-    figures = f"{cpu[0]:.1f} + {cpu[1]:.1f} ms | {times[0]:.1f} ms | {median:.1f} ms{missed} | {p99:.1f} ms"
-    return f"| {case.title} | {figures} | {bar} | {size / 1024:,.0f} KiB |"
+    limit = f"{case.limit:.0f} ms" if case.limit else ""
+    missed = " **missed**" if case.limit and median > case.limit else ""
+    times_text = f"{cpu[0]:.1f} + {cpu[1]:.1f} ms | {times[0]:.1f} ms | {median:.1f} ms{missed} | {p99:.1f} ms"
+    return f"| {case.title} | {times_text} | {limit} | {size / 1024:,.0f} KiB |"
 
 
 @contextlib.contextmanager
@@ -230,13 +237,13 @@ def directory(options: argparse.Namespace) -> Iterator[Path]:
     if options.data_dir is not None:
         yield options.data_dir.absolute()
         return
-    with tempfile.TemporaryDirectory(prefix="kubechronicle-history-") as made:
-        Path(made).chmod(0o755)  # the embedded Postgres may run as another user
-        yield Path(made) / "data"
+    with tempfile.TemporaryDirectory(prefix="kubechronicle-history-") as home:
+        Path(home).chmod(0o755)  # the embedded Postgres may run as another user
+        yield Path(home) / "data"
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    options = arguments(given)
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse_arguments(argv)
     with directory(options) as data_dir:
         if options.index_cost or options.history_cost:
             variants = history_cost.INDEX if options.index_cost else history_cost.HISTORY
@@ -246,7 +253,7 @@ def main(given: Sequence[str] | None = None) -> int:
         size = (facts.row_bytes + facts.index_bytes) / facts.revisions
         print(
             f"A log of {facts.revisions:,} revisions, {facts.objects:,} objects at its end, "
-            f"{size:,.0f} bytes a revision ({facts.index_bytes / facts.revisions:,.0f} of them indexes).\n"
+            f"{size:,.0f} bytes per revision ({facts.index_bytes / facts.revisions:,.0f} of them indexes).\n"
         )
         with running(ServerProcess(data_dir, arguments=["--controllers", ""])) as server:
             print(f"The server was ready after {server.ready_after:.1f} s.\n")
@@ -256,7 +263,7 @@ def main(given: Sequence[str] | None = None) -> int:
                 client.timed("/api/v1/namespaces")
                 for case in CASES:
                     print(measure(server, client, case, facts, options), flush=True)
-            if options.only != "looks":
+            if options.only != "requests":
                 print(f"\n{history_commands.HEAD}")
                 log = history_commands.Log(facts.begins, facts.ends, facts.slots)
                 for row in history_commands.rows(server, log, min(options.rounds, COMMAND_ROUNDS)):

@@ -1,7 +1,7 @@
-"""What the commands of ``kubectl chronicle`` take on a long log: each as a process of its own, as from a shell.
+"""The cost of ``kubectl chronicle`` commands on a long log, each run as a process, as from a shell.
 
-Of a process, starting Python and importing what the command needs is the same on any log; it is measured apart, as the
-same command in a process that has run it before, and told as "work".
+The start of Python and the imports cost the same on every log. The column "work" excludes them: it measures the same
+command in a process that has run it before.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ from datetime import datetime, timedelta
 from kubechronicle.ops import cli
 from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants
 
-HEAD = (
-    "| command | process: wall | CPU | work: wall | CPU | server + Postgres: CPU | bar |\n|---|---|---|---|---|---|---|"
-)
-CODES = (0, 1)  # 1: there are differences, or nobody did it
+HEAD = "| command | process: wall | CPU | work: wall | CPU | server + Postgres: CPU | limit |\n" + "|---" * 7 + "|"
+EXPECTED_CODES = (0, 1)  # 1: there are differences, or there is no answer
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``words`` of the n-th round, of a log that begins and ends at these times and has so many slots; ``bar``: of the
-    work, in milliseconds (0: none). ``starts``: it starts another program, so is not run in this process."""
+    """One command.
+
+    ``limit``: the largest work in milliseconds, 0 for none
+    ``words``: returns the arguments of the n-th round
+    ``starts_program``: the command starts another program, so its work is not measured
+    """
 
     title: str
-    bar: float
+    limit: float
     words: Callable[[Log, int], Sequence[str]]
-    starts: bool = False
+    starts_program: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
+    """The log: its time span, and the number of its slots (history_log.py)."""
+
     begins: datetime
     ends: datetime
     slots: int
@@ -46,12 +50,12 @@ class Log:
         return (self.begins + (self.ends - self.begins) * share).isoformat()
 
     def deployment(self, number: int) -> tuple[str, ...]:
-        """A deployment and its namespace: slots from 1 % to 2 % are deployments (history_log.KINDS)."""
+        """Return a Deployment and its namespace. Slots from 1 % to 2 % are Deployments (history_log.KINDS)."""
         slot = self.slots // 100 + number % (self.slots // 100)
         return f"deployment/deployment-{slot:06}", "-n", f"team-{slot % 100:03}"
 
     def pod(self, number: int) -> tuple[str, ...]:
-        """A pod that was deleted, the first of its slot: slots from 40 % to 90 % are pods, these live shortest."""
+        """Return a deleted Pod, the first of its slot. Slots from 40 % to 90 % are Pods; these live shortest."""
         slot = self.slots * 4 // 10 + number * 500
         return f"pod/pod-{slot:06}-0", "-n", f"team-{slot % 500:03}"
 
@@ -82,7 +86,8 @@ COMMANDS = (
     Command("between an hour -A", 1000, lambda log, n: ("between", *log.hour(n), "-A")),
     Command(
         "at T get deployments -n NAMESPACE", 0,
-        lambda log, n: ("at", log.moment(0.5), "get", "deployments", "-n", _namespace(n)), starts=True,
+        lambda log, n: ("at", log.moment(0.5), "get", "deployments", "-n", _namespace(n)),
+        starts_program=True,
     ),
     Command(
         "restore deployment/NAME --to T --dry-run", 0,
@@ -98,37 +103,46 @@ COMMANDS = (
 
 
 def rows(server: ServerProcess, log: Log, rounds: int) -> Iterator[str]:
-    """A row of the table for each: the least of so many rounds, as what else the machine does only adds to it; of the
-    server, whose CPU time is told in ticks of 10 ms, the mean."""
+    """Yield a row of the table per command.
+
+    Times are the minimum of the rounds, as noise only adds time. The CPU of the server is the mean, as it is counted in
+    ticks of 10 ms.
+    """
     with _kubeconfig(str(server.kubeconfig)):
-        yield _row("(what a process costs: --help)", server, lambda _: ("log", "--help"), rounds, bar=0, starts=True)
+        yield _row("(only --help)", server, lambda _: ("log", "--help"), rounds, limit=0, starts_program=True)
         for each in COMMANDS:
             words = lambda number, each=each: each.words(log, number)  # noqa: E731
-            yield _row(each.title, server, words, rounds, bar=each.bar, starts=each.starts)
+            yield _row(each.title, server, words, rounds, limit=each.limit, starts_program=each.starts_program)
 
 
 def _row(
-    title: str, server: ServerProcess, words: Callable[[int], Sequence[str]], rounds: int, *, bar: float, starts: bool
+    title: str,
+    server: ServerProcess,
+    words: Callable[[int], Sequence[str]],
+    rounds: int,
+    *,
+    limit: float,
+    starts_program: bool,
 ) -> str:
-    wall, cpu, behind = [], [], []
+    wall, cpu, server_cpu = [], [], []
     for number in range(rounds):
-        before = _behind(server)
-        found = _process([*server.command(), *words(number)])
-        behind.append([after - earlier for earlier, after in zip(before, _behind(server), strict=True)])
-        wall.append(found[0])
-        cpu.append(found[1])
-    # Others of the same sort, so that nothing is known of them yet; the first imports.
-    work = [] if starts else [_here(words(rounds + number)) for number in range(rounds + 1)][1:]
+        before = _server_cpu(server)
+        times = _run_process([*server.command(), *words(number)])
+        server_cpu.append([after - earlier for earlier, after in zip(before, _server_cpu(server), strict=True)])
+        wall.append(times[0])
+        cpu.append(times[1])
+    # Other objects, so that the server has not cached them. The first run, which imports, does not count.
+    work = [] if starts_program else [_run_here(words(rounds + number)) for number in range(rounds + 1)][1:]
     took, used = (min(each) for each in zip(*work, strict=True)) if work else (0.0, 0.0)
-    missed = " **missed**" if bar and took > bar else ""
+    missed = " **missed**" if limit and took > limit else ""
     cells = [
         title,
         _ms(min(wall)),
         _ms(min(cpu)),
         _ms(took) + missed if work else "",
         _ms(used) if work else "",
-        " + ".join(_ms(statistics.fmean(each)) for each in zip(*behind, strict=True)),
-        _ms(bar) if bar else "",
+        " + ".join(_ms(statistics.fmean(each)) for each in zip(*server_cpu, strict=True)),
+        _ms(limit) if limit else "",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -137,36 +151,36 @@ def _ms(value: float) -> str:
     return f"{value:.0f} ms"
 
 
-def _process(command: Sequence[str]) -> tuple[float, float]:
-    """Milliseconds, and of CPU, from exec to the end of it and of what it started."""
+def _run_process(command: Sequence[str]) -> tuple[float, float]:
+    """Run a command as a process. Return wall and CPU milliseconds, with those of its children."""
     used = os.times()
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     took = time.perf_counter() - began
     after = os.times()
-    _good(done.returncode, command, done.stdout + done.stderr)
+    _check(process.returncode, command, process.stdout + process.stderr)
     cpu = after.children_user + after.children_system - used.children_user - used.children_system
     return took * 1000, cpu * 1000
 
 
-def _here(words: Sequence[str]) -> tuple[float, float]:
-    """Milliseconds, and of CPU, for the command in this process."""
-    said, complained = io.StringIO(), io.StringIO()
+def _run_here(words: Sequence[str]) -> tuple[float, float]:
+    """Run a command in this process. Return wall and CPU milliseconds."""
+    output, errors = io.StringIO(), io.StringIO()
     began, used = time.perf_counter(), time.process_time()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         code = cli.main(words)
     took, used = time.perf_counter() - began, time.process_time() - used
-    _good(code, words, said.getvalue() + complained.getvalue())
+    _check(code, words, output.getvalue() + errors.getvalue())
     return took * 1000, used * 1000
 
 
-def _good(code: int, command: Sequence[str], said: str) -> None:
-    if code not in CODES:
-        raise SystemExit(f"{' '.join(command)}: exit code {code}: {said[-1000:]}")
+def _check(code: int, command: Sequence[str], output: str) -> None:
+    if code not in EXPECTED_CODES:
+        raise SystemExit(f"{' '.join(command)}: exit code {code}: {output[-1000:]}")
 
 
-def _behind(server: ServerProcess) -> tuple[float, float]:
-    """CPU milliseconds of the server and of its Postgres so far."""
+def _server_cpu(server: ServerProcess) -> tuple[float, float]:
+    """Return the CPU milliseconds used so far by the server and by its Postgres."""
     postmaster = server.embedded_postgres()
     postgres = descendants(postmaster) if postmaster is not None else []
     return cpu_seconds(server.processes()) * 1000, cpu_seconds(postgres) * 1000

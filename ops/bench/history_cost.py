@@ -1,4 +1,4 @@
-"""What history costs writes, or a part of it: Postgres' CPU time per change on logs with it and without, in turn."""
+"""The cost of history for writes: Postgres' CPU time per change, in turn on logs with and without parts of it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transa
 from kubechronicle.ops.bench import history_log
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
-BATCH = 16  # changes at once, as of so many clients
-BATCHES = 1000  # of each operation on each log
+BATCH = 16  # changes per batch, as of 16 clients
+BATCHES = 1000  # per operation and log
 BODY = orjson.dumps(
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"text": "some text " * 60}}
 )
-SOMEBODY = Who(
+KNOWN_AUTHOR = Who(
     user="system:serviceaccount:ci:deployer",
     groups=("system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"),
     extra={"authentication.kubernetes.io/credential-id": ("JTI=1f0a3f2e-6c2e-4d8e-9f57-3d1f0f1b2a66",)},
@@ -35,12 +35,17 @@ SOMEBODY = Who(
     field_manager="kubectl-create",
     audit_id="5d6f9a3e-4e0c-4a43-8a43-0c8c8d2b9c11",
 )
-NOBODY = Who(user="")
+NO_AUTHOR = Who(user="")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A log: ``without`` are patterns for the indexes it lacks, ``chained`` False has no digests and no hash chain."""
+    """A log.
+
+    ``who``: the author of its changes
+    ``without``: a pattern for the definitions of the indexes it lacks
+    ``chained``: whether it has digests and a hash chain
+    """
 
     title: str
     who: Who
@@ -49,14 +54,14 @@ class Variant:
 
 
 _DELETIONS = "create_revision"
-# Who keeps no history but what watches need needs what belongs to a revision by its number, and an object's by its key.
+# Indexes that only history needs. Watches need those by revision and by object.
 _OF_HISTORY = r"\((namespace|user_name|resource), revision\)|WHERE"
-INDEX = (Variant("without", SOMEBODY, without=_DELETIONS), Variant("with the index", SOMEBODY))
+INDEX = (Variant("without", KNOWN_AUTHOR, without=_DELETIONS), Variant("with the index", KNOWN_AUTHOR))
 HISTORY = (
-    Variant("revisions alone", NOBODY, without=_OF_HISTORY, chained=False),
-    Variant("and who", SOMEBODY, without=_OF_HISTORY, chained=False),
-    Variant("and the hash chain", SOMEBODY, without=_OF_HISTORY),
-    Variant("and its indexes: all", SOMEBODY),
+    Variant("revisions alone", NO_AUTHOR, without=_OF_HISTORY, chained=False),
+    Variant("and who", KNOWN_AUTHOR, without=_OF_HISTORY, chained=False),
+    Variant("and the hash chain", KNOWN_AUTHOR, without=_OF_HISTORY),
+    Variant("and its indexes: all", KNOWN_AUTHOR),
 )
 _INDEXES = """
 select indexname, indexdef from pg_indexes where schemaname = 'kubechronicle' and tablename = 'log' and indexdef ~ $1
@@ -65,44 +70,47 @@ _SIZE = (
     "select sum(pg_total_relation_size(oid))::bigint from pg_class"
     " where relkind = 'r' and relname ~ '^log_(long|short)_[0-9]+$'"
 )
-# Of append(): what makes the digest of a row, and the hash of it.
+# The expressions in append() for the digest of a row, and for the hash chain.
 _DIGEST, _CHAIN = r"sha256\(record_send\(row\(.*?\)\)\) as digest", r"kubechronicle\.chain\(.*?\) over \(.*?\)"
 
 
 def cpu_seconds(pid: int) -> float:
-    """That a process has used so far (/proc/PID/schedstat: nanoseconds, not ticks)."""
+    """Return the CPU seconds of a process (/proc/PID/schedstat: in nanoseconds, not in ticks)."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 async def report(data_dir: Path, revisions: int, objects: int, variants: Sequence[Variant]) -> str:
-    """On logs with so many revisions of so many objects, made if the directory has none: a table."""
+    """Measure appends to logs of that size, filled if the directory has none, and return a table."""
     async with embedded_postgres(data_dir) as url, AsyncExitStack() as stack:
         sessions = []
         for number, variant in enumerate(variants):
             where = url.replace("?", f"_{number}_of_{len(variants)}?", 1)
-            await _made(url, where, revisions, objects, variant)
+            await _fill_database(url, where, revisions, objects, variant)
             sessions.append(await stack.enter_async_context(open_session(where)))
         before = [(await session.fetch(_SIZE))[0][0] for session in sessions]
-        found = await _measured(sessions, variants)
+        times = await _measure(sessions, variants)
         appended = len(Operation) * BATCHES * BATCH
         sizes = [
-            ((await session.fetch(_SIZE))[0][0] - was) / appended for session, was in zip(sessions, before, strict=True)
+            ((await session.fetch(_SIZE))[0][0] - size) / appended
+            for session, size in zip(sessions, before, strict=True)
         ]
     lines = [
         f"| change | {' | '.join(each.title for each in variants)} | difference |",
         "|---" * (len(variants) + 2) + "|",
     ]
     for operation in Operation:
-        taken = [statistics.median(found[operation, number]) for number in range(len(variants))]
-        difference = f"{taken[-1] - taken[0]:+.1f} µs ({(taken[-1] / taken[0] - 1) * 100:+.1f} %)"
-        lines.append(f"| {operation.name.lower()} | {' | '.join(f'{each:.1f} µs' for each in taken)} | {difference} |")
-    told = " | ".join(f"{each:,.0f}" for each in sizes)
-    lines.append(f"| bytes a revision | {told} | {sizes[-1] - sizes[0]:+,.0f} |")
+        medians = [statistics.median(times[operation, number]) for number in range(len(variants))]
+        difference = f"{medians[-1] - medians[0]:+.1f} µs ({(medians[-1] / medians[0] - 1) * 100:+.1f} %)"
+        lines.append(
+            f"| {operation.name.lower()} | {' | '.join(f'{each:.1f} µs' for each in medians)} | {difference} |"
+        )
+    row = " | ".join(f"{each:,.0f}" for each in sizes)
+    lines.append(f"| bytes per revision | {row} | {sizes[-1] - sizes[0]:+,.0f} |")
     return "\n".join(lines)
 
 
-async def _made(server: str, url: str, revisions: int, objects: int, variant: Variant) -> None:
-    """A database of its own with a log, without what the variant goes without."""
+async def _fill_database(server: str, url: str, revisions: int, objects: int, variant: Variant) -> None:
+    """Create a database with the variant's log, unless it exists."""
     name = url.partition("?")[0].rpartition("/")[2]
     async with open_session(server) as session:
         if await session.fetch("select from pg_database where datname = $1", name):
@@ -112,36 +120,38 @@ async def _made(server: str, url: str, revisions: int, objects: int, variant: Va
     async with open_session(url) as session:
         if not variant.chained:
             append = (await session.fetch(history_log.DEFINITION))[0][0]
-            for pattern, instead in ((_DIGEST, "''::bytea as digest"), (_CHAIN, "''::bytea")):
-                append, times = re.subn(pattern, instead, append, flags=re.DOTALL)
-                assert times == 1, f"append() has changed: {pattern}"
+            for pattern, replacement in ((_DIGEST, "''::bytea as digest"), (_CHAIN, "''::bytea")):
+                append, count = re.subn(pattern, replacement, append, flags=re.DOTALL)
+                assert count == 1, f"append() has changed: {pattern}"
             await session.execute(append)
         for index in await session.fetch(_INDEXES, variant.without):
             await session.execute(f"drop index kubechronicle.{index['indexname']}")
         await history_log.fill(session, revisions=revisions, objects=objects, days=30)
 
 
-async def _measured(
+async def _measure(
     sessions: Sequence[Session], variants: Sequence[Variant]
 ) -> dict[tuple[Operation, int], list[float]]:
-    """µs of CPU time of a change, of each batch, by the operation and the number of the variant. Batch by batch in
-    turn, so that what else the machine does is shared alike; none is always the first."""
-    found: dict[tuple[Operation, int], list[float]] = {}
+    """Return the CPU microseconds per change of each batch, by operation and number of the variant.
+
+    The variants take turns batch by batch, with a changing first one, so that noise affects all alike.
+    """
+    times: dict[tuple[Operation, int], list[float]] = {}
     revisions: dict[tuple[str, int], int] = {}
     prefix = uuid.uuid4().hex[:8]
     for operation in Operation:
         for batch in range(BATCHES):
             names = [f"{prefix}-{batch:04}-{index:02}" for index in range(BATCH)]
-            for place in range(len(variants)):
-                number = (place + batch) % len(variants)
+            for turn in range(len(variants)):
+                number = (turn + batch) % len(variants)
                 session, who = sessions[number], variants[number].who
                 expected = [revisions.get((name, number), 0) for name in names]
                 before = cpu_seconds(session.backend_pid)
-                answer = await _append(session, who, operation, names, expected)
+                appended = await _append(session, who, operation, names, expected)
                 taken = (cpu_seconds(session.backend_pid) - before) / BATCH * 1e6
-                found.setdefault((operation, number), []).append(taken)
-                revisions.update({(name, number): revision for name, revision in zip(names, answer, strict=True)})
-    return found
+                times.setdefault((operation, number), []).append(taken)
+                revisions.update({(name, number): revision for name, revision in zip(names, appended, strict=True)})
+    return times
 
 
 async def _append(
@@ -153,6 +163,6 @@ async def _append(
     ]
     transactions = tuple(Transaction(changes=(change,), who=who) for change in changes)
     batch = Batch(id=uuid.uuid4(), transactions=transactions)
-    answer = (await session.fetch(sql.APPEND, *rows.batch_arguments(batch)))[0]
-    taken: Sequence[int] = answer["revisions"]
-    return taken
+    row = (await session.fetch(sql.APPEND, *rows.batch_arguments(batch)))[0]
+    revisions: Sequence[int] = row["revisions"]
+    return revisions

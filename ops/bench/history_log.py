@@ -1,14 +1,13 @@
-"""A long log for the benchmarks of history: appended by the log's own function, so that its hashes are true.
+"""A long log for the benchmarks of history, appended by the log's own function, so that its hashes are valid.
 
-Slots stand for things a cluster runs. Each turn of the log visits the next slots; what a visit does follows from how
-often the slot was visited, so that the same arguments make the same log:
+A slot is one object of the cluster, or a sequence of short-lived ones. Each turn visits the next slots. A visit is one
+revision; its operation depends on the number of earlier visits, so that the same arguments make the same log:
 
-    lasting     create, then updates for ever            nodes, deployments, configmaps, secrets, services
-    churning    create, some updates, delete, and then the next of another name     pods, events
+    lasting     create, then updates                     nodes, deployments, configmaps, secrets, services
+    churning    create, some updates, delete, then a new object with another name     pods, events
 
-The namespaces they are in come first, before the first turn.
-
-Commit times are spread over days, as in a cluster: append() is given another clock meanwhile.
+The namespaces are created before the first turn. Commit times are spread over days, as in a cluster: append() uses
+another clock meanwhile.
 """
 
 from __future__ import annotations
@@ -27,13 +26,18 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transa
 from kubechronicle.eventlog.retention import retention
 
 TURN = 1000  # revisions in one batch
-LOOK_AHEAD = 50_000  # revisions between looks at the partitions; a server does so every five minutes
-STRIDE = 7919  # prime, so that neighbours in the log are no neighbours in the keys
+PARTITION_INTERVAL = 50_000  # revisions between checks for new partitions; a server checks every five minutes
+STRIDE = 7919  # a prime, so that neighbours in the log have distant keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """``share``: slots of each thousand; ``namespaces`` 0: cluster-scoped. ``size``: bytes of filling in an object."""
+    """One kind of object.
+
+    ``share``: slots per thousand
+    ``namespaces``: their number, 0 for a cluster-scoped kind
+    ``size``: bytes of filling per object
+    """
 
     resource: str
     api_version: str
@@ -65,7 +69,7 @@ create function kubechronicle_bench.now() returns timestamptz language sql volat
     'select c.begins + c.step * h.revision from kubechronicle_bench.clock c, kubechronicle.head h';
 """
 
-# Of the first turn's number, its length, the number of slots, and the stride; answers the newest revision.
+# turn(first visit, number of visits, slots, stride) returns the newest revision.
 _TURN = """
 create function kubechronicle_bench.turn(first bigint, span int, slots int, stride int) returns bigint
 language plpgsql set enable_seqscan = on as $$
@@ -120,14 +124,14 @@ DEFINITION = "select pg_get_functiondef(p.oid) from pg_proc p where p.oid = 'kub
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When the revisions were committed: each ``step`` after the one before."""
+    """The commit times of the revisions: one per ``step``."""
 
     begins: datetime
     step: timedelta
 
     @classmethod
     def up_to_now(cls, *, revisions: int, days: float) -> Pace:
-        """So many, the last of them now."""
+        """Spread the revisions over the days up to now."""
         return cls(begins=datetime.now(UTC) - timedelta(days=days), step=timedelta(days=days) / (revisions + 1))
 
 
@@ -138,13 +142,13 @@ async def fill(session: Session, *, revisions: int, objects: int, days: float) -
 
 
 async def extend(session: Session, *, first: int, until: int, objects: int, pace: Pace) -> None:
-    """Append revisions to a log which ``extend`` filled up to ``first`` (0: an empty one), and nobody else has."""
+    """Append revisions to a log that only ``extend`` has filled, up to ``first`` (0: an empty log)."""
     await session.execute("set statement_timeout = 0; set synchronous_commit = off")
     await session.execute(_SCHEMA)
     low = 0
     for kind in KINDS:
         high = low + objects * kind.share // 1000
-        # Half of it repeats in all objects of a kind, as field names do, and half is each kind's own noise.
+        # Half of the filling repeats, as field names do; the other half is noise that differs between kinds.
         await session.fetch(
             "insert into kubechronicle_bench.kinds values ($1, $2, $3, $4, $5, $6, $7,"
             " repeat('field-of-a-spec ', $8)"
@@ -202,10 +206,10 @@ async def _turns(session: Session, *, begin: int, until: int, slots: int) -> Non
         span = min(TURN, until - first, slots)
         await session.fetch("select kubechronicle_bench.turn($1, $2, $3, $4)", first, span, slots, STRIDE)
         done = first + span
-        if done % LOOK_AHEAD == 0:
+        if done % PARTITION_INTERVAL == 0:
             for retention_class, age in ages.items():
                 await retention.make_ahead(session, retention_class, age)
         if sys.stderr.isatty() or done % 100_000 == 0:
             rate = (done - begin) / (time.monotonic() - started)
-            print(f"\r{done:,} revisions, {rate:,.0f} a second", end="", file=sys.stderr, flush=True)
+            print(f"\r{done:,} revisions, {rate:,.0f} per second", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

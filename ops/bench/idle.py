@@ -1,16 +1,16 @@
-"""``python -m kubechronicle.ops.bench.idle``: what a server does while nothing happens, and what much leaves behind.
+"""``python -m kubechronicle.ops.bench.idle``: CPU and memory of an idle server, and memory after many changes.
 
     make bench-idle                     50 informers of 30 watches for 60 s, an hour within 16 minutes, then 6 rounds
 
-First, programs with informers list and watch, over one connection each as client-go has it, and nothing changes: the
-server's share of a core (below 1 % is wanted).
+First, programs with informers list and watch, with one connection each, as client-go does. Nothing changes. The server
+must use less than 1 % of a core.
 
-Then --hours of what goes on in a cluster of 100 nodes where nothing happens, within --minutes: Leases of nodes and of
-elections are renewed, statuses reported, a few pods come and go with their Events, informers' watches last 5 to 10 of
-the hour's minutes and are begun again, and of four so ended one lists anew. The memory at each minute has to level off.
+Then --hours of an idle cluster of 100 nodes pass within --minutes. Leases of nodes and of elections are renewed,
+statuses are reported, and a few pods with their Events come and go. Informers' watches last 5 to 10 of the hour's
+minutes and are restarted; one in four lists again. The memory must level off.
 
-Last, in rounds, 10,000 objects are created and deleted beside other informers, which hear of all of it and leave with
-the round; the memory after each round has to level off, too.
+Last, in rounds, 10,000 objects are created and deleted. Other informers receive the events, and end with the round. The
+memory after each round must level off, too.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ from kubechronicle.ops.bench.own_server import Running, load_generator
 from kubechronicle.ops.bench.usage import between
 from kubechronicle.ops.development.server_process import resident_mib
 
-BAR = 0.01  # of a core
+MAX_IDLE = 0.01  # of a core
 CHURN_INFORMERS, CHURN_WATCHES = 5, 3
-LEVEL = 0.05  # what the later half of the rounds may add to memory, as a share
-PODS_PER_NODE, POD_LIFE = 3, 7200.0  # of the cluster where nothing happens
-WATCH_SECONDS = 300.0  # client-go's watches last this long, or up to twice
+MAX_GROWTH = 0.05  # of memory in the later half of the rounds, as a share
+PODS_PER_NODE, POD_LIFE = 3, 7200.0  # of the idle cluster
+WATCH_SECONDS = 300.0  # client-go's watches last this long, up to twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """``share``: of a core, for server and Postgres; ``before`` and ``after``: resident MiB of the server."""
+    """The first part.
+
+    ``share``: the used share of a core, for server and Postgres
+    ``before``, ``after``: resident MiB of the server
+    ``ended``: watches that ended early
+    """
 
     watches: int
     seconds: float
@@ -52,7 +57,11 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """``memory``: resident MiB of the server when it had settled; ``postgres``: of Postgres."""
+    """One round of created and deleted objects.
+
+    ``memory``: resident MiB of the server after some rest
+    ``postgres``: MiB of Postgres
+    """
 
     number: int
     rate: float
@@ -65,8 +74,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hours:
-    """``memory``: MiB of server and Postgres when it began, after each minute, and at the end. ``seen``: the load
-    generator's own document."""
+    """The hours of an idle cluster.
+
+    ``memory``: MiB of server and Postgres at the start, after each minute, and at the end
+    ``seen``: the result of the load generator
+    """
 
     hours: float
     nodes: int
@@ -77,7 +89,7 @@ class Hours:
 
     @property
     def growth(self) -> float:
-        """MiB of the server per hour of the cluster, over the last third."""
+        """Growth of the server in MiB per hour of the cluster, over the last third."""
         last = [server for server, _ in self.memory[len(self.memory) * 2 // 3 :]]
         if len(last) < 2:
             return 0.0
@@ -85,13 +97,13 @@ class Hours:
 
     @property
     def later(self) -> Sequence[float]:
-        """The server's when what is kept of the last minutes (eventlog/views/window.py) and of encodings is there."""
+        """The server's memory in the later half, when its window of recent changes and its caches are full."""
         return [server for server, _ in self.memory[len(self.memory) // 2 :]]
 
 
 def idle(running: Running, options: argparse.Namespace) -> Idle:
     before = resident_mib(running.server.pid)
-    measured = running.put(
+    measured = running.run_load(
         mode="informers",
         namespace="bench-idle",
         informers=options.informers,
@@ -111,9 +123,9 @@ def idle(running: Running, options: argparse.Namespace) -> Idle:
 
 
 def hours(running: Running, options: argparse.Namespace) -> Hours:
-    """LoadError."""
+    """Run the hours of an idle cluster. LoadError."""
     compress = options.hours * 60 / options.minutes
-    measured = running.put(
+    measured = running.run_load(
         mode="hour",
         namespace="bench-hour",
         nodes=options.nodes,
@@ -125,20 +137,20 @@ def hours(running: Running, options: argparse.Namespace) -> Hours:
         http1=options.http1,
         **{"pods-per-node": PODS_PER_NODE, "pod-life": POD_LIFE, "watch-seconds": WATCH_SECONDS / compress},
     )
-    whole = between(running.sampler.samples[0], running.sampler.samples[-1])
+    usage = between(running.sampler.samples[0], running.sampler.samples[-1])
     return Hours(
         hours=options.hours,
         nodes=options.nodes,
-        seconds=whole.seconds,
-        memory=[(one.memory["server"], one.memory["postgres"]) for one in running.sampler.samples],
-        cpu={group: whole.cpu[group] for group in ("server", "postgres")},
+        seconds=usage.seconds,
+        memory=[(sample.memory["server"], sample.memory["postgres"]) for sample in running.sampler.samples],
+        cpu={group: usage.cpu[group] for group in ("server", "postgres")},
         seen=measured.seen,
     )
 
 
 def rounds(running: Running, options: argparse.Namespace) -> Iterator[Round]:
     for number in range(1, options.rounds + 1):
-        measured = running.put(
+        measured = running.run_load(
             mode="churn",
             namespace="bench-churn",
             informers=CHURN_INFORMERS,
@@ -161,34 +173,34 @@ def rounds(running: Running, options: argparse.Namespace) -> Iterator[Round]:
 
 
 def levels(memory: Sequence[float]) -> bool:
-    """Whether the later half of the rounds added next to nothing to what the earlier half had come to."""
+    """Return whether the later half stays within MAX_GROWTH of the earlier half's maximum."""
     half = len(memory) // 2
-    return half == 0 or max(memory[half:]) <= max(memory[:half]) * (1 + LEVEL)
+    return half == 0 or max(memory[half:]) <= max(memory[:half]) * (1 + MAX_GROWTH)
 
 
-def idle_lines(found: Idle) -> str:
-    share = found.share["server"]
-    verdict = "" if share < BAR else f" **(wanted: below {BAR:.0%})**"
-    ended = f" **{found.ended} watches ended early.**" if found.ended else ""
+def idle_lines(result: Idle) -> str:
+    share = result.share["server"]
+    verdict = "" if share < MAX_IDLE else f" **(expected: below {MAX_IDLE:.0%})**"
+    ended = f" **{result.ended} watches ended early.**" if result.ended else ""
     return (
-        f"{found.watches:,} watches over {found.seconds:.0f} s in which nothing happened: server {share:.2%} of a core"
-        f"{verdict}, Postgres {found.share['postgres']:.2%}; server {found.before:.0f} MiB before the watches, "
-        f"{found.after:.0f} MiB after.{ended}"
+        f"{result.watches:,} idle watches over {result.seconds:.0f} s: server {share:.2%} of a core"
+        f"{verdict}, Postgres {result.share['postgres']:.2%}; server {result.before:.0f} MiB before the watches, "
+        f"{result.after:.0f} MiB after.{ended}"
     )
 
 
-def hours_lines(found: Hours) -> str:
-    seen, server = found.seen, [server for server, _ in found.memory]
-    share = {group: used / (found.hours * 3600) for group, used in found.cpu.items()}
-    done = ", ".join(f"{of['operations']:,} × {kind}" for kind, of in sorted(seen["kinds"].items()))
+def hours_lines(result: Hours) -> str:
+    seen, server = result.seen, [server for server, _ in result.memory]
+    share = {group: used / (result.hours * 3600) for group, used in result.cpu.items()}
+    requests = ", ".join(f"{each['operations']:,} × {kind}" for kind, each in sorted(seen["kinds"].items()))
     lines = [
-        f"{found.hours:g} h of a cluster of {found.nodes} nodes where nothing happens in {found.seconds / 60:.0f} min:",
-        f"{done}; {seen['turned']:,} ends of {seen['watches']:,} watches, {seen['listed']:,} lists after them,",
-        f"{seen['events']:,} events heard. In the cluster's time that is {share['server']:.1%} of a core for the",
-        f"server and {share['postgres']:.1%} for Postgres. MiB of the server at the begin and after each minute:",
-        f"{', '.join(f'{one:.1f}' for one in server)}: {_verdict(found.later)}, in its last third by",
-        f"{found.growth:+.1f} MiB an hour of the cluster. Of Postgres: "
-        f"{found.memory[0][1]:.0f}, at the end {found.memory[-1][1]:.0f}.",
+        f"{result.hours:g} h of an idle cluster of {result.nodes} nodes in {result.seconds / 60:.0f} min:",
+        f"{requests}; {seen['turned']:,} restarts of {seen['watches']:,} watches, {seen['listed']:,} lists after them,",
+        f"{seen['events']:,} watch events. In the cluster's time that is {share['server']:.1%} of a core for the",
+        f"server and {share['postgres']:.1%} for Postgres. MiB of the server at the start and after each minute:",
+        f"{', '.join(f'{mib:.1f}' for mib in server)}: {_verdict(result.later)}, in the last third by",
+        f"{result.growth:+.1f} MiB per hour of the cluster. MiB of Postgres: "
+        f"{result.memory[0][1]:.0f}, at the end {result.memory[-1][1]:.0f}.",
     ]
     if seen["errors"]:
         lines.append(f"**{seen['errors']} errors: {seen['problem'][:300]}**")
@@ -196,19 +208,19 @@ def hours_lines(found: Hours) -> str:
 
 
 def _verdict(memory: Sequence[float]) -> str:
-    return "levels off" if levels(memory) else "**goes on growing**"
+    return "levels off" if levels(memory) else "**keeps growing**"
 
 
-def table(found: Sequence[Round], objects: int) -> str:
+def table(rounds: Sequence[Round], objects: int) -> str:
     lines = [
-        f"| {objects:,} created and deleted | a second | CPU/op: server + Postgres | server MiB | Postgres MiB |",
+        f"| {objects:,} created and deleted | per second | CPU/op: server + Postgres | server MiB | Postgres MiB |",
         "|---|---|---|---|---|",
     ]
-    for one in found:
-        cpu = " + ".join(f"{one.cpu_us[group]:.0f} µs" for group in ("server", "postgres"))
-        failed = f" **{one.errors} errors: {one.problem[:200]}**" if one.errors else ""
-        lines.append(f"| {one.number} | {one.rate:,.0f} | {cpu} | {one.memory:.0f} | {one.postgres:.0f} |{failed}")
-    memory = [one.memory for one in found]
+    for each in rounds:
+        cpu = " + ".join(f"{each.cpu_us[group]:.0f} µs" for group in ("server", "postgres"))
+        failed = f" **{each.errors} errors: {each.problem[:200]}**" if each.errors else ""
+        lines.append(f"| {each.number} | {each.rate:,.0f} | {cpu} | {each.memory:.0f} | {each.postgres:.0f} |{failed}")
+    memory = [each.memory for each in rounds]
     if memory:
         lines += [
             "",
@@ -217,52 +229,61 @@ def table(found: Sequence[Round], objects: int) -> str:
     return "\n".join(lines)
 
 
-def arguments(given: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench.idle", description="Measure idleness.")
     parser.add_argument("--informers", type=int, default=50, help="programs with informers (default 50)")
-    parser.add_argument("--watches", type=int, default=30, help="resources each of them watches (default 30)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="in which nothing happens (default 60)")
+    parser.add_argument("--watches", type=int, default=30, help="resources that each of them watches (default 30)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of the idle part (default 60)")
     parser.add_argument("--warm", type=float, default=3.0, help="seconds before that (default 3)")
-    parser.add_argument("--hours", type=float, default=1.0, help="of a cluster's life (default 1)")
-    parser.add_argument("--minutes", type=float, default=16.0, help="within which they pass; 0: none do (default 16)")
+    parser.add_argument("--hours", type=float, default=1.0, help="hours of an idle cluster (default 1)")
+    parser.add_argument("--minutes", type=float, default=16.0, help="minutes they take; 0: skip them (default 16)")
     parser.add_argument("--nodes", type=int, default=100, help="of that cluster (default 100)")
-    parser.add_argument("--rounds", type=int, default=6, help="rounds of objects that come and go (default 6)")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds of created and deleted objects (default 6)")
     parser.add_argument("--objects", type=int, default=10_000, help="objects of each round (default 10000)")
     parser.add_argument("--http1", action="store_true", help="informers use HTTP/1.1, a connection for each watch")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures, a document on a line")
-    parser.add_argument("--directory", type=Path, help="where the data directory is made (default: /tmp)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures, one JSON document per line")
+    parser.add_argument("--directory", type=Path, help="parent of the data directory (default: /tmp)")
     parser.add_argument("--load-binary", type=Path, help="the load generator (default: built into .cache/bin)")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
-def documents(found: Idle, lived: Hours | None, churn: Sequence[Round]) -> list[dict[str, Any]]:
-    told = [] if lived is None else [{"hours": dataclasses.asdict(lived)}]
-    return [{"idle": dataclasses.asdict(found)}, *told, *({"round": dataclasses.asdict(one)} for one in churn)]
+def documents(idle_part: Idle, hours_part: Hours | None, churn: Sequence[Round]) -> list[dict[str, Any]]:
+    middle = [] if hours_part is None else [{"hours": dataclasses.asdict(hours_part)}]
+    return [
+        {"idle": dataclasses.asdict(idle_part)},
+        *middle,
+        *({"round": dataclasses.asdict(each)} for each in churn),
+    ]
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    given = sys.argv[1:] if given is None else given
-    options = arguments(given)
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    options = parse_arguments(argv)
     with (
-        own_server.place(load_generator(options.load_binary), directory=options.directory) as place,
-        place.serving() as running,
+        own_server.workspace(load_generator(options.load_binary), directory=options.directory) as workspace,
+        workspace.serving() as running,
     ):
-        running.memory()  # at rest
-        found = idle(running, options)
-        lived = hours(running, options) if options.minutes else None
+        running.memory()  # waits for the server to rest
+        idle_part = idle(running, options)
+        hours_part = hours(running, options) if options.minutes else None
         churn = list(rounds(running, options))
-    command = shlex.join(["python", "-m", "kubechronicle.ops.bench.idle", *given])
+    command = shlex.join(["python", "-m", "kubechronicle.ops.bench.idle", *argv])
     print(report.preamble(command, note="Load from other processes on the same machine."))
     print(
-        "", idle_lines(found), "", *([hours_lines(lived), ""] if lived else []), table(churn, options.objects), sep="\n"
+        "",
+        idle_lines(idle_part),
+        "",
+        *([hours_lines(hours_part), ""] if hours_part else []),
+        table(churn, options.objects),
+        sep="\n",
     )
     if options.json:
         with options.json.open("a") as lines:
-            lines.writelines(json.dumps(document) + "\n" for document in documents(found, lived, churn))
-    fine = found.share["server"] < BAR and not found.ended and not any(one.errors for one in churn)
-    if lived:
-        fine = fine and levels(lived.later) and not lived.seen["errors"]
-    return 0 if fine and levels([one.memory for one in churn]) else 1
+            lines.writelines(json.dumps(document) + "\n" for document in documents(idle_part, hours_part, churn))
+    successful = idle_part.share["server"] < MAX_IDLE and not idle_part.ended and not any(each.errors for each in churn)
+    if hours_part:
+        successful = successful and levels(hours_part.later) and not hours_part.seen["errors"]
+    return 0 if successful and levels([each.memory for each in churn]) else 1
 
 
 if __name__ == "__main__":

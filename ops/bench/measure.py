@@ -1,7 +1,7 @@
-"""One case of the benchmark: the load generator run beside the server, CPU times sampled at its two marks.
+"""Measure one case: run the load generator, and sample the CPU times of the server at its two marks.
 
-Nothing is in flight when the load prints the first mark and everything it started is over at the second, so the CPU
-between them, divided by the operations between them, is the operation's.
+No request is in flight at either mark. So the CPU between them, divided by the operations between them, is the CPU of
+one operation.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kubechronicle.ops.development.server_process import Stat, cpu_seconds, memo
 
 
 class LoadError(Exception):
-    """The load generator failed; the text is its own."""
+    """The load generator failed; the text is its error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is measured.
+    """The measured server.
 
-    ``groups`` names sets of processes, looked up anew at each mark, as Postgres' backends come and go.
-    ``flags``: the load's flags that say where the server is and who is asking.
+    ``flags``: the load generator's flags for address and credentials
+    ``groups``: sets of processes by name; listed at each mark, as Postgres' sessions start and end
     """
 
     flags: Sequence[str]
@@ -39,8 +39,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """``cpu_us``: microseconds per operation and process group; ``seen``: the load generator's own document; ``pace``
-    as of ``pace()``, just before."""
+    """One run of a case.
+
+    ``cpu_us``: microseconds per operation by process group
+    ``seen``: the result of the load generator
+    ``pace``: the machine's ``pace()`` just before
+    """
 
     case: Case
     cpu_us: Mapping[str, float]
@@ -53,19 +57,19 @@ class Result:
         return sum(self.cpu_us.values())
 
     def document(self) -> dict[str, Any]:
-        told = {"case": self.case.name, "cpu_us": dict(self.cpu_us), "memory_mib": dict(self.memory)}
-        return {**told, "pace_ms": self.pace, **self.seen}
+        document = {"case": self.case.name, "cpu_us": dict(self.cpu_us), "memory_mib": dict(self.memory)}
+        return {**document, "pace_ms": self.pace, **self.seen}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The load generator's binary and the cores it may use (none named: all)."""
+    """The load generator's binary, and the cores it may use (empty: all)."""
 
     binary: Path
     cores: Sequence[int] = ()
 
     def run(self, target: Target, flags: Mapping[str, str | int | float]) -> tuple[dict[str, float], dict[str, Any]]:
-        """Run to the end; CPU seconds per group over the measured part, and the load's result. LoadError."""
+        """Run a load. Return the CPU seconds per group in the measured part, and the load's result. LoadError."""
         arguments = [f"-{name}={value}" for name, value in flags.items()]
         with subprocess.Popen(
             [str(self.binary), *target.flags, *arguments],
@@ -90,13 +94,13 @@ class Load:
                 if document["phase"] == "measure":
                     process.stdin.write("\n")
                     process.stdin.flush()
-            complaint = process.stderr.read().strip()
+            errors = process.stderr.read().strip()
         if process.returncode or not result:
-            raise LoadError(complaint or f"the load generator ended with code {process.returncode}")
+            raise LoadError(errors or f"the load generator ended with code {process.returncode}")
         return {name: marks["end"][name] - marks["measure"][name] for name in target.groups}, result
 
     def fill(self, target: Target, case: Case) -> None:
-        """Create the objects the case reads, those which are missing."""
+        """Create the missing objects of the case's namespace."""
         self.run(target, {"mode": "fill", "namespace": case.namespace, "count": case.fill, "conns": 16, "size": 1024})
 
     def measure(self, target: Target, case: Case, *, seconds: float, warm: float) -> Result:
@@ -114,18 +118,20 @@ class Load:
 
 
 def pace() -> float:
-    """Milliseconds of CPU that a fixed piece of Python takes on this machine now, the median of nine. The speed of a
-    virtual machine changes by half from one minute to the next; with this, two runs can be compared."""
-    taken = []
+    """Return the CPU milliseconds of a fixed piece of Python on this machine now, the median of nine.
+
+    The speed of a virtual machine changes by half from one minute to the next; this number makes runs comparable.
+    """
+    times = []
     for _ in range(9):
         began = time.process_time()
         words = [str(number * number) for number in range(10_000)]
         hashlib.sha256("".join(sorted(words)).encode()).digest()
-        taken.append(time.process_time() - began)
-    return statistics.median(taken) * 1000
+        times.append(time.process_time() - began)
+    return statistics.median(times) * 1000
 
 
 def median(results: Sequence[Result]) -> Result:
-    """The run whose CPU per operation is the median (the lower one of an even number)."""
+    """Return the run with the median CPU per operation (of an even number, the lower one)."""
     middle = statistics.median_low(result.total_us for result in results)
     return next(result for result in results if result.total_us == middle)

@@ -1,4 +1,4 @@
-"""The benchmark's report: Markdown to read, beside what the reference needed for the same."""
+"""The benchmark's report in Markdown, with the figures of the reference."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kubechronicle.ops.bench.measure import Result, median
 
 _HERE = Path(__file__).resolve().parent
 _HEADER = (
-    f"| work | CPU/op: server + Postgres | of all runs | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms "
+    f"| work | CPU/op: server + Postgres | range | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms "
     "| reference saw | pace |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
 def microseconds(value: float) -> str:
-    """Three significant digits, in ms from 5 ms on."""
+    """Format with three significant digits, from 5 ms on in milliseconds."""
     if value >= 5_000:
         return f"{value / 1000:.1f} ms" if value < 100_000 else f"{value / 1000:.0f} ms"
     return f"{value:.0f} µs" if value >= 100 else f"{value:.1f} µs"
 
 
 def pair(values: Sequence[float]) -> str:
-    """What server and store took, in microseconds each."""
+    """Format the microseconds of server and store."""
     return " + ".join(microseconds(value) for value in values if value) or "0"
 
 
@@ -35,13 +35,13 @@ def rate(value: float) -> str:
 
 
 def spread(results: Sequence[Result]) -> str:
-    """The least and the most CPU of an operation, server and Postgres together; empty for a single run."""
+    """Return the range of CPU per operation, server and Postgres together; empty for a single run."""
     totals = [result.total_us for result in results]
     return f"{microseconds(min(totals))} to {microseconds(max(totals))}" if len(totals) > 1 else ""
 
 
 def row(results: Sequence[Result]) -> str:
-    """All runs of a case: the figures are those of the run that needed the median of CPU."""
+    """Return the row of a case: the figures of the run with the median CPU."""
     result = median(results)
     case, seen = result.case, result.seen
     reference = case.reference_cpu
@@ -60,8 +60,8 @@ def row(results: Sequence[Result]) -> str:
         f"{result.pace:.1f}",
     ]
     line = "| " + " | ".join(cells) + " |"
-    failed = [one.seen for one in results if one.seen["errors"]]
-    errors = sum(one["errors"] for one in failed)
+    failed = [result.seen for result in results if result.seen["errors"]]
+    errors = sum(seen["errors"] for seen in failed)
     return line + (f" **{errors} errors: {failed[0].get('problem', '')}**" if errors else "")
 
 
@@ -74,7 +74,7 @@ def table(rows: Sequence[str]) -> str:
 
 
 def start_lines(*, ready_seconds: float, memory: Sequence[float]) -> str:
-    """The two figures of an empty server; ``memory`` in MiB: server, Postgres."""
+    """Return start-up time and memory of an empty server. ``memory``: MiB of server and Postgres."""
     return (
         f"Ready {ready_seconds:.2f} s after exec, on a new data directory (reference: {REFERENCE_READY_SECONDS} s). "
         f"Memory when empty: {memory[0]:.0f} + {memory[1]:.0f} MiB "
@@ -83,7 +83,7 @@ def start_lines(*, ready_seconds: float, memory: Sequence[float]) -> str:
 
 
 def preamble(command: str, *, note: str) -> str:
-    """Machine, commit and command: what it takes to repeat the run."""
+    """Return machine, commit and command, to repeat the run."""
     return (
         f"Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}. Commit: {commit()}. Command: `{command}`.\n{note}"
@@ -98,8 +98,8 @@ def _processor() -> str:
 
 
 def commit(checkout: Path = _HERE) -> str:
-    """What is checked out there."""
-    done = subprocess.run(
+    """Return the commit of a checkout."""
+    process = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=checkout, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or "unknown"
+    return process.stdout.strip() or "unknown"

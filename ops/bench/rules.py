@@ -1,9 +1,8 @@
-"""What the rules of a write cost by themselves: ``python -m kubechronicle.ops.bench.rules [--rounds N]``.
+"""The cost of a write's rules: ``python -m kubechronicle.ops.bench.rules [--rounds N]``.
 
-Runs in this process, with no server: the bytes of a body are decoded, then everything that api/ does to a creation is
-done to the object (schema, defaults, managed fields, strategy, validation), then it is encoded as it is stored. CPU
-microseconds of this thread per object: the least of several rounds, since on a shared machine noise only ever adds.
-The JSON decoding and encoding stand apart, as they are no rules.
+Runs in this process without a server. A body is decoded, passes all rules of api/ for a creation (schema, defaults,
+managed fields, strategy, validation), and is encoded for the store. Prints CPU microseconds of this thread per object:
+the minimum of several rounds, as noise only adds time. JSON decoding and encoding are listed separately.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CONTEXT = WriteContext(
 
 
 def configmap() -> dict[str, Any]:
-    """A ConfigMap of 1 KB."""
+    """Return a ConfigMap of 1 KB."""
     data = {f"setting-{number:02}": "x" * 40 for number in range(14)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data}
 
@@ -51,7 +50,7 @@ def lease() -> dict[str, Any]:
 
 
 def pod() -> dict[str, Any]:
-    """A Pod of 4 KB as a workload controller makes it: a web application with sidecar, probes, volumes, affinity."""
+    """Return a Pod of 4 KB as a workload controller makes it: with sidecar, probes, volumes and affinity."""
     labels = {
         "app.kubernetes.io/name": "storefront",
         "app.kubernetes.io/instance": "storefront-eu",
@@ -170,28 +169,28 @@ def _exporter_container() -> dict[str, Any]:
 
 
 def create(rt: ResourceType, body: dict[str, Any]) -> dict[str, Any]:
-    """All rules of a creation."""
+    """Apply all rules of a creation."""
     obj, _ = pipeline.decode_object(rt, body, CONTEXT, create=True)
     return pipeline.prepare_create(rt, obj, CONTEXT).object
 
 
 def least(work: Callable[[Any], object], make: Callable[[], Any], rounds: int) -> float:
-    """CPU microseconds of one ``work(make())``, without the making."""
+    """Return the CPU microseconds of ``work(x)`` for a new ``x = make()``: the minimum of the rounds."""
     best = float("inf")
     for _ in range(rounds):
-        given = [make() for _ in range(OBJECTS_PER_ROUND)]
+        objects = [make() for _ in range(OBJECTS_PER_ROUND)]
         gc.collect()
         gc.disable()
-        begun = time.thread_time()
-        for one in given:
-            work(one)
-        best = min(best, time.thread_time() - begun)
+        began = time.thread_time()
+        for obj in objects:
+            work(obj)
+        best = min(best, time.thread_time() - began)
         gc.enable()
     return best / OBJECTS_PER_ROUND * 1e6
 
 
 def measure(rt: ResourceType, obj: dict[str, Any], rounds: int) -> dict[str, float]:
-    """Microseconds by step; "rules" is all of them but JSON, measured as a whole."""
+    """Return microseconds by step. "rules": all steps but JSON, measured together."""
     raw = orjson.dumps(obj)
     kind = bodies.kind_type(rt)
     assert kind is not None, f"{rt} is built in"
@@ -205,21 +204,21 @@ def measure(rt: ResourceType, obj: dict[str, Any], rounds: int) -> dict[str, flo
     rules = strategy_of(rt.resource)
     return {
         "JSON decode": least(orjson.loads, lambda: raw, rounds),
-        "schema": least(lambda one: check.check(one, kind), lambda: orjson.loads(raw), rounds),
-        "defaults": least(lambda one: defaulting.apply(one, kind), lambda: copy_object(checked), rounds),
+        "schema": least(lambda obj: check.check(obj, kind), lambda: orjson.loads(raw), rounds),
+        "defaults": least(lambda obj: defaulting.apply(obj, kind), lambda: copy_object(checked), rounds),
         "managed fields": least(
-            lambda one: managers.track(kind, None, one, writer=writer), lambda: copy_object(defaulted), rounds
+            lambda obj: managers.track(kind, None, obj, writer=writer), lambda: copy_object(defaulted), rounds
         ),
         "validation": least(rules.validate, lambda: stored, rounds),
-        "rules": least(lambda one: create(rt, one), lambda: orjson.loads(raw), rounds),
+        "rules": least(lambda obj: create(rt, obj), lambda: orjson.loads(raw), rounds),
         "JSON encode": least(encode_stored, lambda: stored, rounds),
     }
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench.rules", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="of 200 objects each; the best counts (default 15)")
-    rounds = parser.parse_args(given).rounds
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of 200 objects; the minimum counts (default 15)")
+    rounds = parser.parse_args(argv).rounds
     registry = builtin_registry()
     rows = [
         ("", "v1", "configmaps", configmap()),

@@ -1,6 +1,6 @@
-"""Samples of stacks, as py-spy writes them (``outermost;…;innermost COUNT``), made shorter and added up.
+"""Shorten and add up samples of stacks, as py-spy writes them (``outermost;…;innermost COUNT``).
 
-Nothing but the standard library is imported here, because the pictures are drawn by another Python (flames.py).
+This module imports only the standard library, because another Python draws the pictures (flames.py).
 """
 
 from __future__ import annotations
@@ -10,69 +10,68 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-DEEPEST = 40  # frames above the first fork; what is deeper is added to the last of them
-SMALLEST = 0.004  # share of all samples below which a frame is not told
-COMMON = 0.85  # share of all samples from which on a frame belongs to the ground; the others are stacks read half
+MAX_DEPTH = 40  # frames above the first fork; deeper frames are added to the last one
+MIN_SHARE = 0.004  # of all samples; smaller frames are left out
+COMMON = 0.85  # share of all samples in a common outer frame; the rest are incomplete stacks
 
 _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
-# What a path begins with before the module: of an environment, the standard library, a checkout; of anything else, all
-# folders.
-_PLACE = re.compile(r"^(?:.*/(?:site-packages|dist-packages)/|.*/python3\.\d+/|.*kubechronicle/|/.*/)")
+# The part of a path before the module: an environment, the standard library, a checkout; otherwise all folders.
+_PATH_PREFIX = re.compile(r"^(?:.*/(?:site-packages|dist-packages)/|.*/python3\.\d+/|.*kubechronicle/|/.*/)")
 
 
 @dataclass(slots=True)
 class Frame:
-    """A function, in one place of the tree; ``count``: samples in it and in what it called."""
+    """A function at one position of the tree. ``count``: samples in it and in the functions it called."""
 
     name: str
     count: int = 0
     called: dict[str, Frame] = field(default_factory=dict)
 
     def inner(self) -> Iterator[Frame]:
-        """What it called, the most first."""
+        """Return the called functions, the largest first."""
         return iter(sorted(self.called.values(), key=lambda frame: (-frame.count, frame.name)))
 
 
 def short(frame: str) -> str:
-    """``function (file)`` without where the file is on this machine; of native code, the library."""
-    found = _FRAME.match(frame)
-    if found is None:
+    """Return ``function (module)``; for native code, the library."""
+    match = _FRAME.match(frame)
+    if match is None:
         return frame
-    file = _PLACE.sub("", found["file"]).removesuffix(".py")
-    return f"{found['function'].replace('.<locals>', '')} ({file})"
+    file = _PATH_PREFIX.sub("", match["file"]).removesuffix(".py")
+    return f"{match['function'].replace('.<locals>', '')} ({file})"
 
 
 def samples(lines: Iterable[str]) -> Counter[tuple[str, ...]]:
-    """How often each stack was seen; threads' names are no frames."""
-    found: Counter[tuple[str, ...]] = Counter()
+    """Return the number of samples per stack, without the names of threads."""
+    counts: Counter[tuple[str, ...]] = Counter()
     for line in lines:
         text, _, count = line.rstrip().rpartition(" ")
         if count.isdigit():
             frames = [frame for frame in text.split(";") if not frame.startswith(("process ", "thread "))]
-            found[tuple(short(frame) for frame in frames)] += int(count)
-    return found
+            counts[tuple(short(frame) for frame in frames)] += int(count)
+    return counts
 
 
 def tree(stacks: Counter[tuple[str, ...]]) -> Frame:
-    """All stacks as one, without the frames all have in common, of the least share told and of the greatest depth."""
+    """Merge all stacks into a tree, without common outer frames, and with limits on share and depth."""
     root = Frame("all", sum(stacks.values()))
     for stack, count in stacks.items():
-        at = root
+        frame = root
         for name in stack:
-            at = at.called.setdefault(name, Frame(name))
-            at.count += count
-    # The loop and what started it are below every sample but a few.
+            frame = frame.called.setdefault(name, Frame(name))
+            frame.count += count
+    # The event loop and its callers are in almost every sample.
     while len(top := [frame for frame in root.called.values() if frame.count >= COMMON * root.count]) == 1:
         root = top[0]
-    _prune(root, least=SMALLEST * root.count, deepest=DEEPEST)
+    _prune(root, min_count=MIN_SHARE * root.count, max_depth=MAX_DEPTH)
     return root
 
 
-def _prune(frame: Frame, *, least: float, deepest: int) -> None:
-    kept = {name: inner for name, inner in frame.called.items() if inner.count >= least} if deepest else {}
-    frame.called = kept
-    for inner in kept.values():
-        _prune(inner, least=least, deepest=deepest - 1)
+def _prune(frame: Frame, *, min_count: float, max_depth: int) -> None:
+    called = frame.called.items() if max_depth else ()
+    frame.called = {name: inner for name, inner in called if inner.count >= min_count}
+    for inner in frame.called.values():
+        _prune(inner, min_count=min_count, max_depth=max_depth - 1)
 
 
 def depth(frame: Frame) -> int:
@@ -80,7 +79,7 @@ def depth(frame: Frame) -> int:
 
 
 def shares(stacks: Counter[tuple[str, ...]]) -> list[tuple[str, float]]:
-    """Whose the innermost frames are, as shares of all samples: a folder of ours, or a library; the most first."""
+    """Return the share of samples by owner of the innermost frame, a folder of ours or a library; largest first."""
     owners: Counter[str] = Counter()
     for stack, count in stacks.items():
         owners[owner(stack)] += count
@@ -91,6 +90,6 @@ def shares(stacks: Counter[tuple[str, ...]]) -> list[tuple[str, float]]:
 def owner(stack: Sequence[str]) -> str:
     if not stack:
         return "?"
-    found = _FRAME.match(stack[-1])
-    file = found["file"] if found else stack[-1]
+    match = _FRAME.match(stack[-1])
+    file = match["file"] if match else stack[-1]
     return "generated code" if file.startswith("<") else file.partition("/")[0] or "unknown"

@@ -1,12 +1,11 @@
-"""The same loads on two servers in turns: one of ours, and one that runs beside it, whoever wrote it.
+"""Measure two servers in turns: one of ours, and another running server of any kind.
 
-A virtual machine's speed changes by half from one minute to the next, so two servers' figures can be compared only if
-they were taken together. Each round of a case loads ours and then the other one for some seconds; the ratio of these
-two is the round's, and the median of the rounds' ratios is what is told. Both have been filled with the same objects by
-the same load before.
+A virtual machine's speed changes by half from one minute to the next, so measurements are comparable only if they are
+made together. Each round of a case loads ours and then the other server for some seconds, and has a ratio. The table
+has the median of these ratios. The same load has filled both servers with the same objects before.
 
-Whoever is not loaded is stopped (SIGSTOP), store and all: an idle server, too, has timers, collects garbage and keeps
-leases, which would be paid by the one that is measured. So the other server should be there for nothing else.
+The idle server is stopped (SIGSTOP) with its store: its timers, garbage collection and leases would use CPU during the
+other's turn. So the other server must not serve anything else.
 """
 
 from __future__ import annotations
@@ -26,24 +25,30 @@ from kubechronicle.ops.bench.cases import Case
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target
 from kubechronicle.ops.bench.report import pair, rate
 
-# What a server that was stopped makes up for when it goes on (timers that are due, leases) is over by then.
+# Seconds for a continued server to catch up with its timers and leases.
 SETTLE_SECONDS = 1.0
 _HEADER = (
-    "| work | CPU/op: ours | theirs | ratio | of all rounds | rate: ours, theirs | p50 ms | ratio | p99 ms | ratio "
+    "| work | CPU/op: ours | theirs | ratio | range | rate: ours, theirs | p50 ms | ratio | p99 ms | ratio "
     "| MiB |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two. ``name`` is for the log of runs; ``target`` names all its processes."""
+    """One of the two servers.
+
+    ``name``: its name in the log of runs
+    ``target``: its address and all its processes
+    """
 
     name: str
     target: Target
 
     def signal(self, number: int) -> None:
-        """To each of its processes. A server stops before its store and goes on after it, so that it never waits for
-        one that stands still."""
+        """Send a signal to each process.
+
+        The server stops before its store and continues after it, so that it never waits for a stopped store.
+        """
         groups = list(self.target.groups.values())
         for find in groups if number == signal.SIGSTOP else reversed(groups):
             for process in find():
@@ -52,8 +57,8 @@ class Side:
 
 
 @contextlib.contextmanager
-def standing_still(*sides: Side) -> Iterator[None]:
-    """All of them are stopped on entry, and go on at the end whatever happens."""
+def stopped(*sides: Side) -> Iterator[None]:
+    """Stop the servers, and let them continue at the end in any case."""
     try:
         for side in sides:
             side.signal(signal.SIGSTOP)
@@ -64,8 +69,8 @@ def standing_still(*sides: Side) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def awake(side: Side, *, settle: float = SETTLE_SECONDS) -> Iterator[None]:
-    """It runs within, and is stopped again."""
+def running(side: Side, *, settle: float = SETTLE_SECONDS) -> Iterator[None]:
+    """Let a stopped server run within the block."""
     side.signal(signal.SIGCONT)
     try:
         time.sleep(settle)
@@ -76,8 +81,12 @@ def awake(side: Side, *, settle: float = SETTLE_SECONDS) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """``seconds``: the measured part of each turn, after ``warm`` seconds of the same load; ``log``: takes each run as
-    a JSON document a line."""
+    """The measurement.
+
+    ``seconds``: length of the measured part of each turn
+    ``warm``: seconds of the same load before it
+    ``log``: a file for all runs, one JSON document per line
+    """
 
     ours: Side
     theirs: Side
@@ -89,9 +98,9 @@ class Turns:
     settle: float = SETTLE_SECONDS
 
     def run(self, cases: Sequence[Case]) -> tuple[list[str], bool]:
-        """The report's rows, and whether everything went well."""
-        rows, filled, fine = [], set[str](), True
-        with standing_still(self.ours, self.theirs):
+        """Return the report's rows, and whether no load failed."""
+        rows, filled, successful = [], set[str](), True
+        with stopped(self.ours, self.theirs):
             for case in cases:
                 print(f"{case.title} …", file=sys.stderr, flush=True)
                 try:
@@ -101,38 +110,38 @@ class Turns:
                     ours, theirs = self._rounds(case)
                 except LoadError as error:
                     rows.append(_failure_row(case, str(error)))
-                    fine = False
+                    successful = False
                 else:
                     rows.append(row(ours, theirs))
-                    fine = fine and not any(result.seen["errors"] for result in (*ours, *theirs))
+                    successful = successful and not any(result.seen["errors"] for result in (*ours, *theirs))
                 print(rows[-1], file=sys.stderr, flush=True)
-        return rows, fine
+        return rows, successful
 
     def _fill(self, case: Case) -> None:
         for side in (self.ours, self.theirs):
-            with awake(side, settle=self.settle):
+            with running(side, settle=self.settle):
                 self.load.fill(side.target, case)
 
     def _rounds(self, case: Case) -> tuple[list[Result], list[Result]]:
-        taken: dict[str, list[Result]] = {self.ours.name: [], self.theirs.name: []}
+        results: dict[str, list[Result]] = {self.ours.name: [], self.theirs.name: []}
         for _ in range(self.rounds):
             for side in (self.ours, self.theirs):
-                with awake(side, settle=self.settle):
-                    result = self.load.measure(side.target, case, seconds=case.lasts(self.seconds), warm=self.warm)
-                taken[side.name].append(result)
+                with running(side, settle=self.settle):
+                    result = self.load.measure(side.target, case, seconds=case.duration(self.seconds), warm=self.warm)
+                results[side.name].append(result)
                 if self.log is not None:
                     with self.log.open("a") as log:
                         log.write(json.dumps({"side": side.name, **result.document()}) + "\n")
-        return taken[self.ours.name], taken[self.theirs.name]
+        return results[self.ours.name], results[self.theirs.name]
 
 
 def ratios(ours: Sequence[Result], theirs: Sequence[Result], figure: Callable[[Result], float]) -> list[float]:
-    """Round by round, for those rounds in which the other one has the figure at all."""
+    """Return the ratio of each round in which the other server has a nonzero figure."""
     return [figure(one) / figure(other) for one, other in zip(ours, theirs, strict=True) if figure(other)]
 
 
 def row(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
-    """Both servers' medians over the rounds, and the median of the rounds' ratios, which need not be the medians'."""
+    """Return the row of a case: the medians of both servers, and the median of the rounds' ratios."""
     cpu = ratios(ours, theirs, lambda result: result.total_us)
     rates = ", ".join(rate(_middle(side, lambda result: result.seen["per_second"])) for side in (ours, theirs))
     cells = [
@@ -147,8 +156,9 @@ def row(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
         ", ".join(f"{sum(side[-1].memory.values()):.0f}" for side in (ours, theirs)),
     ]
     failed = [result.seen for result in (*ours, *theirs) if result.seen["errors"]]
-    complaint = f" **{sum(one['errors'] for one in failed)} errors: {failed[0].get('problem', '')}**" if failed else ""
-    return "| " + " | ".join(cells) + " |" + complaint
+    errors = sum(seen["errors"] for seen in failed)
+    problem = f" **{errors} errors: {failed[0].get('problem', '')}**" if failed else ""
+    return "| " + " | ".join(cells) + " |" + problem
 
 
 def table(rows: Sequence[str]) -> str:
@@ -164,12 +174,12 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _cpu(results: Sequence[Result]) -> list[float]:
-    """The median of each group of processes by itself: server, store."""
+    """Return the median of each group of processes: server, store."""
     return [statistics.median(result.cpu_us[group] for result in results) for group in results[0].cpu_us]
 
 
 def _latency(ours: Sequence[Result], theirs: Sequence[Result], quantile: str) -> tuple[str, str]:
-    """Both medians and the ratio."""
+    """Return the cell of both medians, and that of the ratio."""
 
     def figure(result: Result) -> float:
         return float(result.seen.get("ms", {}).get(quantile, 0.0))
@@ -179,5 +189,5 @@ def _latency(ours: Sequence[Result], theirs: Sequence[Result], quantile: str) ->
 
 
 def _failure_row(case: Case, problem: str) -> str:
-    told = problem.splitlines()[0][:200] if problem else "?"
-    return f"| {case.title} | **failed: {told}** |" + " |" * 9
+    first_line = problem.splitlines()[0][:200] if problem else "?"
+    return f"| {case.title} | **failed: {first_line}** |" + " |" * 9

@@ -1,9 +1,8 @@
-"""What a machine's parts did between two moments, and which of them was at its end.
+"""Use of cores and disk between two moments, and the bottleneck.
 
-A load is as fast as whatever gives out first: a core of the server's one busy process, a session of Postgres, the disk,
-or, where the clients run on the same machine, all its cores together. CPU times come from the processes' accounts, the
-disk's from the block device the data directory is on; in a place without one (an overlay, a file system in memory) the
-disk counts as idle.
+The bottleneck of a load is a core of the server's busiest process, a session of Postgres, the disk, or all cores of the
+machine, which the clients share. CPU times come from /proc, disk times from the block device of the data directory.
+Without a device (an overlay, a file system in memory) the disk counts as idle.
 """
 
 from __future__ import annotations
@@ -16,14 +15,21 @@ from pathlib import Path
 
 from kubechronicle.ops.development.server_process import Stat, cpu_seconds, descendants, memory_mib
 
-# A share from which on more does not fit: sampling ends a little after the load does, and nothing runs without gaps.
+# A share that counts as full. It is below 1, as sampling ends shortly after the load, and no load is without gaps.
 FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """``cpu``: seconds used so far by each group; ``own``: by each of its living processes. ``machine``: by everything
-    on all cores. ``disk``: seconds the device was busy. ``stored``: bytes of the database's files."""
+    """Totals at one moment.
+
+    ``cpu``: CPU seconds of each group
+    ``own``: CPU seconds of each running process of a group
+    ``machine``: CPU seconds of the machine on all cores
+    ``disk``: seconds the device was busy
+    ``stored``: bytes of the database's files
+    ``memory``: MiB of each group
+    """
 
     at: float
     cpu: Mapping[str, float]
@@ -36,8 +42,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Between two samples. ``cpu``: seconds by group; ``busiest``: the share of a core its busiest process took;
-    ``machine`` and ``disk``: shares of what there is; ``grown``: bytes of the database's files."""
+    """Use between two samples.
+
+    ``cpu``: CPU seconds by group
+    ``busiest``: the share of a core that the busiest process of each group used
+    ``machine``: the used share of all cores
+    ``disk``: the share of the time the disk was busy
+    ``grown``: bytes added to the database's files
+    """
 
     seconds: float
     cpu: Mapping[str, float]
@@ -49,8 +61,8 @@ class Usage:
     def cores(self, group: str) -> float:
         return self.cpu.get(group, 0.0) / self.seconds
 
-    def at_its_end(self, *, workers: int = 1) -> str:
-        """What gave out first, in words; empty if everything had time left, so that waiting for one another was all."""
+    def bottleneck(self, *, workers: int = 1) -> str:
+        """Return the bottleneck in words; "" if nothing was full, so that all time was spent waiting."""
         full = []
         if workers == 1 and self.busiest.get("server", 0) >= FULL:
             full.append("a core of the server")
@@ -62,7 +74,7 @@ class Usage:
             full.append("the disk")
         if not full and self.machine >= FULL:
             ours = sum(self.cpu.values()) / self.seconds / (os.cpu_count() or 1)
-            full.append("all cores of the machine" if ours >= FULL - 0.1 else "the machine, which others use, too")
+            full.append("all cores of the machine" if ours >= FULL - 0.1 else "the machine, which other programs use")
         return ", ".join(full)
 
 
@@ -84,43 +96,43 @@ def between(before: Sample, after: Sample) -> Usage:
 
 @dataclass(slots=True, kw_only=True)
 class Sampler:
-    """Takes a sample whenever it is asked for its processes, which is at each mark of the load generator."""
+    """Takes a sample at each call. As a process group of a Target, it is called at each mark of the load generator."""
 
     groups: Mapping[str, Callable[[], list[Stat]]]
     cluster: Path  # the database's directory
     samples: list[Sample] = field(default_factory=list)
 
     def __call__(self) -> list[Stat]:
-        """Nothing, for the caller adds up what it is given; see ``samples``."""
+        """Append a sample to ``samples``. Return no processes, so that the caller counts no CPU twice."""
         at, machine, disk = time.monotonic(), _machine_seconds(), _disk_seconds(self.cluster)
-        found = {name: find() for name, find in self.groups.items()}
+        groups = {name: find() for name, find in self.groups.items()}
         self.samples.append(
             Sample(
                 at=at,
-                cpu={name: cpu_seconds(processes) for name, processes in found.items()},
-                own={name: {process.pid: process.own for process in processes} for name, processes in found.items()},
+                cpu={name: cpu_seconds(processes) for name, processes in groups.items()},
+                own={name: {process.pid: process.own for process in processes} for name, processes in groups.items()},
                 machine=machine,
                 disk=disk,
                 stored=_stored(self.cluster / "base"),
-                memory={name: memory_mib(processes) for name, processes in found.items() if name != "load"},
+                memory={name: memory_mib(processes) for name, processes in groups.items() if name != "load"},
             )
         )
         return []
 
 
 def ourselves(*, without: Callable[[], list[int]]) -> list[Stat]:
-    """The load generator and who started it: this process and its children, but not the server and its Postgres."""
+    """Return this process and the load generator: all its children except the server and its Postgres."""
     return descendants(os.getpid(), without=without())
 
 
 def _machine_seconds() -> float:
-    """Not idle, on all cores (proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal, …)."""
+    """Return the busy seconds of all cores (proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal, …)."""
     fields = [int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def _disk_seconds(directory: Path) -> float:
-    """io_ticks of the device (the kernel's Documentation/block/stat.rst), which is in milliseconds."""
+    """Return the busy time of the directory's device: io_ticks (the kernel's Documentation/block/stat.rst)."""
     device = directory.stat().st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
@@ -130,7 +142,7 @@ def _disk_seconds(directory: Path) -> float:
 
 
 def _stored(base: Path) -> int:
-    """Bytes of tables and indexes; files that come and go meanwhile are left out."""
+    """Return the bytes of tables and indexes, without files that are removed meanwhile."""
     total = 0
     for folder, _, names in os.walk(base):
         for name in names:

@@ -1,1 +1,1 @@
-"""Scaling curves by the length of the log: ``python -m kubechronicle.ops.bench.curves`` (``make bench-curves``)."""
+"""Scaling curves, along the length of the log and five other axes: ``python -m kubechronicle.ops.bench.curves``."""

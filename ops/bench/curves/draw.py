@@ -1,8 +1,8 @@
-"""``python -m kubechronicle.ops.bench.curves.draw FILE DIR``: a picture (SVG) for each curve of a file of JSON lines.
+"""``python -m kubechronicle.ops.bench.curves.draw FILE DIR``: draw each curve of a file of JSON lines (SVG).
 
-Runs with a Python of its own that has matplotlib (`make bench-curves` makes it in .cache/bench), and imports nothing
-that only the server's has. Later lines of the file replace earlier ones of the same point, so that a curve may be
-measured again, or farther, into the same file.
+Runs with the Python in .cache/bench, which has matplotlib (`make bench-curves` makes it), and imports nothing of the
+server. Later lines of the file replace earlier ones of the same point, so that a curve can be measured again, or
+extended, into the same file.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ MARKS = {REFERENCE: "X", KINE: "P"}
 
 
 def read(lines: Iterable[str]) -> dict[str, list[Point]]:
-    """The newest of each point, by curve, in order of places."""
-    found: dict[tuple[str, float, str], Point] = {}
+    """Return the newest points by curve, in order of their positions."""
+    newest: dict[tuple[str, float, str], Point] = {}
     for line in lines:
-        one = point(json.loads(line))
-        found[one.curve, one.x, one.work] = one
+        each = point(json.loads(line))
+        newest[each.curve, each.x, each.work] = each
     curves: dict[str, list[Point]] = {}
-    for one in sorted(found.values(), key=lambda one: one.x):
-        curves.setdefault(one.curve, []).append(one)
+    for each in sorted(newest.values(), key=lambda each: each.x):
+        curves.setdefault(each.curve, []).append(each)
     return curves
 
 
-def value(of: Point, panel: str) -> float | None:
-    """Pairs are told as their sums."""
-    figure = getattr(of, panel)
+def value(point: Point, panel: str) -> float | None:
+    """Return the value of a point in a panel; of a pair, the sum."""
+    figure = getattr(point, panel)
     return sum(figure) if isinstance(figure, tuple) else figure
 
 
 def series(points: Sequence[Point], panel: str) -> tuple[list[float], list[float]]:
-    pairs = [(one.x, found) for one in points if one.x > 0 and (found := value(one, panel)) is not None]
+    pairs = [(each.x, y) for each in points if each.x > 0 and (y := value(each, panel)) is not None]
     return [x for x, _ in pairs], [y for _, y in pairs]
 
 
 def picture(curve: str, points: Sequence[Point]) -> Figure:
     axis = AXES[curve]
     figure = Figure(figsize=(10, 7), layout="constrained")
-    figure.suptitle(f"{axis.title}: {OURS}, and where there are figures {REFERENCE} (×), {KINE} (+)", fontsize=10)
-    works = list(dict.fromkeys(one.work for one in points))
+    figure.suptitle(f"{axis.title}: {OURS}; where measured, {REFERENCE} (×), {KINE} (+)", fontsize=10)
+    works = list(dict.fromkeys(each.work for each in points))
     colours = {work: f"C{number}" for number, work in enumerate(works)}
-    for place, panel in enumerate(axis.panels):
-        plot = figure.add_subplot(2, 2, place + 1)
+    for number, panel in enumerate(axis.panels, 1):
+        plot = figure.add_subplot(2, 2, number)
         _panel(plot, panel, points, colours)
         plot.set_xlabel(axis.along, fontsize=8)
         plot.set_title(LABELS[panel], fontsize=9)
-    # One for all four, below them: within a panel it would lie on its lines.
+    # One legend for all panels, below them, where it covers no lines.
     named: dict[str, Any] = {}
     for plot in figure.axes:
         for line, work in zip(*plot.get_legend_handles_labels(), strict=True):
@@ -73,10 +73,10 @@ def picture(curve: str, points: Sequence[Point]) -> Figure:
 
 
 def _panel(plot: Any, panel: str, points: Sequence[Point], colours: Mapping[str, str]) -> None:
-    curve, places = points[0].curve, sorted({one.x for one in points if one.x > 0})
+    curve, positions = points[0].curve, sorted({each.x for each in points if each.x > 0})
     for work, colour in colours.items():
         if panel == "memory" and work != "at rest" and "at rest" in colours and curve != "watchers":
-            continue  # after a load it is the same again, and a little that load left
+            continue  # almost the same after each load
         own = [one for one in points if one.work == work and not one.errors]
         x, y = series(own, panel)
         if x:
@@ -84,13 +84,14 @@ def _panel(plot: Any, panel: str, points: Sequence[Point], colours: Mapping[str,
         if panel == "p50":
             plot.plot(*series(own, "p99"), "--", color=colour, linewidth=0.8)
         for source, mark in MARKS.items():
-            there = [one for one in REFERENCES if (one.curve, one.work, one.source) == (curve, work, source)]
-            plot.plot(*series(there, panel), mark, color=colour, markersize=8, markeredgecolor="black")
-    if len(places) > 1 and places[-1] / places[0] > 8:
+            known = [one for one in REFERENCES if (one.curve, one.work, one.source) == (curve, work, source)]
+            plot.plot(*series(known, panel), mark, color=colour, markersize=8, markeredgecolor="black")
+    if len(positions) > 1 and positions[-1] / positions[0] > 8:
         plot.set_xscale("log")
-    # Of neighbours whose names would lie on each other, the farther one has its name.
-    told = [x for x, after in zip(places, [*places[1:], None], strict=True) if after is None or after > 1.2 * x]
-    plot.set_xticks(told, [f"{x:,.0f}" for x in told])
+    # Of neighbours whose labels would overlap, only the larger one has a label.
+    following = [*positions[1:], None]
+    labelled = [x for x, after in zip(positions, following, strict=True) if after is None or after > 1.2 * x]
+    plot.set_xticks(labelled, [f"{x:,.0f}" for x in labelled])
     plot.minorticks_off()
     low, high = plot.dataLim.intervaly
     if 0 < low < high / 8:
@@ -102,10 +103,10 @@ def _panel(plot: Any, panel: str, points: Sequence[Point], colours: Mapping[str,
     plot.tick_params(labelsize=7, which="both")
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    file, directory = (Path(argument) for argument in (sys.argv[1:] if given is None else given))
+def main(argv: Sequence[str] | None = None) -> int:
+    file, directory = (Path(argument) for argument in (sys.argv[1:] if argv is None else argv))
     directory.mkdir(parents=True, exist_ok=True)
-    # Text as text, and the same bytes for the same figures.
+    # Keep text as text, and make the output reproducible.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kubechronicle", "font.family": "sans-serif"})
     for curve, points in read(file.read_text().splitlines()).items():
         target = directory / f"scaling-{curve}.svg"

@@ -1,4 +1,4 @@
-"""The curve along the length of the log: what the present costs beside much past, and what looks at the past cost."""
+"""The curve along the length of the log: the cost of requests for the present, and for history."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from kubechronicle.eventlog.integrity.verify import verify
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.ops.bench import history, history_log
 from kubechronicle.ops.bench.curves import points
-from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, get, pointed
+from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, get, point_of
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.own_server import Measured, Running
 from kubechronicle.ops.bench.usage import between
 from kubechronicle.ops.development.server_process import cpu_seconds, descendants, postmaster
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
-LOG_OBJECTS = 5_000  # the log of any length is of as many things
-LOG_DAYS = 0.5  # younger than whatever retention would take away while we measure
-LOG_BYTES = 4_000  # of disk for each revision: tables and indexes take half of it, the write-ahead log some
-VERIFIED_A_SECOND = 25_000  # revisions
-WINDOW = 5_000  # revisions between the two times that are asked about
+LOG_OBJECTS = 5_000  # in a log of any length
+LOG_DAYS = 0.5  # so that retention removes nothing during the measurement
+LOG_BYTES = 4_000  # of disk per revision: half for tables and indexes, some for the write-ahead log
+VERIFIED_PER_SECOND = 25_000  # revisions
+WINDOW = 5_000  # revisions between the two times of a request
 
 
-def log(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
-    for x in bench.within("log", places, lambda x: _cost(bench, x)):
+def log(bench: Bench, positions: Sequence[int]) -> Iterator[Point]:
+    for x in bench.within("log", positions, lambda x: _cost(bench, x)):
         filled = bench.filled("log", x)
         free = shutil.disk_usage(bench.directory or tempfile.gettempdir()).free
         if filled is None and free < x * LOG_BYTES:
-            bench.left_out.append(f"log at {x:,}: {x * LOG_BYTES / 2**30:,.0f} GiB of disk wanted")
+            bench.skipped.append(f"log at {x:,}: needs {x * LOG_BYTES / 2**30:,.0f} GiB of disk")
             continue
-        facts = argparse.Namespace(revisions=x, objects=min(LOG_OBJECTS, x // 2), days=LOG_DAYS)
+        options = argparse.Namespace(revisions=x, objects=min(LOG_OBJECTS, x // 2), days=LOG_DAYS)
         with ExitStack() as stack:
-            place = stack.enter_context(bench.place(filled))
-            known = trio.run(history.prepare, place.data_dir, facts)
-            looks = Looks(known, x)
-            with place.serving() as running:
+            workspace = stack.enter_context(bench.workspace(filled))
+            facts = trio.run(history.prepare, workspace.data_dir, options)
+            requests = HistoryRequests(facts, x)
+            with workspace.serving() as running:
                 yield at_rest(running, "log", x)
                 yield get(bench, running, "log", x, points.GET, 16)
                 yield create(bench, running, "log", x, points.CREATE, 16)
-                for work, path in looks.all().items():
-                    yield asked(bench, running, x, work, path)
+                for work, path in requests.all().items():
+                    yield measure_requests(bench, running, x, work, path)
             if _to_verify(bench, x):
-                yield trio.run(verified, place.data_dir, x, known)
+                yield trio.run(measure_verify, workspace.data_dir, x, facts)
 
 
 def _cost(bench: Bench, x: int) -> float:
-    """Seconds, about: filling, and verifying."""
-    verifying = x / VERIFIED_A_SECOND if _to_verify(bench, x) else 0
+    """Estimate the seconds of filling and verifying."""
+    verifying = x / VERIFIED_PER_SECOND if _to_verify(bench, x) else 0
     return 15 + verifying + (0 if bench.filled("log", x) else x / 7000) + 8 * bench.seconds
 
 
@@ -66,13 +66,15 @@ def _to_verify(bench: Bench, x: int) -> bool:
     return bench.verify_to is None or x <= bench.verify_to
 
 
-class Looks:
-    """Requests for the past, each draw for something else; each answer as long at any length of the log. ``length``: of
-    the log as it was filled; a server has added a little since."""
+class HistoryRequests:
+    """Random requests for history. The size of the responses does not depend on the length of the log.
+
+    ``length``: revisions of the filled log; servers have added some since
+    """
 
     def __init__(self, facts: history.Facts, length: int) -> None:
         self._facts, self._length = facts, length
-        # By this revision everything has been there: a log begins with what servers make for themselves.
+        # At this revision all objects exist: a log begins with the server's own objects.
         self._first = (facts.slots + length) // 2
         self._nodes = max(1, facts.slots * history_log.KINDS[0].share // 1000)
 
@@ -90,7 +92,7 @@ class Looks:
         return choice.randint(self._first, self._length)
 
     def _node(self, choice: random.Random) -> str:
-        """Nodes are the first of the things a log is of."""
+        """Draw a Node. Nodes are the first slots."""
         return f"node-{choice.randrange(self._nodes):06}"
 
     def past(self, choice: random.Random) -> str:
@@ -110,7 +112,7 @@ class Looks:
         return history.deleted(self._facts, choice)
 
     def between(self, choice: random.Random) -> str:
-        """The filled part was committed at an even pace."""
+        """Draw two times, WINDOW revisions apart: the filled part was committed at an even rate."""
         step = (self._facts.ends - self._facts.begins) / self._length
         half = self._length // 2
         begins = self._facts.begins + step * choice.randrange(half, max(half + 1, self._length - WINDOW))
@@ -118,8 +120,8 @@ class Looks:
         return f"{history.CHANGES}?limit=500&fieldSelector={quote(selector)}"
 
 
-def asked(bench: Bench, running: Running, x: int, work: str, path: Callable[[random.Random], str]) -> Point:
-    """Requests one after another over one connection, each for something else."""
+def measure_requests(bench: Bench, running: Running, x: int, work: str, path: Callable[[random.Random], str]) -> Point:
+    """Send random requests one after another over one connection."""
     client, choice, times = history.Client(running.server), random.Random(f"{x} {work}"), list[float]()
     client.timed(path(choice))
     running.sampler()
@@ -135,22 +137,22 @@ def asked(bench: Bench, running: Running, x: int, work: str, path: Callable[[ran
         "ms": {"p50": statistics.median(times), "p99": sorted(times)[len(times) * 99 // 100]},
         "errors": 0,
     }
-    return pointed(Measured(usage=usage, memory=after.memory, seen=seen), "log", x, work)
+    return point_of(Measured(usage=usage, memory=after.memory, seen=seen), "log", x, work)
 
 
-async def verified(data_dir: Path, x: int, facts: history.Facts) -> Point:
-    """The whole chain, as `kubechronicle verify` does it; and what a revision takes on disk."""
+async def measure_verify(data_dir: Path, x: int, facts: history.Facts) -> Point:
+    """Verify the whole chain, as `kubechronicle verify` does, and add the disk use per revision."""
     async with embedded_postgres(data_dir) as url, open_session(url) as session:
         database = postmaster(data_dir / "postgres")
         assert database is not None
 
-        def used() -> tuple[float, float, float]:
+        def totals() -> tuple[float, float, float]:
             own = resource.getrusage(resource.RUSAGE_SELF)
             return time.monotonic(), own.ru_utime + own.ru_stime, cpu_seconds(descendants(database))
 
-        before = used()
+        before = totals()
         verdict = await verify(session)
-        wall, own, postgres = (after - earlier for after, earlier in zip(used(), before, strict=True))
+        wall, own, postgres = (after - earlier for after, earlier in zip(totals(), before, strict=True))
     return Point(
         curve="log",
         x=x,

@@ -1,6 +1,6 @@
-"""A point of a curve: data that is kept as a line of JSON, and what the reference needed at the same place.
+"""A point of a curve, stored as a line of JSON, and the figures of the reference at the same position.
 
-Nothing but the standard library is imported here, because the pictures are drawn by another Python (draw.py).
+This module imports only the standard library, because another Python draws the pictures (draw.py).
 """
 
 from __future__ import annotations
@@ -37,11 +37,19 @@ EVENTS_ELSEWHERE = "event to one of 100 watchers, written at another server"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """``x``: of what the curve is drawn along. ``cpu_us``: microseconds of server and store per operation; ``rate``:
-    operations a second; ``p50`` and ``p99``: milliseconds; ``memory``: MiB of server and store; ``ready``: seconds from
-    exec; ``cores``: how many server, store and load generator kept busy; ``disk``: share of the time; ``end``: what
-    gave out first; ``stored``: bytes of a revision on disk, rows and indexes. What was not measured is None or
-    empty."""
+    """One measurement. Fields that were not measured are None or empty.
+
+    ``x``: the position on the curve's axis
+    ``cpu_us``: microseconds of server and store per operation
+    ``rate``: operations per second
+    ``p50``, ``p99``: latency in milliseconds
+    ``memory``: MiB of server and store
+    ``ready``: seconds from exec
+    ``cores``: cores used by server, store and load generator
+    ``disk``: the share of the time the disk was busy
+    ``end``: the bottleneck
+    ``stored``: bytes per revision on disk, of rows and of indexes
+    """
 
     curve: str
     x: float
@@ -65,14 +73,14 @@ class Point:
 
 
 def point(document: Mapping[str, Any]) -> Point:
-    """Of a line of JSON."""
+    """Return the point of a line of JSON."""
     pairs = {name: tuple(document[name]) for name in ("cpu_us", "memory", "stored") if document.get(name) is not None}
     return Point(**{**document, **pairs})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """``panels``: what the curve's picture shows, by the names of Point."""
+    """The axis of a curve. ``panels``: the fields of Point in its picture."""
 
     title: str
     along: str
@@ -97,7 +105,7 @@ def _kine(curve: str, x: float, work: str, **figures: Any) -> Point:
     return Point(curve=curve, x=x, work=work, source=KINE, **figures)
 
 
-# The CPU of lists was taken for kube-apiserver and etcd together; a page of 500 is a twentieth of 10,000 in pages.
+# The CPU of lists is that of kube-apiserver and etcd together. A page of 500 is a twentieth of 10,000 in pages.
 REFERENCES: tuple[Point, ...] = (
     _reference("objects", 1000, GET, cpu_us=(269, 67), rate=4095, p50=3.4, p99=12),
     _reference("objects", 1000, CREATE, cpu_us=(568, 184), rate=2080, p50=6.7),

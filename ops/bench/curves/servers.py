@@ -1,9 +1,9 @@
-"""The curve of replicas: servers of their own on one Postgres that none of them runs.
+"""The curve of replicas: several servers on one external Postgres.
 
     python -m kubechronicle.ops.bench.curves.servers DIR    runs such a Postgres in DIR until standard input ends
 
-The load is dealt out to them in turn, a connection each time. Whoever watches is at another server than the one who
-writes, so that each event heard of has come through the log.
+The load spreads its connections over the servers. Watchers and writers use different servers, so that each event passes
+through the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import trio
 from kubechronicle.ops.bench.curves import points
 from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, event, get
 from kubechronicle.ops.bench.curves.points import Point
-from kubechronicle.ops.bench.own_server import Place, Running
+from kubechronicle.ops.bench.own_server import Running, Workspace
 from kubechronicle.ops.bench.usage import Sampler, ourselves
 from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, postmaster, running
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
@@ -29,7 +29,12 @@ from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 @dataclass(slots=True, kw_only=True)
 class Several(Running):
-    """``server`` is the first of ``servers``; ``keeper``: the process that runs their Postgres."""
+    """Several servers on one Postgres.
+
+    ``server``: the first of ``servers``
+    ``cluster``: the directory of the Postgres
+    ``keeper``: the process that runs the Postgres
+    """
 
     servers: Sequence[ServerProcess]
     cluster: Path
@@ -38,12 +43,12 @@ class Several(Running):
     def __post_init__(self) -> None:
         database = postmaster(self.cluster)
         assert database is not None
-        others = [*(server.pid for server in self.servers), self.keeper]
+        server_roots = [*(server.pid for server in self.servers), self.keeper]
         self.sampler = Sampler(
             groups={
                 "server": self.processes,
                 "postgres": partial(descendants, database),
-                "load": partial(ourselves, without=lambda: others),
+                "load": partial(ourselves, without=lambda: server_roots),
             },
             cluster=self.cluster,
         )
@@ -51,14 +56,14 @@ class Several(Running):
     def processes(self) -> list[Stat]:
         return [process for server in self.servers for process in descendants(server.pid)]
 
-    def where(self) -> list[str]:
+    def server_flags(self) -> list[str]:
         authorities = ",".join(str(server.data_dir / "pki" / "ca.crt") for server in self.servers)
         return [f"-server={','.join(server.url for server in self.servers)}", f"-ca={authorities}"]
 
 
 @contextlib.contextmanager
 def database(directory: Path) -> Iterator[tuple[str, int]]:
-    """The URL of a Postgres in the directory, and the process that runs it."""
+    """Run a Postgres in the directory. Return its URL and the id of the process that runs it."""
     command = [sys.executable, "-m", __spec__.name, str(directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdin is not None
@@ -76,21 +81,21 @@ async def keep(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def several(place: Place, count: int) -> Iterator[Several]:
-    """Servers on a database that stays in the place, one started after another."""
-    home = place.data_dir.parent
+def several(workspace: Workspace, count: int) -> Iterator[Several]:
+    """Start the servers one after another, on a database that stays in the workspace."""
+    home = workspace.data_dir.parent
     with contextlib.ExitStack() as stack:
         url, keeper = stack.enter_context(database(home / "shared"))
-        arguments = [*place.arguments(), "--database-url", url]
+        arguments = [*workspace.arguments(), "--database-url", url]
         servers = [
             stack.enter_context(running(ServerProcess(home / f"server-{number}", arguments=arguments)))
             for number in range(count)
         ]
         yield Several(
             server=servers[0],
-            token=place.token,
-            load=place.load,
-            settle=place.settle,
+            token=workspace.token,
+            load=workspace.load,
+            settle=workspace.settle,
             workers=count,
             servers=servers,
             cluster=home / "shared" / "postgres",
@@ -98,10 +103,10 @@ def several(place: Place, count: int) -> Iterator[Several]:
         )
 
 
-def replicas(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
-    with bench.place() as place:
-        for x in bench.within("replicas", places, lambda x: 10 + 3 * x + 4 * bench.seconds):
-            with several(place, x) as running_servers:
+def replicas(bench: Bench, positions: Sequence[int]) -> Iterator[Point]:
+    with bench.workspace() as workspace:
+        for x in bench.within("replicas", positions, lambda x: 10 + 3 * x + 4 * bench.seconds):
+            with several(workspace, x) as running_servers:
                 yield at_rest(running_servers, "replicas", x)
                 yield get(bench, running_servers, "replicas", x, points.GET_64, 64)
                 yield create(bench, running_servers, "replicas", x, points.CREATE_64, 64)

@@ -1,4 +1,4 @@
-"""A curve as Markdown, each point beside what the reference needed there."""
+"""A curve as a Markdown table, with the figures of the reference at each point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = (
     "ready after",
     "cores busy: server + Postgres + load",
     "disk",
-    "at its end",
+    "bottleneck",
     REFERENCE,
 )
 
@@ -30,9 +30,9 @@ def table(curve: str, points: Sequence[Point]) -> str:
     kine = [f"{known.work} at {known.x:,.0f}: {figures(known)}" for known in REFERENCES if _is(known, curve, KINE)]
     if kine:
         lines += ["", f"{KINE}, one rough run on such a machine: {'; '.join(kine)}."]
-    stored = [f"{one.stored[0]:,.0f} + {one.stored[1]:,.0f} at {one.x:,.0f}" for one in points if one.stored]
+    stored = [f"{each.stored[0]:,.0f} + {each.stored[1]:,.0f} at {each.x:,.0f}" for each in points if each.stored]
     if stored:
-        lines += ["", f"Bytes of a revision on disk, rows + indexes: {'; '.join(stored)}."]
+        lines += ["", f"Bytes per revision on disk, rows + indexes: {'; '.join(stored)}."]
     return "\n".join(lines)
 
 
@@ -80,21 +80,21 @@ def mebibytes(memory: tuple[float, float] | None) -> str:
     return "" if memory is None else f"{memory[0]:,.0f} + {memory[1]:,.0f}"
 
 
-def figures(of: Point) -> str:
-    """Those it has, in one cell."""
+def figures(point: Point) -> str:
+    """Return the measured figures in one cell."""
     parts = [
-        pair(of.cpu_us),
-        rate(of.rate),
-        f"p50 {milliseconds(of.p50)}" if of.p50 is not None else "",
-        f"p99 {milliseconds(of.p99)}" if of.p99 is not None else "",
-        f"{mebibytes(of.memory)} MiB" if of.memory is not None else "",
-        f"{of.ready} s" if of.ready is not None else "",
+        pair(point.cpu_us),
+        rate(point.rate),
+        f"p50 {milliseconds(point.p50)}" if point.p50 is not None else "",
+        f"p99 {milliseconds(point.p99)}" if point.p99 is not None else "",
+        f"{mebibytes(point.memory)} MiB" if point.memory is not None else "",
+        f"{point.ready} s" if point.ready is not None else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
 def reference(point: Point) -> str:
-    """What it needed for the same; empty where nobody has measured it."""
+    """Return the figures of the reference at the same position, "" without a measurement."""
     for known in REFERENCES:
         if _is(known, point.curve, REFERENCE) and (known.x, known.work) == (point.x, point.work):
             return figures(known)

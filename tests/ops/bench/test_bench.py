@@ -1,4 +1,4 @@
-"""The benchmark's own arithmetic: what it counts, what it chooses, what it prints. The load itself is Go's."""
+"""The Python part of the benchmark: selection of cases, CPU accounting, and the report."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def result(cpu: float, **seen: Any) -> Result:
     return Result(case=CASES[0], cpu_us={"server": cpu, "postgres": 10.0}, memory={}, seen=document)
 
 
-def test_names_are_unique_and_quick_ones_exist() -> None:
+def test_case_names_are_unique_and_include_the_quick_ones() -> None:
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names)
     assert set(QUICK) <= set(names)
 
 
-def test_a_full_name_chooses_one_case_and_a_beginning_many() -> None:
-    assert [case.name for case in command.chosen(command.arguments(["get-1"]))] == ["get-1"]
+def test_a_full_name_selects_one_case_and_a_prefix_many() -> None:
+    assert [case.name for case in command.select_cases(command.parse_arguments(["get-1"]))] == ["get-1"]
     both = ["get-1", "get-16", "get-64", "get-1-http2", "get-16-http2"]
-    assert [case.name for case in command.chosen(command.arguments(["get"]))] == both
-    assert command.chosen(command.arguments([])) == list(CASES)
+    assert [case.name for case in command.select_cases(command.parse_arguments(["get"]))] == both
+    assert command.select_cases(command.parse_arguments([])) == list(CASES)
     with pytest.raises(SystemExit, match="no such case: nothing"):
-        command.chosen(command.arguments(["nothing"]))
+        command.select_cases(command.parse_arguments(["nothing"]))
 
 
 def test_the_median_run_is_reported() -> None:
@@ -47,13 +47,13 @@ def test_the_median_run_is_reported() -> None:
     assert median([result(30), result(10)]).cpu_us["server"] == 10
 
 
-def test_a_row_tells_the_ratio_to_the_reference() -> None:
+def test_a_row_has_the_ratio_to_the_reference() -> None:
     row = report.row([result(336)])
     assert "| 336 µs + 10.0 µs |  | 475 µs + 217 µs | 0.50 | 1,000/s | 1.00 | 2.00 |" in row
     assert "errors" not in row
 
 
-def test_several_runs_are_told_by_their_median_and_spread() -> None:
+def test_several_runs_have_a_median_and_a_range() -> None:
     row = report.row([result(300, errors=3, problem="refused"), result(420), result(336)])
     assert "| 336 µs + 10.0 µs | 310 µs to 430 µs | 475 µs + 217 µs |" in row
     assert "3 errors: refused" in row
@@ -72,7 +72,7 @@ def test_microseconds_keep_three_digits() -> None:
 
 
 def test_cpu_time_of_a_tree_counts_children_alive_and_reaped() -> None:
-    """0.2 s in a child that has ended, 0.2 s in the process itself, which still lives."""
+    """A child that has ended used 0.2 s, and the running process another 0.2 s."""
     program = (
         "import subprocess, sys\n"
         f"subprocess.run([sys.executable, '-c', {BURN.format(seconds=0.2)!r}])\n"
@@ -84,14 +84,13 @@ def test_cpu_time_of_a_tree_counts_children_alive_and_reaped() -> None:
         assert process.stdout.readline() == b"done\n"
         used = cpu_seconds(descendants(process.pid))
         assert 0.38 <= used < 2.0
-        mine = {found.pid for found in descendants(os.getpid())}
-        assert process.pid in mine
-        assert process.pid not in {found.pid for found in descendants(os.getpid(), without=[process.pid])}
+        assert process.pid in {each.pid for each in descendants(os.getpid())}
+        assert process.pid not in {each.pid for each in descendants(os.getpid(), without=[process.pid])}
         process.communicate()
     assert stat(process.pid) is None
 
 
-def test_a_pid_file_of_a_stranger_is_no_postmaster(tmp_path: Path) -> None:
+def test_a_pid_file_of_another_process_is_no_postmaster(tmp_path: Path) -> None:
     assert postmaster(tmp_path) is None
     (tmp_path / "postmaster.pid").write_text(f"{os.getpid()}\n{tmp_path}\n")
     assert postmaster(tmp_path) is None
@@ -105,7 +104,7 @@ def fake_load(tmp_path: Path, body: str) -> Load:
 
 
 def test_cpu_is_counted_between_the_marks_only(tmp_path: Path) -> None:
-    """The load waits at the first mark until it has been answered."""
+    """The load waits at the first mark for an answer."""
     load = fake_load(
         tmp_path,
         'print(json.dumps({"phase": "measure"}), flush=True)\n'
@@ -125,7 +124,7 @@ def test_cpu_is_counted_between_the_marks_only(tmp_path: Path) -> None:
     assert seen == {"operations": 4, "arguments": ["-server=https://x:1", "-mode=get"]}
 
 
-def test_a_failing_load_says_why(tmp_path: Path) -> None:
+def test_a_failed_load_has_its_error_message(tmp_path: Path) -> None:
     load = fake_load(tmp_path, 'sys.exit("load: connection refused")\n')
     began = time.monotonic()
     with pytest.raises(LoadError, match="connection refused"):
@@ -133,8 +132,8 @@ def test_a_failing_load_says_why(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_of_two_servers_the_one_without_load_stands_still(tmp_path: Path) -> None:
-    """The load looks whether they are stopped (T in proc_stat(5)); in the end both run, though the last load failed."""
+def test_of_two_servers_the_one_without_load_is_stopped(tmp_path: Path) -> None:
+    """The load records the stopped servers (T in proc_stat(5)). At the end both run, although the last load failed."""
     with subprocess.Popen(["sleep", "60"]) as ours, subprocess.Popen(["sleep", "60"]) as theirs:
         load = fake_load(
             tmp_path,
@@ -152,39 +151,39 @@ def test_of_two_servers_the_one_without_load_stands_still(tmp_path: Path) -> Non
         log = tmp_path / "log"
         both = turns.Turns(**sides, load=load, rounds=2, seconds=0, warm=0, log=log, settle=0)
         watch = next(case for case in CASES if case.load["mode"] == "watch")
-        rows, fine = both.run([CASES[0], watch])
+        rows, successful = both.run([CASES[0], watch])
         states = [Path(f"/proc/{process.pid}/stat").read_text().split()[2] for process in (ours, theirs)]
         ours.kill()
         theirs.kill()
     runs = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(run["side"], run["stopped"]) for run in runs] == [("ours", [False, True]), ("theirs", [True, False])] * 2
     assert "T" not in states
-    assert not fine
+    assert not successful
     assert "failed: load: refused" in rows[1]
     assert {row.count("|") for row in rows} == {turns.table([]).splitlines()[0].count("|")}
 
 
 def test_the_ratio_of_two_servers_is_the_median_of_the_rounds() -> None:
-    """The machine became twice as slow; neither server did."""
+    """The machine became twice as slow, not the servers."""
     row = turns.row([result(90), result(190), result(200)], [result(190), result(390), result(390)])
     assert "| 190 µs + 10.0 µs | 390 µs + 10.0 µs | 0.50 | 0.50 to 0.53 | 1,000/s, 1,000/s | 1.00, 1.00 | 1.00 |" in row
     assert "2 errors: refused" in turns.row([result(90)], [result(90, errors=2, problem="refused")])
 
 
-def test_a_server_to_compare_with_needs_its_processes() -> None:
+def test_another_server_needs_running_processes() -> None:
     with pytest.raises(SystemExit):
-        command.arguments(["--against", "https://127.0.0.1:6443"])
+        command.parse_arguments(["--against", "https://127.0.0.1:6443"])
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    given = ["--against", "https://127.0.0.1:6443", "--against-ca", "ca.crt", "--against-pids"]
+    flags = ["--against", "https://127.0.0.1:6443", "--against-ca", "ca.crt", "--against-pids"]
     with pytest.raises(SystemExit, match="no such process: store"):
-        command.server_beside(command.arguments([*given, f"server={os.getpid()},store={gone.pid}"]))
-    target = command.server_beside(command.arguments([*given, f"server={os.getpid()}"]))
+        command.other_server(command.parse_arguments([*flags, f"server={os.getpid()},store={gone.pid}"]))
+    target = command.other_server(command.parse_arguments([*flags, f"server={os.getpid()}"]))
     assert target.flags == ["-server=https://127.0.0.1:6443", "-ca=ca.crt"]
     assert os.getpid() in {process.pid for process in target.groups["server"]()}
 
 
-def test_what_access_costs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_of_access_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert access.main(["--rounds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == [

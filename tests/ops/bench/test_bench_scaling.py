@@ -1,4 +1,4 @@
-"""The benchmarks of scaling: what they conclude from figures, and each of their loads once, with tiny numbers."""
+"""The benchmarks of scaling: their conclusions from measurements, and each load once with tiny numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubechronicle.ops.bench.curves.measuring import CURVES
 from kubechronicle.ops.bench.curves.points import AXES, REFERENCES, Point, point
 from kubechronicle.ops.bench.curves.table import reference, row, table
 from kubechronicle.ops.bench.measure import Load
-from kubechronicle.ops.bench.own_server import Measured, Place
+from kubechronicle.ops.bench.own_server import Measured, Workspace
 from kubechronicle.ops.bench.usage import Sample, Usage, between
 
 USAGE = Usage(
@@ -41,18 +41,18 @@ def sample(at: float, *, server: dict[int, float], disk: float = 0, stored: int 
     return Sample(at=at, cpu=cpu, own={"server": server}, machine=at, disk=disk, stored=stored, memory={"server": 1})
 
 
-# What is at its end
+# Bottlenecks
 
 
-def test_use_between_two_samples_tells_the_busiest_process() -> None:
-    used = between(sample(1, server={1: 1.0, 2: 5.0}), sample(3, server={1: 1.5, 2: 6.9}, disk=0.2, stored=7))
-    assert used.cores("server") == pytest.approx(1.2)
-    assert used.busiest["server"] == pytest.approx(0.95)
-    assert (used.disk, used.grown) == (pytest.approx(0.1), 7)
+def test_usage_between_two_samples_has_the_busiest_process() -> None:
+    usage = between(sample(1, server={1: 1.0, 2: 5.0}), sample(3, server={1: 1.5, 2: 6.9}, disk=0.2, stored=7))
+    assert usage.cores("server") == pytest.approx(1.2)
+    assert usage.busiest["server"] == pytest.approx(0.95)
+    assert (usage.disk, usage.grown) == (pytest.approx(0.1), 7)
 
 
 @pytest.mark.parametrize(
-    ("change", "workers", "end"),
+    ("change", "workers", "bottleneck"),
     [
         ({}, 1, ""),
         ({"busiest": {"server": 0.95}}, 1, "a core of the server"),
@@ -60,11 +60,11 @@ def test_use_between_two_samples_tells_the_busiest_process() -> None:
         ({"cpu": {"server": 19}}, 2, "the servers' cores"),
         ({"busiest": {"postgres": 0.9}, "disk": 0.99}, 1, "a session of Postgres, the disk"),
         ({"machine": 1.0, "cpu": {"server": 900, "load": 900}}, 1, "all cores of the machine"),
-        ({"machine": 1.0, "cpu": {"server": 0.1}}, 1, "the machine, which others use, too"),
+        ({"machine": 1.0, "cpu": {"server": 0.1}}, 1, "the machine, which other programs use"),
     ],
 )
-def test_what_gave_out_first_is_named(change: dict[str, Any], workers: int, end: str) -> None:
-    assert replace(USAGE, **change).at_its_end(workers=workers) == end
+def test_the_bottleneck_is_named(change: dict[str, Any], workers: int, bottleneck: str) -> None:
+    assert replace(USAGE, **change).bottleneck(workers=workers) == bottleneck
 
 
 # Curves
@@ -73,10 +73,10 @@ def test_what_gave_out_first_is_named(change: dict[str, Any], workers: int, end:
 def test_each_curve_has_an_axis_and_its_references_lie_on_it() -> None:
     assert CURVES.keys() == AXES.keys()
     for known in REFERENCES:
-        assert known.x in {0, *CURVES[known.curve].places}
+        assert known.x in {0, *CURVES[known.curve].positions}
 
 
-def test_a_point_survives_as_a_line_and_stands_beside_the_reference() -> None:
+def test_a_point_is_read_back_and_printed_with_the_reference() -> None:
     assert point(POINT.document()) == POINT
     assert reference(POINT) == "568 µs + 184 µs, 2,080/s, p50 6.70"
     failed = replace(POINT, x=3, errors=2, problem="refused")
@@ -88,24 +88,24 @@ def test_a_point_survives_as_a_line_and_stands_beside_the_reference() -> None:
     assert len(row(POINT)) == lines[0].count("|") - 1
 
 
-def test_places_are_chosen_and_left_out_when_time_is_up() -> None:
-    assert curves.places("objects", curves.arguments([])) == [1000, 10_000, 90_000, 100_000]
-    assert curves.places("objects", curves.arguments(["--to", "10000"])) == [1000, 10_000]
-    assert curves.places("log", curves.arguments(["--at", "5", "7"])) == [5, 7]
+def test_positions_are_selected_and_skipped_without_time() -> None:
+    assert curves.positions("objects", curves.parse_arguments([])) == [1000, 10_000, 90_000, 100_000]
+    assert curves.positions("objects", curves.parse_arguments(["--to", "10000"])) == [1000, 10_000]
+    assert curves.positions("log", curves.parse_arguments(["--at", "5", "7"])) == [5, 7]
     with pytest.raises(SystemExit):
-        curves.arguments(["depth"])
+        curves.parse_arguments(["depth"])
     bench = Bench(load=Load(binary=Path("load")), seconds=1, warm=0, budget=5)
     assert list(bench.within("log", [1, 2, 9], lambda x: x)) == [1, 2]
-    assert bench.left_out == ["log at 9: more than is left of 5 s"]
+    assert bench.skipped == ["log at 9: takes longer than the rest of 5 s"]
 
 
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     if not curves.DRAWING_PYTHON.exists():
-        pytest.skip("no Python that draws: make .cache/bench/made")
+        pytest.skip("no Python with matplotlib: make .cache/bench/made")
     file = tmp_path / "curves.jsonl"
     arguments = ["--json", str(file), "--pictures", str(tmp_path / "pictures")]
     file.write_text("".join(f"{line}\n" for line in map(_line, (POINT, replace(POINT, x=64), replace(POINT, x=0)))))
-    curves.draw(curves.arguments(arguments))
+    curves.draw(curves.parse_arguments(arguments))
     (tmp_path / "samples").write_text("serve (kubechronicle/http/listener.py:3);send (ssl.py:1) 7\n")
     flames = [curves.DRAWING_PYTHON, "-m", "kubechronicle.ops.bench.flames", tmp_path / "samples", tmp_path / "f.svg"]
     subprocess.run([*flames, "GET"], cwd=own_server.ROOT, check=True)
@@ -113,14 +113,14 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     assert "send (ssl)" in (tmp_path / "f.svg").read_text()
 
 
-def _line(of: Point) -> str:
-    return json.dumps(of.document())
+def _line(point: Point) -> str:
+    return json.dumps(point.document())
 
 
 # Profiles
 
 
-def test_frames_lose_where_they_are_on_the_machine() -> None:
+def test_frames_lose_the_paths_of_the_machine() -> None:
     assert stacks.short("run.<locals>.go (/home/me/kubechronicle/kubechronicle/http/h.py:12)") == "run.go (http/h)"
     assert stacks.short("wait (/x/kubechronicle/.venv/lib/python3.11/site-packages/trio/_core/_run.py)") == (
         "wait (trio/_core/_run)"
@@ -129,7 +129,7 @@ def test_frames_lose_where_they_are_on_the_machine() -> None:
     assert stacks.short("[native]") == "[native]"
 
 
-def test_stacks_are_added_up_without_what_all_have_in_common() -> None:
+def test_stacks_are_merged_without_common_outer_frames() -> None:
     seen = stacks.samples(["main (m.py:1);a (http/a.py:2);b (ssl.py:3) 600", "main (m.py:1);c (api/c.py:4) 399", "x 1"])
     root = stacks.tree(seen)
     assert root.name == "main (m)"
@@ -142,14 +142,14 @@ def test_stacks_are_added_up_without_what_all_have_in_common() -> None:
 # Nodes and idleness
 
 
-def test_memory_levels_off_or_goes_on_growing() -> None:
+def test_memory_levels_off_or_keeps_growing() -> None:
     assert idle.levels([100, 120, 121, 119])
     assert not idle.levels([100, 110, 120, 130])
     assert idle.levels([])
 
 
-def test_a_large_cluster_is_told_from_a_small_one() -> None:
-    """10 nodes at 10 times their pace used half a core: 5,000 need 25."""
+def test_a_large_cluster_is_extrapolated_from_a_small_one() -> None:
+    """10 nodes at 10 times the normal rate used half a core: 5,000 need 25."""
     seen = {"operations": 110, "errors": 0, "kinds": {"lease": {"operations": 100}}}
     result = nodes.Result(
         nodes=10,
@@ -162,33 +162,35 @@ def test_a_large_cluster_is_told_from_a_small_one() -> None:
         measured=Measured(usage=USAGE, memory={"server": 20}, seen=seen),
     )
     assert result.kept_up == 1
-    told = nodes.forecast(result)
-    assert "550 requests a second: 25.00 cores for the server (36 workers" in told
-    assert "one core for the server at 200, one core for Postgres' busiest session at 1,000, the disk at 2,000" in told
+    forecast = nodes.forecast(result)
+    assert "550 requests per second: 25.00 cores for the server (36 workers" in forecast
+    assert (
+        "one core for the server at 200, one core for Postgres' busiest session at 1,000, the disk at 2,000" in forecast
+    )
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
+def workspace() -> Iterator[Workspace]:
     try:
         load = own_server.load_generator()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"the load generator cannot be built here: {error}")
-    with own_server.place(load, settle=0) as made:
-        yield made
+    with own_server.workspace(load, settle=0) as workspace:
+        yield workspace
 
 
-def test_every_load_runs_with_tiny_numbers(place: Place) -> None:
-    bench = Bench(load=place.load, seconds=0.3, warm=0.1, budget=60, settle=0)
-    with place.serving() as running:
-        few = ["--nodes", "3", "--pods-per-node", "2", "--compress", "30", "--seconds", "1", "--warm", "0"]
-        result = nodes.measure(running, nodes.arguments([*few, "--pod-life", "30"]))
+def test_every_load_runs_with_tiny_numbers(workspace: Workspace) -> None:
+    bench = Bench(load=workspace.load, seconds=0.3, warm=0.1, budget=60, settle=0)
+    with workspace.serving() as running:
+        flags = ["--nodes", "3", "--pods-per-node", "2", "--compress", "30", "--seconds", "1", "--warm", "0"]
+        result = nodes.measure(running, nodes.parse_arguments([*flags, "--pod-life", "30"]))
         assert not result.measured.seen["errors"], result.measured.seen
         assert {"lease", "pod create", "pod bind", "pod delete", "event"} <= result.measured.seen["kinds"].keys()
         assert "5,000 nodes with 150,000 pods" in nodes.forecast(result)
         assert nodes.table(result).count("\n") >= 8
         assert result.grown >= 0
 
-        options = idle.arguments(["--informers", "2", "--seconds", "0.3", "--warm", "0", "--rounds", "1"])
+        options = idle.parse_arguments(["--informers", "2", "--seconds", "0.3", "--warm", "0", "--rounds", "1"])
         options.objects, options.nodes, options.hours, options.minutes = 16, 2, 0.2, 0.03
         quiet = idle.idle(running, options)
         assert (quiet.watches, quiet.ended) == (60, 0)
@@ -196,21 +198,21 @@ def test_every_load_runs_with_tiny_numbers(place: Place) -> None:
         assert (lived.seen["errors"], lived.seen["problem"]) == (0, "")
         assert {"lease", "election"} <= lived.seen["kinds"].keys()
         assert lived.seen["turned"] > 0
-        assert "2 nodes where nothing happens" in idle.hours_lines(lived)
+        assert "idle cluster of 2 nodes" in idle.hours_lines(lived)
         (churned,) = idle.rounds(running, options)
         assert (churned.errors, churned.problem) == (0, "")
         assert "1 |" in idle.table([churned], 16)
 
-        fanned = bench.put(
+        fanned = bench.measure(
             running, "watchers", 5, points.EVENT, namespace="tiny", mode="fanout", watchers=2, idle=3, rate=20
         )
         assert (fanned.errors, fanned.rate is not None and fanned.rate > 0) == (0, True)
-        failed = bench.put(running, "watchers", 5, points.EVENT, namespace="tiny", mode="nonsense")
+        failed = bench.measure(running, "watchers", 5, points.EVENT, namespace="tiny", mode="nonsense")
         assert "no such mode" in failed.problem
-        assert running.put(mode="fill", namespace="copied", count=1, size=100).seen["errors"] == 0
-    trio.run(partial(copies.fill, place.data_dir, namespace="copied", count=30))
-    with place.serving() as running:
-        listed = bench.put(running, "objects", 30, points.ALL, mode="list", namespace="copied", count=30)
+        assert running.run_load(mode="fill", namespace="copied", count=1, size=100).seen["errors"] == 0
+    trio.run(partial(copies.fill, workspace.data_dir, namespace="copied", count=30))
+    with workspace.serving() as running:
+        listed = bench.measure(running, "objects", 30, points.ALL, mode="list", namespace="copied", count=30)
         assert not listed.errors, listed.problem
         assert listed.cpu_us is not None
         assert listed.memory is not None
