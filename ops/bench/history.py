@@ -2,7 +2,7 @@
 
     python -m kubechronicle.ops.bench.history                                fills a log of 1,000,000 revisions first
     python -m kubechronicle.ops.bench.history --data-dir D                   keeps it in D for the next run
-    python -m kubechronicle.ops.bench.history --revisions 100000 --objects 10000
+    python -m kubechronicle.ops.bench.history --revisions 300000 --only commands
 
 Each case sends HTTPS requests to a server on that log, each for a moment that no earlier request has, unless the title
 says otherwise. A case slower than its limit is marked. The commands of ``kubectl chronicle`` follow

@@ -108,7 +108,7 @@ def measure(running: Running, options: argparse.Namespace, empty: Mapping[str, f
 
     ``empty``: with existing objects, the memory of a server without them
     """
-    existing: dict[str, str | int] = {"there": "true", "named": NAME} if empty is not None else {}
+    existing: dict[str, str | int] = {"existing": "true", "name": NAME} if empty is not None else {}
     at_rest = running.memory()
     empty = empty or at_rest
     measured = running.run_load(
@@ -138,7 +138,7 @@ def measure(running: Running, options: argparse.Namespace, empty: Mapping[str, f
 def fill(workspace: own_server.Workspace, options: argparse.Namespace) -> None:
     """Create the objects of one node through the server, and copy them for the others. LoadError."""
     with workspace.serving() as running:
-        one = {"nodes": 1, "pods-per-node": options.pods_per_node, "named": NAME, "seconds": 0.1, "warm": 0}
+        one = {"nodes": 1, "pods-per-node": options.pods_per_node, "name": NAME, "seconds": 0.1, "warm": 0}
         running.run_load(mode="nodes", namespace="bench-nodes", compress=0.001, **one)
     trio.run(partial(copies.fill_nodes, workspace.data_dir, named=NAME, count=options.nodes))
 

@@ -1,7 +1,7 @@
 package main
 
-// A client as client-go makes one: net/http, HTTP/2 where it is offered, one connection for all requests and watches of
-// a program. Slower than wire.go; used where it matters how real clients connect, not how many requests a second fit.
+// A client like client-go's: net/http, HTTP/2 if the server offers it, one connection for all requests and watches of a
+// program. It is slower than wire.go, and used where the connections matter more than the rate.
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func (t *target) client(http1 bool) *client {
 	return &client{base: "https://" + t.address(), token: t.token, http: &http.Client{Transport: transport}}
 }
 
-// shared is the clients of -http2: each has one connection.
+// shared returns the clients of -http2, with one connection each.
 func (o options) shared() []*client {
 	clients := make([]*client, o.http2)
 	for n := range clients {
@@ -62,7 +62,7 @@ func (c *client) open(ctx context.Context, method, path, accept, content string,
 	return c.http.Do(request)
 }
 
-// do sends a request and reads the answer; an answer that is not 2xx is an error with its status.
+// do sends a request and returns the body of the response. A status other than 2xx is an error.
 func (c *client) do(ctx context.Context, method, path, accept, content string, body []byte) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()

@@ -1,6 +1,6 @@
 package main
 
-// Closed loops: every connection has exactly one request in flight, sends the next when the answer is there.
+// Closed loops: every connection has one request in flight, and sends the next one after the response.
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// worker is one connection's share of a load. next yields its i-th request (counted over warm-up and measured part,
-// so that names never repeat); want is the status it must be answered with.
+// worker is one connection's share of a load. next returns its i-th request, counted from the start of the warm-up, so
+// that names never repeat. want is the expected status.
 type worker struct {
 	next func(i int) []byte
 	want int
-	ask  func() (int, []byte, error) // in place of next, by another client
+	send func() (int, []byte, error) // instead of next, with another client
 
 	c       *conn
 	i       int
@@ -27,7 +27,7 @@ type worker struct {
 
 func (w *worker) run(t *target, until time.Time) {
 	for time.Now().Before(until) {
-		if w.c == nil && w.ask == nil {
+		if w.c == nil && w.send == nil {
 			var err error
 			if w.c, err = t.dial(); err != nil {
 				w.fail(err.Error())
@@ -36,7 +36,7 @@ func (w *worker) run(t *target, until time.Time) {
 			}
 		}
 		var request []byte
-		if w.ask == nil {
+		if w.send == nil {
 			request = w.next(w.i)
 			w.i++
 		}
@@ -45,7 +45,7 @@ func (w *worker) run(t *target, until time.Time) {
 		switch {
 		case err != nil:
 			w.fail(err.Error())
-			if w.ask == nil {
+			if w.send == nil {
 				w.c.close()
 				w.c = nil
 			}
@@ -58,8 +58,8 @@ func (w *worker) run(t *target, until time.Time) {
 }
 
 func (w *worker) exchange(request []byte) (int, []byte, error) {
-	if w.ask != nil {
-		return w.ask()
+	if w.send != nil {
+		return w.send()
 	}
 	return w.c.exchange(request)
 }
@@ -74,7 +74,7 @@ func (w *worker) fail(problem string) {
 func closedLoop(o options, workers []*worker) (map[string]any, error) {
 	for _, w := range workers {
 		var err error
-		if w.ask != nil {
+		if w.send != nil {
 			continue
 		}
 		if w.c, err = o.target.dial(); err != nil {
@@ -140,7 +140,7 @@ func runGet(o options) (map[string]any, error) {
 		workers[n] = &worker{want: 200, next: func(int) []byte { return request }}
 		if len(clients) > 0 {
 			c := clients[n%len(clients)]
-			workers[n].ask = func() (int, []byte, error) {
+			workers[n].send = func() (int, []byte, error) {
 				body, err := c.do(context.Background(), "GET", path, "application/json", "", nil)
 				return 200, body, err
 			}
@@ -149,7 +149,7 @@ func runGet(o options) (map[string]any, error) {
 	return closedLoop(o, workers)
 }
 
-// runID keeps the names of one run apart from those of an earlier run on the same server.
+// runID makes the names of a run unique on its server.
 var runID = strconv.FormatInt(time.Now().UnixMilli()%1_000_000_000, 36)
 
 func runCreate(o options) (map[string]any, error) {
@@ -166,8 +166,8 @@ func runCreate(o options) (map[string]any, error) {
 	return closedLoop(o, workers)
 }
 
-// runUpdate replaces each worker's own object without naming a resourceVersion; every request changes the text, because
-// an update that changes nothing is not written.
+// runUpdate replaces each worker's own object without a resourceVersion. Every request changes the text, because the
+// server does not write unchanged objects.
 func runUpdate(o options) (map[string]any, error) {
 	path, value := configMapPath(o.namespace), text(o.size)
 	workers := make([]*worker, o.conns)
@@ -186,7 +186,7 @@ func runUpdate(o options) (map[string]any, error) {
 	return closedLoop(o, workers)
 }
 
-// runFill creates count objects with fixed names; those which are already there are fine.
+// runFill creates count objects with fixed names, unless they exist.
 func runFill(o options) (map[string]any, error) {
 	path, value := configMapPath(o.namespace), text(o.size)
 	var next, failed atomic.Int64

@@ -1,8 +1,8 @@
 package main
 
-// What goes on in a cluster where nothing happens, so many times as often (mode hour): nodes with Leases, status and a few
-// pods that come and go (as in mode nodes), components that hold on to their election's Lease, and informers whose
-// watches end and are begun again. A mark {"phase":"minute N"} is written after each minute, for memory to be looked at.
+// Mode hour: the requests of an idle cluster, at a multiple of their rate. Nodes renew Leases, report status, and have a
+// few pods that come and go, as in mode nodes. Components renew the Lease of their leader election. Informers restart
+// ended watches. A mark {"phase":"minute N"} after each minute lets the caller sample memory.
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func runHour(o options) (map[string]any, error) {
 		go marks(stop)
 		for _, n := range candidates {
 			k.beating.Add(1)
-			go n.beat(stop, retryPeriod, n.holdOn)
+			go n.beat(stop, retryPeriod, n.renewElection)
 		}
 		k.live(stop)
 	})
@@ -59,7 +59,7 @@ func runHour(o options) (map[string]any, error) {
 	return result, nil
 }
 
-// marks writes one after each whole minute.
+// marks writes a mark after each minute.
 func marks(ctx context.Context) {
 	minutes := time.NewTicker(time.Minute)
 	defer minutes.Stop()
@@ -73,7 +73,7 @@ func marks(ctx context.Context) {
 	}
 }
 
-// candidates are the components' clients, with the Lease each of them holds.
+// candidates returns the components' clients. Each holds a Lease.
 func (k *cluster) candidates() ([]*node, error) {
 	var made []*node
 	for i := range elections {
@@ -90,7 +90,7 @@ func (k *cluster) candidates() ([]*node, error) {
 
 const electionPath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
-func (n *node) holdOn() {
+func (n *node) renewElection() {
 	began := time.Now()
 	body := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, began.UTC().Format("2006-01-02T15:04:05.000000Z"))
 	_, err := n.c.do(n.cluster.ctx, "PATCH", electionPath+"/"+n.name, protobuf, "application/merge-patch+json", body)

@@ -1,7 +1,7 @@
 package main
 
-// Programs with informers, which list and then watch many resources over one connection, and mostly hear nothing; and
-// what is to be done beside them: nothing (mode informers) or objects that come and go (mode churn).
+// Programs with informers: they list and watch many resources over one connection. Meanwhile nothing happens (mode
+// informers), or objects are created and deleted (mode churn).
 
 import (
 	"bufio"
@@ -27,9 +27,9 @@ var informersOptions struct {
 
 func init() {
 	flag.IntVar(&informersOptions.programs, "informers", 50, "informers and churn: programs that list and watch")
-	flag.IntVar(&informersOptions.watches, "watches", 30, "informers and churn: resources each of them watches")
-	flag.IntVar(&informersOptions.idle, "idle", 0, "fanout: further watchers, of a namespace where nothing happens")
-	flag.Float64Var(&informersOptions.seconds, "watch-seconds", 600, "informers, churn, nodes and hour: a watch lasts this long, or twice")
+	flag.IntVar(&informersOptions.watches, "watches", 30, "informers and churn: resources that each of them watches")
+	flag.IntVar(&informersOptions.idle, "idle", 0, "fanout: further watchers, of an idle namespace")
+	flag.Float64Var(&informersOptions.seconds, "watch-seconds", 600, "informers, churn, nodes and hour: shortest length of a watch; the longest is twice this")
 	flag.BoolVar(&informersOptions.http1, "http1", false, "informers, churn and nodes: HTTP/1.1 instead of HTTP/2")
 	modes["informers"], modes["churn"], modes["fanout"] = runInformers, runChurn, runFanOut
 }
@@ -50,14 +50,14 @@ var informed = []string{
 type informers struct {
 	clients []*client
 	events  atomic.Int64
-	ended   atomic.Int64 // watches that ended before they were told to
-	turned  atomic.Int64 // watches that ended when they were to, and were begun again
-	listed  atomic.Int64 // lists since then
+	ended   atomic.Int64 // watches that ended early
+	turned  atomic.Int64 // watches that ended in time and were restarted
+	listed  atomic.Int64 // lists after the first ones
 	group   sync.WaitGroup
 	cancel  context.CancelFunc
 }
 
-// openInformers returns when all of them have listed and asked for their watches.
+// openInformers returns after all informers have listed; their watches may still be opening.
 func openInformers(o options) (*informers, error) {
 	if n := informersOptions.watches; n > len(informed) {
 		return nil, fmt.Errorf("-watches is at most %d", len(informed))
@@ -96,18 +96,18 @@ func openInformers(o options) (*informers, error) {
 	}
 }
 
-// versionIn is the first resourceVersion in a document: the list's own, as metadata is written before items, and an
-// event's object's.
+// versionIn returns the first resourceVersion in a document: that of the list, as servers write metadata before items,
+// or that of an event's object.
 func versionIn(document []byte) string {
 	_, after, _ := bytes.Cut(document, []byte(`"resourceVersion":"`))
 	version, _, _ := bytes.Cut(after, []byte(`"`))
 	return string(version)
 }
 
-// listAgain: each so many watches an informer lists anew, as it does when its version has become too old.
+// listAgain is the number of watches after which an informer lists again, as with an expired version.
 const listAgain = 4
 
-// lasting draws a watch's length as client-go does, between once and twice the least, in whole seconds.
+// lasting returns a random watch length as client-go does: one to two times the minimum, in whole seconds.
 func lasting() time.Duration {
 	return time.Duration(math.Ceil(informersOptions.seconds*(1+rand.Float64()))) * time.Second
 }
@@ -179,7 +179,7 @@ func runInformers(o options) (map[string]any, error) {
 	}, nil
 }
 
-// runChurn creates count ConfigMaps and deletes them, each connection its own share, beside the informers.
+// runChurn creates count ConfigMaps and deletes them, divided among the connections, while informers watch.
 func runChurn(o options) (map[string]any, error) {
 	all, err := openInformers(o)
 	if err != nil {
@@ -239,7 +239,7 @@ func (w *worker) churn(o options, path, value string, n, share int) {
 	}
 }
 
-// runFanOut is runWatch with idle watchers beside those that have something to hear.
+// runFanOut is runWatch with further, idle watchers.
 func runFanOut(o options) (map[string]any, error) {
 	quiet := o
 	quiet.namespace = o.namespace + "-idle"

@@ -1,7 +1,7 @@
 package main
 
-// LIST of a namespace over one connection, again and again. The first list is taken apart and its objects counted;
-// the others must be as long as the first, so that counting costs nothing while the clock runs.
+// Repeated LIST of a namespace over one connection. Only the objects of the first list are counted; the others must have
+// the same length, so that no counting disturbs the measurement.
 
 import (
 	"bytes"
@@ -55,8 +55,7 @@ func runList(o options) (map[string]any, error) {
 	}, nil
 }
 
-// similar allows for what changes between two lists of the same objects: the list's own resourceVersion, continue
-// tokens, and the ages in a table.
+// similar compares two lists, allowing differences in the list's resourceVersion, continue tokens, and ages in a table.
 func similar(got, first listing) bool {
 	allowed := 64 * (first.pages + first.objects)
 	return got.pages == first.pages && got.bytes-first.bytes < allowed && first.bytes-got.bytes < allowed
@@ -70,7 +69,7 @@ func listOnce(o options, c *conn, count bool) (listing, error) {
 		if o.limit > 0 {
 			path += fmt.Sprintf("&limit=%d", o.limit)
 		}
-		if next != "" { // a continue token speaks for itself; a resourceVersion beside it is refused
+		if next != "" { // the server rejects a resourceVersion together with a continue token
 			path = configMapPath(o.namespace) + fmt.Sprintf("?limit=%d&continue=%s", o.limit, next)
 		}
 		status, body, err := c.exchange(o.target.render(nil, "GET", path, o.format, nil))
@@ -95,7 +94,7 @@ func listOnce(o options, c *conn, count bool) (listing, error) {
 	}
 }
 
-// continueToken reads the token from the list's head: every server writes metadata before items.
+// continueToken reads the token from the start of the list: every server writes metadata before items.
 func continueToken(o options, body []byte) string {
 	if o.limit == 0 || o.format == "protobuf" {
 		return ""
@@ -143,7 +142,7 @@ func countProtobuf(body []byte) (int, error) {
 	return n, err
 }
 
-// eachField walks a message whose fields are all length-delimited, as those of the envelope and of a list are.
+// eachField visits the fields of a message with only length-delimited fields, such as the envelope and a list.
 func eachField(message []byte, visit func(number uint64, value []byte)) error {
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)

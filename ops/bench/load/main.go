@@ -1,13 +1,13 @@
-// Command load puts one kind of load on a Kubernetes API server and prints what the client saw.
+// Command load puts one kind of load on a Kubernetes API server and prints rates and latencies.
 //
-// It is the clients' half of kubechronicle's benchmark; the Python half (ops/bench) starts it, samples the CPU time of
-// the server's processes and writes the report. The standard library only, a hand-written HTTP/1.1 exchange per
-// connection (wire.go) and requests rendered before the clock runs: on two shared cores, every microsecond spent here is
-// one the server does not get.
+// It is the client part of kubechronicle's benchmark. The Python part (ops/bench) starts it, samples the CPU time of the
+// server's processes and writes the report. The program uses as little CPU as possible, because on two shared cores the
+// server lacks each microsecond it uses: only the standard library, a hand-written HTTP/1.1 exchange (wire.go), and
+// requests rendered in advance.
 //
-// Output, one JSON document a line:
+// Output, one JSON document per line:
 //
-//	{"phase":"measure"}   set-up and warm-up are over and nothing is in flight; the load waits for a line on stdin
+//	{"phase":"measure"}   set-up and warm-up are over and no request is in flight; the load waits for a line on stdin
 //	{"phase":"end"}       the last counted operation is over
 //	{...}                 the result
 package main
@@ -40,7 +40,7 @@ type options struct {
 	target    *target
 }
 
-// modes: what -mode may name. A file whose modes have flags of their own adds both in its init.
+// modes are the values of -mode. A file with more modes adds them and their flags in its init.
 var modes = map[string]func(options) (map[string]any, error){
 	"get": runGet, "create": runCreate, "update": runUpdate, "fill": runFill, "list": runList, "watch": runWatch,
 }
@@ -48,7 +48,7 @@ var modes = map[string]func(options) (map[string]any, error){
 func main() {
 	var o options
 	var server, ca, tokenFile, cert, key string
-	flag.StringVar(&server, "server", "https://127.0.0.1:6443", "the server's URL, or those of several with commas between")
+	flag.StringVar(&server, "server", "https://127.0.0.1:6443", "the server's URL, or several separated by commas")
 	flag.StringVar(&ca, "ca", "", "file with the certificate authority, or several (empty: the server's certificate is not verified)")
 	flag.StringVar(&tokenFile, "token-file", "", "file with a bearer token")
 	flag.StringVar(&cert, "cert", "", "client certificate file")
@@ -58,14 +58,14 @@ func main() {
 	flag.IntVar(&o.conns, "conns", 1, "connections, each with one request in flight")
 	flag.Float64Var(&o.seconds, "seconds", 5, "length of the measured part")
 	flag.Float64Var(&o.warm, "warm", 1, "seconds of the same load before it")
-	flag.IntVar(&o.count, "count", 1000, "fill: how many objects; list: how many are expected")
+	flag.IntVar(&o.count, "count", 1000, "fill: number of objects; list: expected number of objects")
 	flag.IntVar(&o.size, "size", 1024, "bytes of text in each ConfigMap")
 	flag.StringVar(&o.query, "query", "", "query of get and list, such as resourceVersion=0")
 	flag.IntVar(&o.limit, "limit", 0, "list: page size, pages are followed (0: one page)")
 	flag.StringVar(&o.format, "format", "json", "list and get: json, protobuf or table")
-	flag.IntVar(&o.watchers, "watchers", 100, "watch: how many, one connection each")
-	flag.IntVar(&o.http2, "http2", 0, "get and watch: connections of HTTP/2 that all requests share (0: HTTP/1.1, one each)")
-	flag.Float64Var(&o.rate, "rate", 50, "watch: creates a second of the one writer")
+	flag.IntVar(&o.watchers, "watchers", 100, "watch: number of watchers, one connection each")
+	flag.IntVar(&o.http2, "http2", 0, "get and watch: HTTP/2 connections shared by all requests (0: HTTP/1.1, one each)")
+	flag.Float64Var(&o.rate, "rate", 50, "watch: creates per second of the writer")
 	flag.Parse()
 
 	var err error
@@ -102,8 +102,8 @@ func emit(document map[string]any) {
 
 var stdin = bufio.NewReader(os.Stdin)
 
-// measured brackets the counted part: whoever reads our output samples CPU times at both lines, so nothing may be in
-// flight at the first and nothing may be left to do at the second.
+// measured runs the counted part between two lines of output. The caller samples CPU times at both lines, so no request
+// may be in flight at either.
 func measured(part func()) time.Duration {
 	emit(map[string]any{"phase": "measure"})
 	if _, err := stdin.ReadString('\n'); err != nil {
@@ -129,7 +129,7 @@ func latencies(sample []time.Duration) map[string]float64 {
 	return map[string]float64{"p50": at(.5), "p90": at(.9), "p99": at(.99), "max": at(1)}
 }
 
-// text is incompressible enough that neither TLS nor Postgres' TOAST makes it smaller than it looks.
+// text returns text that hardly compresses, so that Postgres' TOAST stores its full size.
 func text(size int) string {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder

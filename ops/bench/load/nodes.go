@@ -1,12 +1,11 @@
 package main
 
-// A cluster's nodes and what they do to the API server (mode nodes). Each node is a client of its own, one HTTP/2
-// connection unless -http1: it renews its Lease every 10 s (a PUT of the copy it keeps, in protobuf, as kubelets do),
-// patches its Node's status every 5 min, and watches its pods, its Node and the services. Pods come and go: created,
-// bound, reported on by the node that hears of them, deleted gracefully. A few observers watch everything, as scheduler
-// and controller manager do.
+// Mode nodes: the requests of a cluster's nodes. Each node is a client with one HTTP/2 connection, unless -http1. It
+// renews its Lease every 10 s (a PUT in protobuf, as kubelets send it), patches its Node's status every 5 min, and
+// watches its pods, its Node and the services. Pods are created and bound, get status from their node, and are deleted
+// gracefully. A few observers watch all objects, as scheduler and controller manager do.
 //
-// Output: after the objects are there, {"phase":"filled"}; then as every mode.
+// Output: {"phase":"filled"} after all objects are created; then as every mode.
 
 import (
 	"context"
@@ -33,18 +32,18 @@ var nodesOptions struct {
 	observers int
 	compress  float64
 	podLife   float64
-	named     string
-	there     bool
+	name      string
+	existing  bool
 }
 
 func init() {
-	flag.IntVar(&nodesOptions.nodes, "nodes", 100, "nodes: how many, one connection each")
+	flag.IntVar(&nodesOptions.nodes, "nodes", 100, "nodes: number of nodes, one connection each")
 	flag.IntVar(&nodesOptions.pods, "pods-per-node", 30, "nodes: pods on each")
 	flag.IntVar(&nodesOptions.observers, "observers", 2, "nodes: clients that watch all pods, nodes and leases")
-	flag.Float64Var(&nodesOptions.compress, "compress", 1, "nodes: everything happens this many times as often")
+	flag.Float64Var(&nodesOptions.compress, "compress", 1, "nodes: multiple of the normal rate")
 	flag.Float64Var(&nodesOptions.podLife, "pod-life", 7200, "nodes: seconds from a pod's creation to its deletion")
-	flag.StringVar(&nodesOptions.named, "named", runID, "nodes: part of the names of nodes and their first pods")
-	flag.BoolVar(&nodesOptions.there, "there", false, "nodes: the objects of these names are there already")
+	flag.StringVar(&nodesOptions.name, "name", runID, "nodes: part of the names of nodes and their first pods")
+	flag.BoolVar(&nodesOptions.existing, "existing", false, "nodes: the objects of these names exist")
 	modes["nodes"] = runNodes
 }
 
@@ -53,7 +52,7 @@ type cluster struct {
 	nodes   []*node
 	tally   tally
 	ctx     context.Context
-	pending atomic.Int64 // pods that are on their way in or out
+	pending atomic.Int64 // pods that are starting or ending
 	events  atomic.Int64
 	watches sync.WaitGroup
 	beating sync.WaitGroup
@@ -64,12 +63,12 @@ type node struct {
 	name     string
 	uid      string
 	c        *client
-	metadata []byte // of its Lease, as last answered
+	metadata []byte // of its Lease, in the last response
 
 	lock    sync.Mutex
 	pods    []string
-	bound   map[string]time.Time // pods it has not heard of yet
-	leaving map[string]bool      // pods whose end it reports
+	bound   map[string]time.Time // pods without a watch event yet
+	leaving map[string]bool      // pods that are ending
 }
 
 func runNodes(o options) (map[string]any, error) {
@@ -100,7 +99,8 @@ func runNodes(o options) (map[string]any, error) {
 	return result, nil
 }
 
-// live does what nodes and pods do, until it is stopped and all pods are where they were going; answers how many never came.
+// live sends the requests of nodes and pods until stop ends and no pod is pending. It returns the number of pods still
+// pending after drainTimeout.
 func (k *cluster) live(stop context.Context) int64 {
 	for _, n := range k.nodes {
 		k.beating.Add(2)
@@ -128,7 +128,7 @@ func (k *cluster) connect() error {
 	return inParallel(len(k.nodes), dialsAtOnce, func(i int) error {
 		n := k.nodes[i]
 		n.c = k.o.target.client(informersOptions.http1)
-		if err := k.watch(n.c, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+n.name+"&", n.heard); err != nil {
+		if err := k.watch(n.c, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+n.name+"&", n.handlePod); err != nil {
 			return err
 		}
 		if err := k.watch(n.c, "/api/v1/nodes?fieldSelector=metadata.name%3D"+n.name+"&", nil); err != nil {
@@ -143,18 +143,18 @@ func (k *cluster) connect() error {
 	})
 }
 
-// watch lists and follows from there; a watch that ends is begun again, and counted as a failure. heard is told of what
-// is listed, too, as of events of the kind listed.
-func (k *cluster) watch(c *client, path string, heard func(string, seen)) error {
+// watch lists and watches. A watch that ends early counts as a failure and is restarted. handle is called for each event,
+// and for each listed object with the kind listed.
+func (k *cluster) watch(c *client, path string, handle func(string, object)) error {
 	list, err := c.do(k.ctx, "GET", path+"resourceVersion=0", protobuf, "", nil)
 	if err != nil {
 		return err
 	}
 	version := string(member(member(raw(list), 1), 2))
-	if heard != nil {
+	if handle != nil {
 		_ = walk(raw(list), func(number uint64, item []byte) {
 			if number == 2 {
-				heard(listed, identify(item))
+				handle(listed, identify(item))
 			}
 		})
 	}
@@ -169,11 +169,11 @@ func (k *cluster) watch(c *client, path string, heard func(string, seen)) error 
 				err = fmt.Errorf("watch: status %d", answer.StatusCode)
 			}
 			if err == nil {
-				err = events(answer.Body, func(kind string, object seen) {
+				err = events(answer.Body, func(kind string, o object) {
 					k.events.Add(1)
-					version = object.version
-					if heard != nil {
-						heard(kind, object)
+					version = o.version
+					if handle != nil {
+						handle(kind, o)
 					}
 				})
 				answer.Body.Close()
@@ -187,8 +187,8 @@ func (k *cluster) watch(c *client, path string, heard func(string, seen)) error 
 	return nil
 }
 
-// beat calls what once in each period, at a moment of its own; never twice at once.
-func (n *node) beat(ctx context.Context, period time.Duration, what func()) {
+// beat calls action once per period, with a random offset; calls never overlap.
+func (n *node) beat(ctx context.Context, period time.Duration, action func()) {
 	defer n.cluster.beating.Done()
 	period = time.Duration(float64(period) / nodesOptions.compress)
 	next := time.NewTimer(rand.N(period))
@@ -199,7 +199,7 @@ func (n *node) beat(ctx context.Context, period time.Duration, what func()) {
 			return
 		case <-next.C:
 			next.Reset(period)
-			what()
+			action()
 		}
 	}
 }
@@ -227,25 +227,25 @@ func (n *node) report() {
 	n.cluster.tally.add("node status", time.Since(began), err)
 }
 
-// heard is told of every event of the node's pods and does what a kubelet does about it, for each pod by itself.
-func (n *node) heard(kind string, pod seen) {
+// handlePod reacts to an event of one of the node's pods as a kubelet does.
+func (n *node) handlePod(kind string, pod object) {
 	n.lock.Lock()
-	if kind == listed && nodesOptions.there && !pod.deleting {
-		n.pods = append(n.pods, pod.name) // an earlier run has replaced some of those the node began with
+	if kind == listed && nodesOptions.existing && !pod.deleting {
+		n.pods = append(n.pods, pod.name) // an earlier run may have replaced some of the first pods
 	}
 	since, awaited := n.bound[pod.name]
 	delete(n.bound, pod.name)
 	n.lock.Unlock()
 	switch {
 	case awaited:
-		n.cluster.tally.heardAfter(time.Since(since))
+		n.cluster.tally.addDelay(time.Since(since))
 		go n.begin(pod, since)
-	case kind == "MODIFIED" && pod.deleting && !n.gone(pod.name):
+	case kind == "MODIFIED" && pod.deleting && !n.startEnd(pod.name):
 		go n.end(pod)
 	}
 }
 
-func (n *node) begin(pod seen, since time.Time) {
+func (n *node) begin(pod object, since time.Time) {
 	path := n.cluster.podPath(pod.name)
 	n.patch(path, podStatus(n, pod, "Pending", since))
 	n.patch(path, podStatus(n, pod, "Running", since))
@@ -255,7 +255,7 @@ func (n *node) begin(pod seen, since time.Time) {
 	n.cluster.pending.Add(-1)
 }
 
-func (n *node) end(pod seen) {
+func (n *node) end(pod object) {
 	path := n.cluster.podPath(pod.name)
 	n.patch(path, podStatus(n, pod, "Succeeded", time.Now()))
 	n.cluster.event(n.c, pod.name, "Killing")
@@ -266,8 +266,8 @@ func (n *node) end(pod seen) {
 	n.cluster.pending.Add(-1)
 }
 
-// gone tells whether the pod's end is under way already: reporting on it is heard of, too.
-func (n *node) gone(name string) bool {
+// startEnd marks a pod as ending, and returns whether it was marked: its status updates are events, too.
+func (n *node) startEnd(name string) bool {
 	n.lock.Lock()
 	defer n.lock.Unlock()
 	was := n.leaving[name]
@@ -280,7 +280,7 @@ func (n *node) patch(path string, body []byte) {
 	_, err := n.c.do(n.cluster.ctx, "PATCH", path+"/status", protobuf, asMerge, body)
 	var refused *refusal
 	if errors.As(err, &refused) && refused.status == 404 {
-		return // reported on while it was being removed, which a kubelet takes as it comes
+		return // the pod was removed meanwhile; a kubelet ignores this, too
 	}
 	n.cluster.tally.add("pod status", time.Since(started), err)
 }
@@ -296,7 +296,7 @@ func (k *cluster) event(c *client, pod, reason string) {
 	k.tally.add("event", time.Since(started), err)
 }
 
-// churn replaces a pod of one node after another, at the rate that gives pods their life.
+// churn replaces pods, one node after another, at the rate for -pod-life.
 func (k *cluster) churn(ctx context.Context) {
 	rate := float64(nodesOptions.nodes*nodesOptions.pods) / nodesOptions.podLife * nodesOptions.compress
 	if rate <= 0 {
@@ -332,10 +332,10 @@ func (k *cluster) replace(c *client, n *node, name string) {
 		oldest, n.pods = n.pods[0], n.pods[1:]
 	}
 	n.lock.Unlock()
-	call := func(what, method, path string, body []byte) bool {
+	call := func(kind, method, path string, body []byte) bool {
 		started := time.Now()
 		_, err := c.do(k.ctx, method, path, protobuf, asJSON, body)
-		k.tally.add(what, time.Since(started), err)
+		k.tally.add(kind, time.Since(started), err)
 		return err == nil
 	}
 	if oldest != "" {
@@ -356,7 +356,7 @@ func (k *cluster) replace(c *client, n *node, name string) {
 		return
 	}
 	n.lock.Lock()
-	n.pods = append(n.pods, name) // not before: a pod without a node is gone at once, and nobody hears of its end
+	n.pods = append(n.pods, name) // not before: a pod without a node is deleted at once, without an event for a node
 	n.lock.Unlock()
 	k.event(c, name, "Scheduled")
 }

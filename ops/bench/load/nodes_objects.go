@@ -1,6 +1,6 @@
 package main
 
-// The objects of mode nodes, of the size and shape they have in a cluster, and how they get there.
+// The objects of mode nodes, with realistic sizes and fields, and their creation.
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// inParallel calls part with 0 … count-1, so many at a time, and returns the first error.
+// inParallel calls part with 0 … count-1, atOnce at a time, and returns the first error.
 func inParallel(count, atOnce int, part func(i int) error) error {
 	var group sync.WaitGroup
 	work := make(chan int)
@@ -42,10 +42,10 @@ func inParallel(count, atOnce int, part func(i int) error) error {
 // fill creates nodes, their Leases, and pods that run on them.
 func (k *cluster) fill() error {
 	for i := range nodesOptions.nodes {
-		k.nodes = append(k.nodes, &node{cluster: k, name: fmt.Sprintf("node-%s-%05d", nodesOptions.named, i), bound: map[string]time.Time{}, leaving: map[string]bool{}})
+		k.nodes = append(k.nodes, &node{cluster: k, name: fmt.Sprintf("node-%s-%05d", nodesOptions.name, i), bound: map[string]time.Time{}, leaving: map[string]bool{}})
 	}
-	if nodesOptions.there {
-		return nil // each node learns of its pods when it lists them
+	if nodesOptions.existing {
+		return nil // each node lists its pods later
 	}
 	if err := k.awaitServiceAccount(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (k *cluster) fill() error {
 	})
 }
 
-// awaitServiceAccount: a pod is refused until its namespace has its default account, which a controller makes.
+// awaitServiceAccount waits for the default ServiceAccount, which a controller creates: without it, pods are rejected.
 func (k *cluster) awaitServiceAccount() error {
 	c, err := k.o.target.dial()
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *node) fill(c *conn) error {
 		if err := json.Unmarshal(answer, &made); err != nil {
 			return err
 		}
-		if _, err = send("PATCH", path+"/status", asMerge, podStatus(n, seen{name: name, uid: made.Metadata.UID}, "Running", now)); err != nil {
+		if _, err = send("PATCH", path+"/status", asMerge, podStatus(n, object{name: name, uid: made.Metadata.UID}, "Running", now)); err != nil {
 			return err
 		}
 		n.pods = append(n.pods, name)
@@ -127,10 +127,10 @@ func (n *node) fill(c *conn) error {
 	return nil
 }
 
-// pod is the name of one of those it begins with.
+// pod returns the name of the i-th first pod.
 func (n *node) pod(i int) string { return fmt.Sprintf("%s-%03d", n.name, i) }
 
-// renderAs is render for a body that is not JSON.
+// renderAs is render with another content type.
 func (t *target) renderAs(method, path, content string, body []byte) []byte {
 	request := string(t.render(nil, method, path, "", body))
 	return []byte(strings.Replace(request, "Content-Type: "+asJSON, "Content-Type: "+content, 1))
@@ -146,7 +146,7 @@ func nodeBody(name string) []byte {
 		`"spec":{"podCIDR":"10.0.0.0/24","providerID":"bench:///%s"}}`, name, name, name)
 }
 
-// nodeConditions is what a kubelet patches as long as nothing changes but the time.
+// nodeConditions returns the patch of a kubelet when only the time has changed.
 func nodeConditions(at time.Time) []byte {
 	return fmt.Appendf(nil, `{"status":{%s}}`, conditionsAt(at))
 }
@@ -200,7 +200,7 @@ func bindingBody(namespace, pod, node string) []byte {
 		`"target":{"apiVersion":"v1","kind":"Node","name":%q}}`, pod, namespace, node)
 }
 
-func podStatus(n *node, pod seen, phase string, at time.Time) []byte {
+func podStatus(n *node, pod object, phase string, at time.Time) []byte {
 	ready, state := "False", `{"waiting":{"reason":"ContainerCreating"}}`
 	switch phase {
 	case "Running":

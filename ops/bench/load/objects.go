@@ -1,8 +1,8 @@
 package main
 
-// Writes of objects of any kind, made of templates in which @name@, @namespace@, @count@ (six digits that differ from
-// write to write) and @revision@ (the object's resourceVersion as last answered) are filled in. Each connection writes
-// objects of its own: create makes a new one each time, the other verbs change one again and again.
+// Writes of objects of any kind, made of templates. The placeholders are @name@, @namespace@, @count@ (six digits that
+// differ between writes) and @revision@ (the object's resourceVersion in the last response). Each connection writes its
+// own objects: the verb create makes a new one each time, the other verbs change the same one.
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ var objectsOptions struct {
 
 func init() {
 	flag.StringVar(&objectsOptions.verb, "verb", "create", "objects: create, update, apply or patch")
-	flag.StringVar(&objectsOptions.collection, "collection", "", "objects: path of the collection, may hold @namespace@")
-	flag.StringVar(&objectsOptions.subresource, "subresource", "", "objects: what of the object is written")
+	flag.StringVar(&objectsOptions.collection, "collection", "", "objects: path of the collection, may contain @namespace@")
+	flag.StringVar(&objectsOptions.subresource, "subresource", "", "objects: the subresource to write")
 	flag.StringVar(&objectsOptions.template, "template", "", "objects: the body of each write")
-	flag.StringVar(&objectsOptions.setup, "setup", "", "objects: what is created first to be changed (empty: the template)")
+	flag.StringVar(&objectsOptions.setup, "setup", "", "objects: the object to create first (empty: the template)")
 	modes["objects"] = runObjects
 }
 
@@ -72,7 +72,7 @@ func runObjects(o options) (map[string]any, error) {
 	return closedLoop(o, workers)
 }
 
-// createObject makes what is to be changed, and returns its resourceVersion.
+// createObject creates the object to change, and returns its resourceVersion.
 func createObject(o options, collection, name string) (string, error) {
 	template := objectsOptions.setup
 	if template == "" {
@@ -102,7 +102,7 @@ func filledIn(template, name, namespace string, count int, revision string) []by
 	).Replace(template))
 }
 
-// revisionIn finds the resourceVersion in an object's JSON; in metadata nothing that looks like it comes before it.
+// revisionIn returns the resourceVersion in an object's JSON: the first occurrence of the key is that of the metadata.
 func revisionIn(object []byte) string {
 	_, after, found := bytes.Cut(object, []byte(`"resourceVersion":"`))
 	if !found {

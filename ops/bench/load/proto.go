@@ -1,7 +1,7 @@
 package main
 
-// As much of protobuf as it takes to follow a watch and to renew a Lease the way kubelets do: in protobuf, with the
-// metadata sent back as it was received. Field numbers are those of the .proto files of k8s.io/api and apimachinery.
+// The parts of protobuf needed to follow a watch and to renew a Lease as kubelets do, with the metadata as received.
+// Field numbers are those of the .proto files of k8s.io/api and apimachinery.
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 var envelopeMark = []byte("k8s\x00")
 
-// walk visits the length-delimited fields of a message and skips the numbers.
+// walk visits the length-delimited fields of a message and skips other fields.
 func walk(message []byte, visit func(number uint64, value []byte)) error {
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)
@@ -46,7 +46,7 @@ func walk(message []byte, visit func(number uint64, value []byte)) error {
 	return nil
 }
 
-// member is the last length-delimited field of that number, nil if there is none.
+// member returns the last length-delimited field of that number, nil without one.
 func member(message []byte, number uint64) []byte {
 	var found []byte
 	_ = walk(message, func(n uint64, value []byte) {
@@ -57,7 +57,7 @@ func member(message []byte, number uint64) []byte {
 	return found
 }
 
-// raw is the message inside the envelope (runtime.Unknown) every object is sent in.
+// raw returns the message in an object's envelope (runtime.Unknown).
 func raw(body []byte) []byte {
 	envelope, _ := bytes.CutPrefix(body, envelopeMark)
 	return member(envelope, 2)
@@ -77,7 +77,7 @@ func timestamp(at time.Time) []byte {
 	return appendNumber(appendNumber(nil, 1, uint64(at.Unix())), 2, uint64(at.Nanosecond()/1000*1000))
 }
 
-// lease is a whole Lease: metadata as the server last answered it, and a new renewTime.
+// lease returns a Lease with the metadata of the last response and a new renewTime.
 func lease(metadata []byte, holder string, at time.Time) []byte {
 	spec := appendField(nil, 1, []byte(holder))
 	spec = appendNumber(spec, 2, 40)
@@ -87,15 +87,15 @@ func lease(metadata []byte, holder string, at time.Time) []byte {
 	return appendField(appendField(append([]byte(nil), envelopeMark...), 1, kind), 2, object)
 }
 
-// seen is what a follower wants to know of an object.
-type seen struct {
+// object has the fields of a watched object that a client needs.
+type object struct {
 	name, uid, version string
 	deleting           bool
 }
 
-func identify(object []byte) seen {
-	var s seen
-	_ = walk(member(object, 1), func(number uint64, value []byte) {
+func identify(message []byte) object {
+	var s object
+	_ = walk(member(message, 1), func(number uint64, value []byte) {
 		switch number {
 		case 1:
 			s.name = string(value)
@@ -110,8 +110,8 @@ func identify(object []byte) seen {
 	return s
 }
 
-// events calls visit with each event of a watch's body, until it ends: frames of four bytes of length and a WatchEvent.
-func events(body io.Reader, visit func(kind string, object seen)) error {
+// events calls visit for each event of a watch, until it ends. A frame is four bytes of length and a WatchEvent.
+func events(body io.Reader, visit func(kind string, o object)) error {
 	var size [4]byte
 	var frame []byte
 	for {

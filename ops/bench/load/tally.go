@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// tally counts operations of several kinds and keeps how long each took.
+// tally collects the latencies and failures of operations by kind.
 type tally struct {
 	lock     *sync.Mutex
 	samples  map[string][]time.Duration
 	failures map[string]int
 	problem  string
-	delays   []time.Duration // from binding a pod until its node hears of it: no operation
+	delays   []time.Duration // from binding a pod to its node's watch event; not an operation
 }
 
 func newTally() tally {
 	return tally{lock: new(sync.Mutex), samples: map[string][]time.Duration{}, failures: map[string]int{}}
 }
 
-func (t *tally) add(what string, took time.Duration, err error) {
+func (t *tally) add(kind string, took time.Duration, err error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if err == nil {
-		t.samples[what] = append(t.samples[what], took)
+		t.samples[kind] = append(t.samples[kind], took)
 		return
 	}
-	t.failures[what]++
+	t.failures[kind]++
 	if t.problem == "" {
-		t.problem = what + ": " + err.Error()
+		t.problem = kind + ": " + err.Error()
 	}
 }
 
-func (t *tally) heardAfter(delay time.Duration) {
+func (t *tally) addDelay(delay time.Duration) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.delays = append(t.delays, delay)
@@ -42,8 +42,8 @@ func (t *tally) result(took time.Duration) map[string]any {
 	defer t.lock.Unlock()
 	kinds := map[string]any{}
 	operations, errors := 0, 0
-	for what, sample := range t.samples {
-		kinds[what] = map[string]any{
+	for kind, sample := range t.samples {
+		kinds[kind] = map[string]any{
 			"operations": len(sample), "per_second": float64(len(sample)) / took.Seconds(), "ms": latencies(sample),
 		}
 		operations += len(sample)

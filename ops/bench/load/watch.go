@@ -1,8 +1,8 @@
 package main
 
-// Watch fan-out: many watchers of one namespace, one writer creating ConfigMaps at a fixed rate. Every watcher must see
-// every create, in order; what is measured is the time from sending the create to each watcher's receipt. Of several
-// servers the writer has the first to itself, so that whatever is heard has come from another.
+// Watch fan-out: many watchers of one namespace, and one writer that creates ConfigMaps at a fixed rate. Every watcher
+// must receive every create, in order. The latency is the time from sending a create to each watcher's receipt. With
+// several servers, only the writer uses the first, so that every event passes between servers.
 
 import (
 	"bufio"
@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// Events still missing this long after the last write are lost.
+// drainTimeout after the last write, missing events count as lost.
 const drainTimeout = 30 * time.Second
 
-// Connections opened at a time while setting up: enough to be quick, few enough for any listen backlog.
+// dialsAtOnce limits parallel connects during set-up, to fit any listen backlog.
 const dialsAtOnce = 32
 
 type watcher struct {
@@ -34,7 +34,7 @@ type watcher struct {
 type fanOut struct {
 	o        options
 	epoch    time.Time
-	mark     []byte // what an event's line holds right before the write's number
+	mark     []byte // the part of an event's line before the write's number
 	total    int
 	watchers []*watcher
 	got      atomic.Int64
@@ -51,7 +51,7 @@ func runWatch(o options) (map[string]any, error) {
 		return nil, err
 	}
 	opened := time.Since(setup)
-	time.Sleep(time.Duration(o.warm * float64(time.Second))) // let the set-up's work settle before the counted part
+	time.Sleep(time.Duration(o.warm * float64(time.Second))) // let the server rest before the counted part
 	sent := make([]time.Duration, f.total)
 	var writes []time.Duration
 	var failed int
@@ -110,7 +110,7 @@ func (f *fanOut) open(version string) error {
 				return
 			}
 			if w.c, err = f.o.target.dialTo(f.o.target.apart(i)); err == nil {
-				// A server may hold back the head of a watch until there is an event: send now, read in follow.
+				// A server may send the head of a watch only with the first event: send now, read in follow.
 				_, err = w.c.tls.Write(request)
 			}
 			if err != nil {
@@ -132,7 +132,7 @@ func (f *fanOut) open(version string) error {
 func (f *fanOut) follow(w *watcher) {
 	body, err := w.c.stream(nil)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "load: a watch was refused:", err)
+		fmt.Fprintln(os.Stderr, "load: a watch was rejected:", err)
 		return
 	}
 	f.read(body, w)
@@ -141,7 +141,7 @@ func (f *fanOut) follow(w *watcher) {
 func (f *fanOut) followShared(c *client, path string, w *watcher) {
 	answer, err := c.open(context.Background(), "GET", path, "application/json", "", nil)
 	if err != nil || answer.StatusCode != 200 {
-		fmt.Fprintln(os.Stderr, "load: a watch was refused:", err)
+		fmt.Fprintln(os.Stderr, "load: a watch was rejected:", err)
 		return
 	}
 	f.read(answer.Body, w)

@@ -1,7 +1,7 @@
 package main
 
-// One HTTP/1.1 exchange after another over one TLS connection. Knows requests and answers as bytes, nothing of
-// Kubernetes. What a benchmark does not meet (redirects, trailers, 1xx answers, proxies) is not here.
+// HTTP/1.1 exchanges over one TLS connection, one after another. Requests and responses are bytes; nothing here depends
+// on Kubernetes. Redirects, trailers, 1xx responses and proxies are not supported.
 
 import (
 	"bufio"
@@ -30,7 +30,7 @@ type target struct {
 	token     string
 }
 
-// newTarget takes several servers and authorities with commas between them.
+// newTarget accepts several servers and authorities, separated by commas.
 func newTarget(servers, ca, tokenFile, cert, key string) (*target, error) {
 	t := &target{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
 	for _, server := range strings.Split(servers, ",") {
@@ -101,19 +101,19 @@ func (t *target) render(buffer []byte, method, path, format string, body []byte)
 type conn struct {
 	tls     *tls.Conn
 	r       *bufio.Reader
-	content []byte // the last answer's body; valid until the next exchange
+	content []byte // the last response's body; valid until the next exchange
 }
 
-// No exchange of a benchmark may take longer; a server that hangs should fail the run, not stall it.
+// exchangeTimeout makes the run fail if the server hangs.
 const exchangeTimeout = 60 * time.Second
 
-// address is each server's in turn.
+// address returns the servers' addresses in turn.
 func (t *target) address() string { return t.addresses[int(t.next.Add(1)-1)%len(t.addresses)] }
 
 // dial connects to each server in turn.
 func (t *target) dial() (*conn, error) { return t.dialTo(t.address()) }
 
-// apart is all servers but the first, where somebody else is; or the only one.
+// apart returns the addresses of all servers but the first in turn; that of a single server.
 func (t *target) apart(i int) string {
 	if others := t.addresses[1:]; len(others) > 0 {
 		return others[i%len(others)]
@@ -144,7 +144,7 @@ type head struct {
 	closing bool
 }
 
-// send writes a request and reads the answer's head.
+// send writes a request and reads the response's head.
 func (c *conn) send(request []byte) (head, error) {
 	if _, err := c.tls.Write(request); err != nil {
 		return head{}, err
@@ -155,7 +155,7 @@ func (c *conn) send(request []byte) (head, error) {
 		return h, err
 	}
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
-		return h, fmt.Errorf("not an HTTP/1.1 answer: %.60q", line)
+		return h, fmt.Errorf("not an HTTP/1.1 response: %.60q", line)
 	}
 	if h.status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return h, err
@@ -183,10 +183,10 @@ func (c *conn) send(request []byte) (head, error) {
 	}
 }
 
-var errClosing = errors.New("the server closed the connection after its answer")
+var errClosing = errors.New("the server closed the connection after its response")
 
-// exchange sends a request and reads the whole answer. The body is valid until the next exchange. An answer that
-// announces the end of the connection is an error too: the load counts on connections that stay.
+// exchange sends a request and reads the whole response. The body is valid until the next exchange. A response with
+// "Connection: close" is an error, too: the load relies on persistent connections.
 func (c *conn) exchange(request []byte) (int, []byte, error) {
 	c.tls.SetDeadline(time.Now().Add(exchangeTimeout))
 	h, err := c.send(request)
@@ -200,7 +200,7 @@ func (c *conn) exchange(request []byte) (int, []byte, error) {
 	case h.length >= 0:
 		err = c.readExactly(h.length)
 	default:
-		return h.status, nil, errors.New("an answer with neither a length nor chunks")
+		return h.status, nil, errors.New("a response with neither a length nor chunks")
 	}
 	if err == nil && h.closing {
 		err = errClosing
@@ -237,7 +237,7 @@ func (c *conn) readChunks() error {
 	}
 }
 
-// stream sends a request whose answer has no end of its own (a watch) and yields its body.
+// stream sends a request with an endless response (a watch) and returns its body.
 func (c *conn) stream(request []byte) (io.Reader, error) {
 	h, err := c.send(request)
 	if err != nil {
