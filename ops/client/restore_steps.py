@@ -21,7 +21,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 TRIES: Final = 4
 # Seconds between two requests while waiting.
 POLL_INTERVAL: Final = 0.25
-# Seconds between two searches for what blocks a deletion.
+# Seconds between two searches for the reason of a blocked deletion.
 SEARCH_INTERVAL: Final = 3.0
 # Seconds to wait until the server serves a new CustomResourceDefinition.
 DEFINITION_TIMEOUT: Final = 30.0

@@ -24,7 +24,7 @@ EXAMPLES: Final = """\
   kubectl chronicle blame deployment/web -o json            field by field
 """
 MAX_USER_WIDTH: Final = 40
-# Marks for fields set before the oldest revision kept, and for fields whose earlier values are erased.
+# Marks for fields set before the oldest revision kept, and for fields with erased earlier values.
 BEFORE_HISTORY: Final = 0
 ERASED: Final = -1
 MARK_TEXTS: Final = {BEFORE_HISTORY: "before all history", ERASED: "erased from history"}

@@ -1,4 +1,4 @@
-"""Commands on erased history: they report it, and do not restore or delete what is unknown."""
+"""Commands on erased history: they report it, and never restore or delete erased states."""
 
 from __future__ import annotations
 

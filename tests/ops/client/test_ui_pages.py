@@ -1,4 +1,4 @@
-"""The web page in a real browser, on a server with a history: what it shows, by pointer and by keys alone."""
+"""The web page in a real browser, on a server with a history, used by pointer and by keys."""
 
 from __future__ import annotations
 
@@ -30,17 +30,21 @@ HOSTILE = "<img src=x onerror=document.title='run'>"
 
 @dataclass
 class Served:
-    """The page's URL by who looks."""
+    """The page's URL for each user.
+
+    ``expired``: a user whose credentials have expired
+    ``compacted``: an administrator, on a server whose history is compacted
+    """
 
     admin: str
     joe: str
-    nobody: str
-    forgotten: str
+    expired: str
+    compacted: str
     running: Running
 
 
-class Forgetful(InThread):
-    """History that is not kept any more."""
+class CompactedHistory(InThread):
+    """A transport whose history is compacted."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         if path.startswith("/apis/history"):
@@ -49,15 +53,15 @@ class Forgetful(InThread):
         return super().send(method, path, headers, body)
 
 
-class Unknown(InThread):
-    """Files are had, but the credentials are not believed any more."""
+class ExpiredCredentials(InThread):
+    """A transport that gets the page, but whose credentials have expired."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         token = "expired" if path.startswith("/apis/") else ADMIN
         return InThread(self._running, token).send(method, path, headers, body)
 
 
-def history(running: Running) -> None:
+def make_history(running: Running) -> None:
     ask = running.ask
     ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})
     container = {"name": "web", "image": "nginx:1"}
@@ -87,33 +91,33 @@ def history(running: Running) -> None:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     executable()
-    with server_in_thread(ui=True) as running, ExitStack() as helpers:
-        history(running)
+    with server_in_thread(ui=True) as running, ExitStack() as proxies:
+        make_history(running)
 
         def url(transport: Transport) -> str:
-            loopback = helpers.enter_context(Loopback(transport))
+            loopback = proxies.enter_context(Loopback(transport))
             thread = threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
             thread.start()
-            helpers.callback(loopback.shutdown)
+            proxies.callback(loopback.shutdown)
             return loopback.url
 
         yield Served(
             url(InThread(running, ADMIN)),
             url(InThread(running, JOE)),
-            url(Unknown(running, "")),
-            url(Forgetful(running, ADMIN)),
+            url(ExpiredCredentials(running, "")),
+            url(CompactedHistory(running, ADMIN)),
             running,
         )
 
 
-async def opened(chromium: Browser, url: str, hash_: str, **size: Any) -> Page:
+async def open_page(chromium: Browser, url: str, hash_: str, **size: Any) -> Page:
     page = await chromium.page(url + hash_, **size)
     await page.wait(SETTLED)
     return page
 
 
-async def at(page: Page, hash_: str) -> None:
-    """Go to another part of it."""
+async def go_to(page: Page, hash_: str) -> None:
+    """Go to another part of the page."""
     await page.eval(f"location.hash = {json.dumps(hash_)}")
     await page.wait(f"location.hash === {json.dumps(hash_)} && {SETTLED}")
 
@@ -122,17 +126,16 @@ async def hash_of(page: Page) -> str:
     return str(await page.eval("location.hash"))
 
 
-def alone(page: Page) -> None:
-    """Nothing went wrong, and nobody else was asked."""
+def check_page(page: Page) -> None:
+    """Check that the page had no errors, and sent requests only to its own proxy."""
     assert not page.errors
-    own = page.requested_urls[0].split("#")[0]
-    base = own.removesuffix("ui/")
+    base = page.requested_urls[0].split("#")[0].removesuffix("ui/")
     assert all(url.startswith(base) for url in page.requested_urls), page.requested_urls
 
 
 async def test_the_timeline_and_its_keys(served: Served) -> None:
     async with browser() as chromium:
-        page = await opened(chromium, served.admin, "#/timeline")
+        page = await open_page(chromium, served.admin, "#/timeline")
         shifts = """new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries()
             .filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0)))
             .observe({type: "layout-shift", buffered: true}) ?? setTimeout(() => resolve(0), 300))"""
@@ -140,7 +143,7 @@ async def test_the_timeline_and_its_keys(served: Served) -> None:
         assert "deployments 3" in (await page.text(".legend")).replace("\n", " ")
         assert await page.eval("document.querySelectorAll('.frame svg rect[class^=series]').length") > 3
         assert await page.eval("document.querySelectorAll('tbody tr').length") > 20
-        # By keys: to the chart, to its last bucket, into it and out again.
+        # By keys: move to the chart and its last bucket, zoom in and out.
         await page.press("c")
         assert await page.eval("document.activeElement.className") == "frame"
         await page.press("End")
@@ -151,54 +154,54 @@ async def test_the_timeline_and_its_keys(served: Served) -> None:
         await page.wait("document.activeElement.className === 'frame'")
         await page.press("-")
         await page.wait(f"location.hash !== {json.dumps(zoomed)} && {SETTLED}")
-        # By pointer: drag over a part of it.
-        await at(page, "#/timeline?by=user")
+        # By pointer: drag over a part of the chart.
+        await go_to(page, "#/timeline?by=user")
         assert "admin" in await page.text(".legend")
         box = await page.eval("document.querySelector('.frame').getBoundingClientRect().toJSON()")
         await page.mouse("mousePressed", box["x"] + box["width"] * 0.5, box["y"] + 50)
         await page.mouse("mouseMoved", box["x"] + box["width"] * 0.98, box["y"] + 60)
         await page.mouse("mouseReleased", box["x"] + box["width"] * 0.98, box["y"] + 60)
         await page.wait(f"location.hash.includes('from=') && location.hash.includes('by=user') && {SETTLED}")
-        # A name of the legend selects; a row is opened with j and Enter.
-        await at(page, "#/timeline?ns=shop&by=resource")
+        # Select by a name of the legend; open a row with j and Enter.
+        await go_to(page, "#/timeline?ns=shop&by=resource")
         await page.eval("document.querySelector('.legend button[title$=\"deployments.apps\"]').click()")
         await page.wait(f"location.hash.includes('deployments.apps') && {SETTLED} && {THREE}")
         await page.press("j", "j", "Enter")
         await page.wait(f"location.hash.startsWith('{WEB}') && {SETTLED} && document.querySelector('.diff')")
         assert "replicas: 5" in await page.text(".diff")
-        alone(page)
+        check_page(page)
 
 
-async def test_an_object_side_by_side_and_who_set_what(served: Served) -> None:
+async def test_an_object_side_by_side_and_its_blame(served: Served) -> None:
     async with browser() as chromium:
-        page = await opened(chromium, served.admin, WEB)
+        page = await open_page(chromium, served.admin, WEB)
         await page.wait("document.querySelector('.diff .changed')")
         assert "nginx:2" in await page.text(".diff")
         assert await page.eval("document.querySelectorAll('.revisions tbody tr').length") == 3
         await page.press("[")
         await page.wait("document.querySelector('.diff')?.innerText.includes('replicas: 5')")
-        # Any two: the first and the last.
+        # Compare the first and the last revision.
         await page.eval("document.querySelectorAll('input[name=to]')[0].click()")
         await page.wait(f"document.querySelector('.diff')?.innerText.includes('nginx:2') && {SETTLED}")
         await page.eval("document.querySelectorAll('input[name=from]')[2].click()")
         both = "['replicas: 3', 'replicas: 5', 'nginx:1', 'nginx:2']"
         await page.wait(f"{both}.every((text) => document.querySelector('.diff')?.innerText.includes(text))")
         assert await page.eval("document.querySelectorAll('main img').length") == 0
-        await at(page, f"{WEB}?tab=blame")
+        await go_to(page, f"{WEB}?tab=blame")
         revisions = await page.eval("[...document.querySelectorAll('.revisions [data-rev]')].map((a) => a.dataset.rev)")
         rows = (await page.text(".blame")).replace("\t", " ").splitlines()
-        by = {line.split()[-1]: line.split()[0] for line in rows if line.split()[-1] in ("nginx:2", "5")}
-        assert by == {"nginx:2": revisions[0], "5": revisions[1]}
+        authors = {line.split()[-1]: line.split()[0] for line in rows if line.split()[-1] in ("nginx:2", "5")}
+        assert authors == {"nginx:2": revisions[0], "5": revisions[1]}
         assert HOSTILE in await page.text(".blame")
         assert await page.eval("document.title") != "run"
-        alone(page)
+        check_page(page)
 
 
-async def test_blame_goes_through_all_pages_of_a_long_history(served: Served) -> None:
+async def test_blame_reads_all_pages_of_a_long_history(served: Served) -> None:
     running = served.running
     maps = "/api/v1/namespaces/counting/configmaps"
 
-    def count() -> set[str]:
+    def make_revisions() -> set[str]:
         running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "counting"}})
         data = {"kept": "always", "number": "0"}
         first = running.ask("POST", maps, {"metadata": {"name": "counter"}, "data": data})
@@ -206,62 +209,62 @@ async def test_blame_goes_through_all_pages_of_a_long_history(served: Served) ->
             last = running.ask("PATCH", f"{maps}/counter", {"data": {"number": str(number)}})
         return {each["metadata"]["resourceVersion"] for each in (first, last)}
 
-    authors = await trio.to_thread.run_sync(count)
+    authors = await trio.to_thread.run_sync(make_revisions)
     async with browser() as chromium:
-        page = await opened(chromium, served.admin, "#/object/counting/configmaps/counter?tab=blame")
+        page = await open_page(chromium, served.admin, "#/object/counting/configmaps/counter?tab=blame")
         await page.wait("document.querySelector('table.blame')?.innerText.includes('250')")
-        shown = await page.eval("[...document.querySelectorAll('.blame a')].map((a) => a.textContent)")
-        assert set(shown) == authors
+        authors_shown = await page.eval("[...document.querySelectorAll('.blame a')].map((a) => a.textContent)")
+        assert set(authors_shown) == authors
         assert "earlier than is shown" not in await page.text(".blame")
-        alone(page)
+        check_page(page)
 
 
-async def test_search_and_what_was_deleted(served: Served) -> None:
+async def test_search_and_deleted_objects(served: Served) -> None:
     async with browser() as chromium:
-        page = await opened(chromium, served.admin, "#/search")
+        page = await open_page(chromium, served.admin, "#/search")
         await page.press("/", *"web", "Enter")
         await page.wait(f"location.hash.includes('name=web') && {SETTLED} && {THREE}")
-        await at(page, "#/search?field=spec.replicas&operation=Update&s=1")
+        await go_to(page, "#/search?field=spec.replicas&operation=Update&s=1")
         assert "spec.replicas: 3 → 5" in await page.text("tbody")
-        await at(page, "#/search?name=nothing&s=1")
+        await go_to(page, "#/search?name=nothing&s=1")
         assert "No change matches" in await page.text(".changes")
         await page.press("Escape", "d")
         await page.wait(f"location.hash === '#/deleted' && {SETTLED}")
-        told = await page.text("tbody")
-        assert "kubectl chronicle restore configmaps/cart -n shop --to " in told
-        assert "it has been created again since" in told
+        rows = await page.text("tbody")
+        assert "kubectl chronicle restore configmaps/cart -n shop --to " in rows
+        assert "it has been created again since" in rows
         await page.eval("document.querySelector('.copyable button').click()")
         await page.wait("['Copied', 'Selected'].includes(document.querySelector('.copyable button').textContent)")
-        alone(page)
+        check_page(page)
 
 
-async def test_what_is_not_to_be_seen_is_told_in_words(served: Served) -> None:
+async def test_hidden_objects_and_errors_are_explained(served: Served) -> None:
     async with browser() as chromium:
-        page = await opened(chromium, served.joe, "#/object/shop/secrets/key")
+        page = await open_page(chromium, served.joe, "#/object/shop/secrets/key")
         missing = "Missing: get on secrets in namespace shop"
         await page.wait(f"document.querySelector('.panel')?.innerText.includes('{missing}')")
         assert "redacted" in await page.text(".revisions")
-        await at(page, "#/timeline?ns=shop")
+        await go_to(page, "#/timeline?ns=shop")
         assert "redacted: you may not read this object" in await page.text("tbody")
         assert "You lack list on clusterrevisions" in await page.text(".changes .note")
         assert "hush" not in await page.text()
         for url, where, words in (
             (served.joe, "#/object/_/namespaces/shop", "Missing: list on clusterrevisions"),
-            (served.nobody, "#/timeline", "The server does not know who you are"),
-            (served.forgotten, "#/timeline", "That part of history is not kept any more"),
+            (served.expired, "#/timeline", "The server does not know who you are"),
+            (served.compacted, "#/timeline", "That part of history is not kept any more"),
         ):
-            other = await opened(chromium, url, where)
+            other = await open_page(chromium, url, where)
             assert words in await other.text("[role=alert]")
-        await at(other, "#/search?s=1")
+        await go_to(other, "#/search?s=1")
         assert "the oldest moment there is is 2026" in await other.text("[role=alert]")
 
 
-async def test_it_fits_and_can_be_seen(served: Served) -> None:
+async def test_layout_themes_and_focus(served: Served) -> None:
     pages = ("#/timeline", WEB, f"{WEB}?tab=blame", "#/search?s=1", "#/deleted")
     async with browser() as chromium:
-        page = await opened(chromium, served.admin, pages[0])
+        page = await open_page(chromium, served.admin, pages[0])
         for hash_ in pages:
-            await at(page, hash_)
+            await go_to(page, hash_)
             for width in (360, 800, 1600):
                 await page.size(width, 900)
                 assert await page.eval("document.documentElement.scrollWidth - innerWidth") <= 0, (hash_, width)
@@ -270,7 +273,7 @@ async def test_it_fits_and_can_be_seen(served: Served) -> None:
         await page.scheme("dark")
         dark = await page.eval(ground)
         assert light != dark
-        await page.press("x", "x")  # dark, then light, whatever the system has
+        await page.press("x", "x")  # dark, then light, for any setting of the system
         assert await page.eval(ground) == light
         await page.go(served.admin + "#/search")
         await page.wait(f"{SETTLED} && document.getElementById('theme').textContent === 'Theme: light'")
@@ -278,14 +281,14 @@ async def test_it_fits_and_can_be_seen(served: Served) -> None:
         await page.wait("document.getElementById('help').open")
         await page.press("Escape")
         await page.wait("!document.getElementById('help').open")
-        # Whatever has the focus shows it, in the order of the page.
+        # The focus is visible, and moves in the order of the page.
         await page.eval("document.getElementById('main').blur()")
-        seen = []
+        focused = []
         for _ in range(12):
             await page.press("Tab")
-            seen.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
-            assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", seen
-        assert seen[:9] == [
+            focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
+            assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
+        assert focused[:9] == [
             "Skip to the content",
             "kubechronicle",
             "Timeline",
