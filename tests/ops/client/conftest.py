@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from server_in_thread import InThread, Running, server_in_thread
 from kubechronicle.ops import cli
 from kubechronicle.ops.client import session
 from kubechronicle.ops.client.kubeconfig import Target
+
+_namespaces = (f"shop-{number}" for number in itertools.count(1))
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +59,28 @@ def chronicle(
         return Output(code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def shop(running: Running) -> tuple[str, int]:
+    """Return a namespace with a Deployment, a ConfigMap and a Secret, and the revision at which they exist.
+
+    Later the Deployment is scaled and gets another image, the ConfigMap is deleted, the Secret is changed, and another
+    ConfigMap is created.
+    """
+    name = next(_namespaces)
+    space, apps = f"/api/v1/namespaces/{name}", f"/apis/apps/v1/namespaces/{name}/deployments"
+    running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    container = {"name": "web", "image": "web:1"}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    running.ask("POST", apps, {"metadata": {"name": "web"}, "spec": spec})
+    running.ask("POST", f"{space}/configmaps", {"metadata": {"name": "settings"}, "data": {"color": "blue"}})
+    secret = running.ask("POST", f"{space}/secrets", {"metadata": {"name": "key"}, "stringData": {"a": "hush"}})
+    running.ask("PATCH", f"{apps}/web?fieldManager=hand", {"spec": {"replicas": 5}})
+    container = {"name": "web", "image": "web:2"}
+    running.ask("PATCH", f"{apps}/web", {"spec": {"template": {"spec": {"containers": [container]}}}})
+    running.ask("DELETE", f"{space}/configmaps/settings")
+    running.ask("PATCH", f"{space}/secrets/key", {"stringData": {"a": "quiet"}})
+    running.ask("POST", f"{space}/configmaps", {"metadata": {"name": "new"}})
+    return name, int(secret["metadata"]["resourceVersion"])
