@@ -81,7 +81,7 @@ class PastReads:
         if revision < mark:
             oldest = await self._moment_of(mark)
             since = f"{written(oldest.time)} (revision {mark})"
-            raise status.expired(f"history of {rt.resource} is kept no longer: the oldest moment there is is {since}")
+            raise status.expired(f"history of {rt.resource} starts later: the oldest moment is {since}")
 
     async def watch(
         self,

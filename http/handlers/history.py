@@ -66,13 +66,13 @@ def _check_readable(request: Request, context: Context) -> None:
     info = context.info
     if info.is_resource and info.subresource in RUNNING:
         raise _not_allowed(
-            f"history keeps objects, not what ran: there is no {info.subresource} of then; "
-            "for that of now, ask the server without /history/at/… in its URL"
+            f"history has objects, not processes: it has no past {info.subresource}; "
+            "for the present one, use the server without /history/at/… in its URL"
         )
     if request.method not in READING:
         raise _not_allowed(
-            f"history is read-only: this is the cluster as it was ({context.moment}). To bring back what was: "
-            f"{_restore(info, context.moment)}. Or read it here (kubectl get … -o yaml), take out its uid and "
+            f"history is read-only: this is the cluster as of {context.moment}. To restore this state: "
+            f"{_restore(info, context.moment)}. Or read the object here (kubectl get … -o yaml), remove its uid and "
             "resourceVersion, and apply it to the server itself, without /history/at/… in its URL"
         )
 
@@ -114,9 +114,9 @@ async def _moment(backend: Backend, text: str, *, timed: bool = True) -> Moment:
 
 def _expired(text: str, oldest: Moment | None) -> StatusError:
     if oldest is None:
-        return status.expired(f"{text} lies before all history: nothing has happened yet")
+        return status.expired(f"{text} lies before all history: the log is empty")
     begins = f"{written(oldest.time)} (revision {oldest.revision})"
-    return status.expired(f"{text} lies before all history that is kept: the oldest moment there is is {begins}")
+    return status.expired(f"{text} lies before the retained history: the oldest moment is {begins}")
 
 
 def _speed(text: str) -> float | None:

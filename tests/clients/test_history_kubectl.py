@@ -165,14 +165,16 @@ def test_nothing_is_changed(story: Story) -> None:
         ("set", "image", "deployment/web", "main=x"),
     ):
         refused = then.refused(*command)
-        assert "(MethodNotAllowed): history is read-only: this is the cluster as it was" in refused or (
+        assert "(MethodNotAllowed): history is read-only: this is the cluster as of" in refused or (
             refused.startswith("error: ") and "history is read-only" in refused
         )
-        assert "take out its uid and resourceVersion, and apply it to the server itself" in refused
+        assert "remove its uid and resourceVersion, and apply it to the server itself" in refused
     assert "history is read-only" in then.refused("apply", "-f", "-", stdin=manifest)
     assert "history is read-only" in then.refused("apply", "--server-side", "-f", "-", stdin=manifest)
-    assert then.refused("logs", "web-1").startswith(f"{READ_ONLY}history keeps objects, not what ran: there is no log")
-    assert "there is no exec of then" in then.refused("exec", "web-1", "--", "ls")
+    assert then.refused("logs", "web-1").startswith(
+        f"{READ_ONLY}history has objects, not processes: it has no past log"
+    )
+    assert "it has no past exec" in then.refused("exec", "web-1", "--", "ls")
 
 
 def test_discovery_and_permissions(story: Story) -> None:
@@ -203,7 +205,7 @@ def test_every_notation_of_the_moment(story: Story) -> None:
     assert ago("get", "configmap", "settings", "-o", "jsonpath={.data.color}") == "red"
     early = story.context("at-3000d", "--at", "3000d")
     assert "(Expired)" in early.refused("get", "pods")
-    assert "lies before all history that is kept: the oldest moment there is is 20" in early.refused("get", "pods")
+    assert "lies before the retained history: the oldest moment is 20" in early.refused("get", "pods")
     contexts = story.then("config", "get-contexts", "-o", "name").split()
     assert contexts == sorted(["at-0s", f"at-{story.revision}", "at-3000d", "kubechronicle", "then"])
     assert story.then("config", "current-context") == "kubechronicle\n"

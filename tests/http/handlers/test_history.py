@@ -108,9 +108,9 @@ async def test_every_way_to_name_a_moment(story: Story) -> None:
 @pytest.mark.parametrize(
     ("moment", "code", "reason", "said"),
     [
-        ("-99d", 410, "Expired", "the oldest moment there is is {oldest} (revision 1)"),
-        ("1999-12-31", 410, "Expired", "1999-12-31 lies before all history that is kept"),
-        ("0", 410, "Expired", "the oldest moment there is is {oldest} (revision 1)"),
+        ("-99d", 410, "Expired", "the oldest moment is {oldest} (revision 1)"),
+        ("1999-12-31", 410, "Expired", "1999-12-31 lies before the retained history"),
+        ("0", 410, "Expired", "the oldest moment is {oldest} (revision 1)"),
         ("9999-01-01", 400, "BadRequest", "9999-01-01 lies in the future"),
         ("99999", 400, "BadRequest", "revision 99999 lies in the future: the newest is "),
         ("yesterday", 400, "BadRequest", "'yesterday' is no moment; name a revision (12345), a time"),
@@ -142,7 +142,7 @@ async def test_compacted_moments_are_expired(story: Story) -> None:
     for path in (MAPS, f"{MAPS}/a", f"{MAPS}?limit=1"):
         refused = (await server.ask("GET", story.at("red", path))).refused(410)
         assert refused["reason"] == "Expired"
-        assert "history of configmaps is kept no longer: the oldest moment there is is 20" in refused["message"]
+        assert "history of configmaps starts later: the oldest moment is 20" in refused["message"]
         assert f"(revision {store.revision - 1})" in refused["message"]
     assert (await server.ask("GET", story.at("red", f"{MAPS}?watch=1"))).refused(410)["reason"] == "Expired"
     async with server.watch(story.at("red", f"{MAPS}?watch=1&resourceVersion={story.revision['red']}")) as watch:
@@ -256,7 +256,7 @@ async def test_writes_are_rejected(story: Story, method: str, path: str) -> None
 @pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward", "proxy"])
 async def test_subresources_of_running_containers_are_not_allowed(story: Story, subresource: str) -> None:
     refused = (await story.server.ask("GET", story.at("pod", f"{PODS}/p/{subresource}"))).refused(405)
-    assert f"there is no {subresource} of then" in refused["message"]
+    assert f"it has no past {subresource}" in refused["message"]
 
 
 async def test_reviews_are_answered_as_of_now(story: Story) -> None:

@@ -48,7 +48,7 @@ class CompactedHistory(InThread):
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         if path.startswith("/apis/history"):
-            status = {"kind": "Status", "code": 410, "message": "the oldest moment there is is 2026-01-01T00:00:00Z"}
+            status = {"kind": "Status", "code": 410, "message": "the oldest moment is 2026-01-01T00:00:00Z"}
             return Reply(410, {"content-type": "application/json"}, json.dumps(status).encode())
         return super().send(method, path, headers, body)
 
@@ -256,7 +256,7 @@ async def test_hidden_objects_and_errors_are_explained(served: Served) -> None:
             other = await open_page(chromium, url, where)
             assert words in await other.text("[role=alert]")
         await go_to(other, "#/search?s=1")
-        assert "the oldest moment there is is 2026" in await other.text("[role=alert]")
+        assert "the oldest moment is 2026" in await other.text("[role=alert]")
 
 
 async def test_layout_themes_and_focus(served: Served) -> None:
