@@ -25,8 +25,7 @@ from kubechronicle.api.builtin.rbac import defaults as rbac
 from kubechronicle.api.builtin.resource import defaults as resource
 from kubechronicle.api.builtin.scheduling import defaults as scheduling
 from kubechronicle.api.builtin.storage import defaults as storage
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **admissionregistration.VALUES,

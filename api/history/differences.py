@@ -12,13 +12,13 @@ by position, between the common beginning and the common end of both lists.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import orjson
 
-Object: TypeAlias = Mapping[str, Any]
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 # Key fields of list items: the first entry that all items of both lists have, with distinct values.
 KEY_FIELDS: Final = (
@@ -78,7 +78,7 @@ def pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def differences(before: Object, after: Object) -> list[Difference]:
+def differences(before: ReadOnlyObject, after: ReadOnlyObject) -> list[Difference]:
     """Return the operations that turn ``before`` into ``after``, without the server's bookkeeping."""
     return list(_objects(before, after, (), ""))
 
@@ -135,7 +135,9 @@ def shown_value(value: Any) -> str:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _objects(before: Object, after: Object, path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
+def _objects(
+    before: ReadOnlyObject, after: ReadOnlyObject, path: tuple[str | int, ...], field: str
+) -> Iterator[Difference]:
     for name in [*before, *(name for name in after if name not in before)]:
         here = (*path, name)
         if here in BOOKKEEPING:
@@ -230,15 +232,15 @@ def key_fields_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None
     return None
 
 
-def _names(item: Object, keys: tuple[str, ...]) -> bool:
+def _names(item: ReadOnlyObject, keys: tuple[str, ...]) -> bool:
     return all(isinstance(item.get(key), str | int) and not isinstance(item[key], bool) for key in keys)
 
 
-def item_key(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
+def item_key(item: ReadOnlyObject, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the key of an item."""
     return tuple(str(item[key]) for key in keys)
 
 
-def item_label(item: Object, keys: tuple[str, ...]) -> str:
+def item_label(item: ReadOnlyObject, keys: tuple[str, ...]) -> str:
     """Return the key of an item in a readable path: ``[name=web]``."""
     return "[" + ",".join(f"{key}={item[key]}" for key in keys) + "]"

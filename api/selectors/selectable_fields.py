@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.selectors import revision_fields
+from kubechronicle.api.values.objects import ReadOnlyObject
 
-Object = Mapping[str, Any]
-Getter = Callable[[Object], str]
+Getter = Callable[[ReadOnlyObject], str]
 
 NAME: Final = "metadata.name"
 NAMESPACE: Final = "metadata.namespace"
@@ -39,7 +39,7 @@ def text(value: Any) -> str:
 def path(*names: str, default: str = "") -> Getter:
     """Return a getter of a nested field, ``default`` if it is absent."""
 
-    def get(obj: Object) -> str:
+    def get(obj: ReadOnlyObject) -> str:
         value: Any = obj
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
@@ -55,7 +55,7 @@ def dotted(name: str, default: str = "") -> tuple[str, Getter]:
     return name, path(*name.split("."), default=default)
 
 
-def _event_source(obj: Object) -> str:
+def _event_source(obj: ReadOnlyObject) -> str:
     return path("source", "component")(obj) or path("reportingComponent")(obj)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, field_description, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, field_description, name_of
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.selectors.selectable_fields import text as plain_text
 from kubechronicle.api.tables.json_path import Finder, JsonPathError, compile_path
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 Cell = Callable[[Any, Since], Any]
 
@@ -81,7 +82,7 @@ def custom_printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
         ]
     found = [(_finder(column.get("jsonPath", "")), _CELLS.get(column.get("type", ""))) for column in columns]
 
-    def cells(obj: Object, since: Since) -> list[Any]:
+    def cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
         row: list[Any] = [name_of(obj)]
         for find, cell in found:
             value = next(find(obj), None)

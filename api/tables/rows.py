@@ -15,10 +15,11 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from kubechronicle.api.builtin.common.cell_text import ages_at
-from kubechronicle.api.builtin.common.printer import Object, Printer
+from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.codecs import json
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.table import INCLUDE_METADATA, META_V1, table_row
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 Row: TypeAlias = tuple[bytes, ...]
 
@@ -32,11 +33,11 @@ def _marked(text: str | None) -> str:
 
 def encoded_row(
     rt: ResourceType,
-    obj: Object,
+    obj: ReadOnlyObject,
     *,
     include_object: str = INCLUDE_METADATA,
     version: str = META_V1,
-    served: Object | None = None,
+    served: ReadOnlyObject | None = None,
     printer: Printer | None = None,
 ) -> Row:
     """Return the row of an object (see ``table_row``), with gaps for ages."""

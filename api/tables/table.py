@@ -22,11 +22,12 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.common.cell_text import Since, ages_at
-from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Object, Printer, name_of
+from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Printer, name_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.custom import custom_printer
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 INCLUDE_NONE: Final = "None"
 INCLUDE_METADATA: Final = "Metadata"
@@ -55,7 +56,7 @@ def include_object_policy(text: str) -> str:
 # -- printers ---------------------------------------------------------------------------------------------------------
 
 
-def _default_cells(obj: Object, since: Since) -> list[Any]:
+def _default_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), obj["metadata"].get("creationTimestamp") or _ZERO_TIME]
 
 
@@ -88,13 +89,13 @@ def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> l
 # -- rows and tables --------------------------------------------------------------------------------------------------
 
 
-def partial_object_metadata(obj: Object, version: str = META_V1) -> dict[str, Any]:
+def partial_object_metadata(obj: ReadOnlyObject, version: str = META_V1) -> dict[str, Any]:
     """Return the PartialObjectMetadata of an object, which shares its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
 
 
 def partial_object_metadata_list(
-    objects: Iterable[Object], *, list_metadata: Mapping[str, Any], version: str = META_V1
+    objects: Iterable[ReadOnlyObject], *, list_metadata: Mapping[str, Any], version: str = META_V1
 ) -> dict[str, Any]:
     """Return the PartialObjectMetadataList of objects. As in Kubernetes, its items are null if there are none."""
     items = [partial_object_metadata(obj, version) for obj in objects]
@@ -108,12 +109,12 @@ def partial_object_metadata_list(
 
 def table_row(
     rt: ResourceType,
-    obj: Object,
+    obj: ReadOnlyObject,
     *,
     since: Since,
     include_object: str = INCLUDE_METADATA,
     version: str = META_V1,
-    served: Object | None = None,
+    served: ReadOnlyObject | None = None,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
     """Return one row.
@@ -137,12 +138,12 @@ def table_row(
 
 def table_rows(
     rt: ResourceType,
-    objects: Iterable[Object],
+    objects: Iterable[ReadOnlyObject],
     *,
     now: datetime,
     include_object: str = INCLUDE_METADATA,
     version: str = META_V1,
-    served: Iterable[Object] | None = None,
+    served: Iterable[ReadOnlyObject] | None = None,
     printer: Printer | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of objects in the kind's list order. ``served`` has one for each of ``objects``."""
@@ -180,13 +181,13 @@ def table_of_rows(
 
 def table(
     rt: ResourceType,
-    objects: Iterable[Object],
+    objects: Iterable[ReadOnlyObject],
     *,
     now: datetime,
     list_metadata: Mapping[str, Any],
     include_object: str = INCLUDE_METADATA,
     version: str = META_V1,
-    served: Iterable[Object] | None = None,
+    served: Iterable[ReadOnlyObject] | None = None,
     no_headers: bool = False,
     printer: Printer | None = None,
 ) -> dict[str, Any]:

@@ -9,26 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import (
-    AGE,
-    NAME,
-    Cells,
-    Column,
-    Object,
-    Printer,
-    age_of,
-    at,
-    counted,
-    name_of,
-)
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Column, Printer, age_of, at, counted, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _webhooks(obj: Object, since: Since) -> list[Any]:
+def _webhooks(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(obj.get("webhooks") or ()), age_of(obj, since)]
 
 
 def _policy(rules: str) -> Cells:
-    def cells(obj: Object, since: Since) -> list[Any]:
+    def cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
         kind = at(obj, "spec", "paramKind")
         text = "<unset>" if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
         return [name_of(obj), len(at(obj, "spec", rules, default=())), text, age_of(obj, since)]
@@ -36,7 +26,7 @@ def _policy(rules: str) -> Cells:
     return cells
 
 
-def _selector_struct(selector: Object) -> str:
+def _selector_struct(selector: ReadOnlyObject) -> str:
     """Return a LabelSelector as its generated Go String method prints it."""
     labels = selector.get("matchLabels") or {}
     pairs = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
@@ -49,7 +39,7 @@ def _selector_struct(selector: Object) -> str:
     return f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},MatchExpressions:{listed},}}"
 
 
-def _param_ref(ref: Object | None) -> str:
+def _param_ref(ref: ReadOnlyObject | None) -> str:
     if ref is not None and ref.get("name"):
         return f"{ref.get('namespace') or '*'}/{ref['name']}"
     if ref is not None and ref.get("selector") is not None:
@@ -57,7 +47,7 @@ def _param_ref(ref: Object | None) -> str:
     return "<unset>"
 
 
-def _policy_binding(obj: Object, since: Since) -> list[Any]:
+def _policy_binding(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     return [name_of(obj), spec.get("policyName") or "", _param_ref(spec.get("paramRef")), age_of(obj, since)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.admissionregistration.validation_webhooks import (
     FAILURE_POLICIES,
@@ -17,8 +17,7 @@ from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.expressions import PolicyExpressions
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")

@@ -9,8 +9,7 @@ from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_se
 from kubechronicle.api.builtin.common.expressions import match_condition
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SCOPES: Final = ("*", "Cluster", "Namespaced")
 OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _api_service(obj: Object, since: Since) -> list[Any]:
+def _api_service(obj: ReadOnlyObject, since: Since) -> list[Any]:
     service = at(obj, "spec", "service")
     available = condition(at(obj, "status", "conditions"), "Available")
     word = "Unknown"

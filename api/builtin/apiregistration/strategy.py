@@ -6,13 +6,12 @@ Source: kube-aggregator's ``registry/apiservice/strategy.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.apiregistration import validation
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.strategy.strategy import Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_api_service(new: Object) -> None:

@@ -18,7 +18,6 @@ from kubechronicle.api.builtin.common.printer import (
     IMAGES,
     NAME,
     Column,
-    Object,
     Printer,
     age_of,
     at,
@@ -27,9 +26,10 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _replica_set(obj: Object, since: Since) -> list[Any]:
+def _replica_set(obj: ReadOnlyObject, since: Since) -> list[Any]:
     status = obj.get("status") or {}
     return [
         name_of(obj),
@@ -42,7 +42,7 @@ def _replica_set(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _controller_revision(obj: Object, since: Since) -> list[Any]:
+def _controller_revision(obj: ReadOnlyObject, since: Since) -> list[Any]:
     owner = next((owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
     controller = "<none>"
     if owner is not None:

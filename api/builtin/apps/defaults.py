@@ -8,8 +8,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.apps.daemonset import defaults as daemonset
 from kubechronicle.api.builtin.apps.deployment import defaults as deployment
 from kubechronicle.api.builtin.apps.statefulset import defaults as statefulset
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **daemonset.VALUES,

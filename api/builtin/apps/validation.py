@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.checks import immutable, not_negative
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_and_template
 from kubechronicle.api.errors.field_errors import Cause, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def replica_set(obj: Object) -> list[Cause]:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 METRICS_SHOWN: Final = 2
 _UNKNOWN: Final = "<unknown>"
 
 
-def _amount(spec: Object, current: Object | None) -> str:
+def _amount(spec: ReadOnlyObject, current: ReadOnlyObject | None) -> str:
     """Return "current/target" of an external or object metric, for its average or its total value."""
     target = spec.get("target") or {}
     if target.get("averageValue") is not None:
@@ -20,12 +21,12 @@ def _amount(spec: Object, current: Object | None) -> str:
     return f"{at(current, 'current', 'value', default=_UNKNOWN)}/{target.get('value')}"
 
 
-def _average(spec: Object, current: Object | None) -> str:
+def _average(spec: ReadOnlyObject, current: ReadOnlyObject | None) -> str:
     wanted = at(spec, "target", "averageValue")
     return f"{at(current, 'current', 'averageValue', default=_UNKNOWN)}/{wanted}"
 
 
-def _resource(spec: Object, current: Object | None) -> str:
+def _resource(spec: ReadOnlyObject, current: ReadOnlyObject | None) -> str:
     if at(spec, "target", "averageValue") is not None:
         return f"{spec.get('name', '')}: {_average(spec, current)}"
     used = at(current, "current", "averageUtilization")
@@ -34,7 +35,7 @@ def _resource(spec: Object, current: Object | None) -> str:
     return f"{spec.get('name', '')}: {now}/{'<auto>' if wanted is None else f'{wanted}%'}"
 
 
-_METRICS: Final[Mapping[str, tuple[str, Callable[[Object, Object | None], str]]]] = {
+_METRICS: Final[Mapping[str, tuple[str, Callable[[ReadOnlyObject, ReadOnlyObject | None], str]]]] = {
     "External": ("external", _amount),
     "Object": ("object", _amount),
     "Pods": ("pods", _average),
@@ -43,7 +44,7 @@ _METRICS: Final[Mapping[str, tuple[str, Callable[[Object, Object | None], str]]]
 }
 
 
-def _metrics(specs: Sequence[Object], statuses: Sequence[Object]) -> str:
+def _metrics(specs: Sequence[ReadOnlyObject], statuses: Sequence[ReadOnlyObject]) -> str:
     texts = []
     for position, spec in enumerate(specs[:METRICS_SHOWN]):
         source, text = _METRICS.get(spec.get("type", ""), ("", None))
@@ -53,7 +54,7 @@ def _metrics(specs: Sequence[Object], statuses: Sequence[Object]) -> str:
     return ", ".join(texts) + (f" + {more} more..." if more > 0 else "")
 
 
-def _autoscaler(obj: Object, since: Since) -> list[Any]:
+def _autoscaler(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     target = spec.get("scaleTargetRef") or {}
     metrics = spec.get("metrics") or ()
@@ -69,7 +70,7 @@ def _autoscaler(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _scale(obj: Object, since: Since) -> list[Any]:
+def _scale(obj: ReadOnlyObject, since: Since) -> list[Any]:
     desired, available = at(obj, "spec", "replicas", default=0), at(obj, "status", "replicas", default=0)
     return [name_of(obj), desired, available, age_of(obj, since)]
 

@@ -15,8 +15,7 @@ from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
 METRICS: Final = _PREFIX + "metrics"

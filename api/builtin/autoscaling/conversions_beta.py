@@ -22,8 +22,7 @@ from kubechronicle.api.builtin.common.version_conversion import Converter, lossl
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import values
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 V2: Final = "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler"
 V2BETA1: Final = "io.k8s.api.autoscaling.v2beta1.HorizontalPodAutoscaler"

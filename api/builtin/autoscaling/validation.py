@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, dns_label, not_negative
 from kubechronicle.api.builtin.common.resource_amounts import container_resource_name
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SOURCES: Final = {
     "ContainerResource": "containerResource",

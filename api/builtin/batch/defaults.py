@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.batch.cronjob import defaults as cronjob
 from kubechronicle.api.builtin.batch.job import defaults as job
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **cronjob.VALUES,

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, human_duration
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _signing_status(obj: Object) -> str:
+def _signing_status(obj: ReadOnlyObject) -> str:
     given = {found.get("type") for found in at(obj, "status", "conditions", default=())}
     word = "Denied" if "Denied" in given else "Approved" if "Approved" in given else "Pending"
     failed = ",Failed" if "Failed" in given else ""
     return word + failed + (",Issued" if at(obj, "status", "certificate") else "")
 
 
-def _signing_request(obj: Object, since: Since) -> list[Any]:
+def _signing_request(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     seconds = spec.get("expirationSeconds")
     return [

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.certificates import validation
 from kubechronicle.api.builtin.certificates.validation import conditions_of
 from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
 from kubechronicle.api.strategy.write_context import Requester
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def keep_request_spec(new: Object, old: Object) -> None:

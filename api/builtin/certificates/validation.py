@@ -20,8 +20,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.values import names
 from kubechronicle.api.values.certificates import chain_problem, request_problem
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 USAGES: Final = (
     "any",

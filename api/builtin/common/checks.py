@@ -14,8 +14,7 @@ from typing import Any, Final
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

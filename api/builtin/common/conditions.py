@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import qualified_name
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_long
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 STATUSES: Final = ("False", "True", "Unknown")
 MAX_REASON: Final = 1024

@@ -8,14 +8,13 @@ without any.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kubechronicle.api.errors.field_errors import Cause, forbidden, internal, invalid_value, required
+from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
     from kubechronicle.api.cel.admission import Composition
-
-Object = dict[str, Any]
 
 MAX_VALUE_EXPRESSION: Final = 5 * 1024
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.go_types import TYPES
 from kubechronicle.api.errors.field_errors import HTML_ESCAPES
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _NIL: Final = None
 

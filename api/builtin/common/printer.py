@@ -6,15 +6,15 @@ field is that field's description in the published OpenAPI schema. It is looked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.schema.types import definitions
+from kubechronicle.api.values.objects import ReadOnlyObject
 
-Object = Mapping[str, Any]
-Cells = Callable[[Object, Since], list[Any]]
+Cells = Callable[[ReadOnlyObject, Since], list[Any]]
 
 _API: Final = "io.k8s.api."
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -56,8 +56,8 @@ class Printer:
 
     columns: tuple[Column, ...]
     cells: Cells
-    conditions: Callable[[Object], list[dict[str, Any]] | None] | None = None
-    order: Callable[[Object], Any] | None = None
+    conditions: Callable[[ReadOnlyObject], list[dict[str, Any]] | None] | None = None
+    order: Callable[[ReadOnlyObject], Any] | None = None
     null_when_empty: bool = False
 
 
@@ -100,13 +100,13 @@ CONTAINERS: Final = wide("Containers", "Names of each container in the template.
 IMAGES: Final = wide("Images", "Images referenced by each container in the template.")
 
 
-def name_of(obj: Object) -> str:
+def name_of(obj: ReadOnlyObject) -> str:
     """Return an object's name."""
     name: str = obj["metadata"].get("name", "")
     return name
 
 
-def age_of(obj: Object, since: Since) -> str:
+def age_of(obj: ReadOnlyObject, since: Since) -> str:
     """Return an object's age as text."""
     return since(obj["metadata"].get("creationTimestamp"))
 
@@ -120,6 +120,6 @@ def at(obj: Any, *names: str, default: Any = None) -> Any:
     return obj
 
 
-def aged(obj: Object, since: Since) -> list[Any]:
+def aged(obj: ReadOnlyObject, since: Since) -> list[Any]:
     """Return the cells of a kind that shows only name and age."""
     return [name_of(obj), age_of(obj, since)]

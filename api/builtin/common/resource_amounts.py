@@ -24,8 +24,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
 )
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _COUNTED: Final = frozenset(

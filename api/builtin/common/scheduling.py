@@ -18,8 +18,7 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_AN_OPERATOR: Final = "not a valid selector operator"

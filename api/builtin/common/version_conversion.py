@@ -20,8 +20,7 @@ import orjson
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 Converter = Callable[[Object], Object]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, in_range, missing, no_backsteps, one_of_if_set, wrong
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 Source = Callable[[Object, str], list[Cause]]
 

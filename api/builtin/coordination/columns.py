@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _lease(obj: Object, since: Since) -> list[Any]:
+def _lease(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), at(obj, "spec", "holderIdentity", default=""), age_of(obj, since)]
 
 

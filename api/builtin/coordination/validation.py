@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def lease(obj: Object) -> list[Cause]:

@@ -16,7 +16,6 @@ from kubechronicle.api.builtin.common.printer import (
     IMAGES,
     NAME,
     Column,
-    Object,
     Printer,
     age_of,
     at,
@@ -30,11 +29,12 @@ from kubechronicle.api.builtin.core.persistentvolumeclaim import columns as pers
 from kubechronicle.api.builtin.core.pod import columns as pod
 from kubechronicle.api.builtin.core.podtemplate import columns as podtemplate
 from kubechronicle.api.builtin.core.service import columns as service
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 ENDPOINTS_SHOWN: Final = 3
 
 
-def _replication_controller(obj: Object, since: Since) -> list[Any]:
+def _replication_controller(obj: ReadOnlyObject, since: Since) -> list[Any]:
     names, images = containers_text(at(obj, "spec", "template", "spec", "containers"))
     return [
         name_of(obj),
@@ -52,7 +52,7 @@ def _host_port(ip: str, port: int) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
-def _endpoints_text(subsets: Iterable[Object]) -> str:
+def _endpoints_text(subsets: Iterable[ReadOnlyObject]) -> str:
     shown: list[str] = []
     total = 0
     for subset in subsets:
@@ -68,28 +68,28 @@ def _endpoints_text(subsets: Iterable[Object]) -> str:
     return joined(shown, ENDPOINTS_SHOWN, total=total)
 
 
-def _endpoints(obj: Object, since: Since) -> list[Any]:
+def _endpoints(obj: ReadOnlyObject, since: Since) -> list[Any]:
     subsets = obj.get("subsets")
     return [name_of(obj), _endpoints_text(subsets) if subsets else "<none>", age_of(obj, since)]
 
 
-def _namespace(obj: Object, since: Since) -> list[Any]:
+def _namespace(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), at(obj, "status", "phase", default=""), age_of(obj, since)]
 
 
-def _secret(obj: Object, since: Since) -> list[Any]:
+def _secret(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), obj.get("type") or "", len(obj.get("data") or ()), age_of(obj, since)]
 
 
-def _config_map(obj: Object, since: Since) -> list[Any]:
+def _config_map(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age_of(obj, since)]
 
 
-def _service_account(obj: Object, since: Since) -> list[Any]:
+def _service_account(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(obj.get("secrets") or ()), age_of(obj, since)]
 
 
-def _component_status(obj: Object, since: Since) -> list[Any]:
+def _component_status(obj: ReadOnlyObject, since: Since) -> list[Any]:
     healthy = condition(obj.get("conditions"), "Healthy")
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]
@@ -97,7 +97,7 @@ def _component_status(obj: Object, since: Since) -> list[Any]:
     return [name_of(obj), word, healthy.get("message") or "", healthy.get("error") or ""]
 
 
-def _resource_quota(obj: Object, since: Since) -> list[Any]:
+def _resource_quota(obj: ReadOnlyObject, since: Since) -> list[Any]:
     hard, used = at(obj, "status", "hard", default={}), at(obj, "status", "used", default={})
     texts = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
     limits = [text for name, text in texts.items() if name.startswith("limits.")]

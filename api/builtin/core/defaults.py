@@ -14,8 +14,7 @@ from kubechronicle.api.builtin.core.persistentvolume import defaults as persiste
 from kubechronicle.api.builtin.core.persistentvolumeclaim import defaults as persistentvolumeclaim
 from kubechronicle.api.builtin.core.pod import defaults as pod
 from kubechronicle.api.builtin.core.service import defaults as service
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **persistentvolume.VALUES,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core import validation, validation_quotas, warnings
 from kubechronicle.api.builtin.core.node import strategy as node
@@ -20,8 +20,7 @@ from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_w
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status
 from kubechronicle.api.builtin.core.service import strategy as service
 from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, SubresourceStrategy, keep, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     PROTOCOLS,
@@ -31,8 +31,7 @@ from kubechronicle.api.codecs.json import decode_value
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required, too_long
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_SECRET: Final = 1024 * 1024
 """Largest total size of a ConfigMap's or Secret's values, in bytes."""

@@ -16,8 +16,7 @@ from kubechronicle.api.builtin.common.resource_amounts import (
 )
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- quotas -----------------------------------------------------------------------------------------------------------
 

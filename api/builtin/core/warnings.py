@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.network_values import ip_warnings
 from kubechronicle.api.values.key_pairs import pair_problem
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _ENDPOINTS_CONTROLLER: Final = "endpoint-controller"

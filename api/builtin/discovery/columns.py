@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, joined
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Object, Printer, age_of, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 LIST_SHOWN: Final = 3
 
 
-def _slice_port(port: Object) -> str:
+def _slice_port(port: ReadOnlyObject) -> str:
     number = port.get("port")
     return str(number) if number is not None else port.get("name") or "*"
 
 
-def _endpoint_slice(obj: Object, since: Since) -> list[Any]:
+def _endpoint_slice(obj: ReadOnlyObject, since: Since) -> list[Any]:
     addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
     return [
         name_of(obj),

@@ -6,12 +6,11 @@ Source: the conversions of ``pkg/apis/discovery`` in Kubernetes 1.20 to 1.25.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, typed
 from kubechronicle.api.meta.encoding import copy_object
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -6,13 +6,12 @@ Source: ``registry/discovery/endpointslice/strategy.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.discovery import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 

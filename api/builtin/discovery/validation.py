@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     PROTOCOLS,
@@ -28,8 +28,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 MAX_ENDPOINTS: Final = 1000

@@ -6,23 +6,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import Column, Object, Printer, field, name_of, wide_field
+from kubechronicle.api.builtin.common.printer import Column, Printer, field, name_of, wide_field
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _event_object(involved: Object) -> str:
+def _event_object(involved: ReadOnlyObject) -> str:
     kind = (involved.get("kind") or "").lower()
     name = involved.get("name")
     return f"{kind}/{name}" if name else kind
 
 
-def _event_source(obj: Object) -> str:
+def _event_source(obj: ReadOnlyObject) -> str:
     source = obj.get("source") or {}
     component = source.get("component") or obj.get("reportingComponent") or ""
     instance = source.get("host") or obj.get("reportingInstance") or ""
     return f"{component}, {instance}" if instance else component
 
 
-def _event(obj: Object, since: Since) -> list[Any]:
+def _event(obj: ReadOnlyObject, since: Since) -> list[Any]:
     involved = obj.get("involvedObject") or {}
     first = since(obj.get("firstTimestamp") or obj.get("eventTime"))
     last_seen = obj.get("lastTimestamp")

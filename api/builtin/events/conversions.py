@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _EVENT_NAMES: Final = (
     ("involvedObject", "regarding"),

@@ -12,8 +12,7 @@ from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_TEXT: Final = 128
 MAX_MESSAGE: Final = 1024

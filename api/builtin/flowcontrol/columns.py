@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _flow_schema(obj: Object, since: Since) -> list[Any]:
+def _flow_schema(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     dangling = condition(at(obj, "status", "conditions"), "Dangling")
     return [
@@ -25,12 +26,12 @@ def _flow_schema(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _flow_schema_order(obj: Object) -> tuple[int, str]:
+def _flow_schema_order(obj: ReadOnlyObject) -> tuple[int, str]:
     """Return the sort key of a flow schema: the order in which schemas are matched."""
     return at(obj, "spec", "matchingPrecedence", default=0), name_of(obj)
 
 
-def _priority_level(obj: Object, since: Since) -> list[Any]:
+def _priority_level(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     limited = spec.get("limited") or {}
     queuing = at(limited, "limitResponse", "queuing", default={})

@@ -6,14 +6,13 @@ Both kinds have two objects that every cluster must have with a fixed spec: ``ex
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_PRECEDENCE: Final = 10000
 FLOW_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")

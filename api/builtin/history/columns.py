@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import Column, Object, Printer, name_of, wide
+from kubechronicle.api.builtin.common.printer import Column, Printer, name_of, wide
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _COLUMNS: Final = (
     Column("Revision", format="name", text="The revision of the change: its number in the log of all changes."),
@@ -23,7 +24,7 @@ _COLUMNS: Final = (
 )
 
 
-def _cells(obj: Object, since: Since) -> list[Any]:
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     if "who" not in obj:  # a bookmark
         return [name_of(obj), *("" for _ in _COLUMNS[1:])]
     who, request = obj["who"], obj["request"]

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, selector_text
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of
 from kubechronicle.api.builtin.core.service.columns import ingress_points
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 LIST_SHOWN: Final = 3
 
 
-def _hosts(rules: Sequence[Object]) -> str:
+def _hosts(rules: Sequence[ReadOnlyObject]) -> str:
     shown = [rule["host"] for rule in rules if rule.get("host")][:LIST_SHOWN]
     if not shown:
         return "*"
@@ -21,7 +22,7 @@ def _hosts(rules: Sequence[Object]) -> str:
     return ",".join(shown) + (f" + {more} more..." if more > 0 and len(shown) == LIST_SHOWN else "")
 
 
-def _ingress(obj: Object, since: Since) -> list[Any]:
+def _ingress(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     return [
         name_of(obj),
@@ -33,7 +34,7 @@ def _ingress(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _ingress_class(obj: Object, since: Since) -> list[Any]:
+def _ingress_class(obj: ReadOnlyObject, since: Since) -> list[Any]:
     parameters = at(obj, "spec", "parameters")
     text = "<none>"
     if parameters is not None:
@@ -42,15 +43,15 @@ def _ingress_class(obj: Object, since: Since) -> list[Any]:
     return [name_of(obj), at(obj, "spec", "controller", default=""), text, age_of(obj, since)]
 
 
-def _network_policy(obj: Object, since: Since) -> list[Any]:
+def _network_policy(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), selector_text(at(obj, "spec", "podSelector")), age_of(obj, since)]
 
 
-def _service_cidr(obj: Object, since: Since) -> list[Any]:
+def _service_cidr(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), ",".join(at(obj, "spec", "cidrs", default=())), age_of(obj, since)]
 
 
-def _ip_address(obj: Object, since: Since) -> list[Any]:
+def _ip_address(obj: ReadOnlyObject, since: Since) -> list[Any]:
     parent = at(obj, "spec", "parentRef")
     text = "<none>"
     if parent is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     dns_label,
@@ -28,8 +28,7 @@ from kubechronicle.api.builtin.common.network_values import (
 from kubechronicle.api.builtin.core.service.validation import balancer_status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- ingresses --------------------------------------------------------------------------------------------------------
 

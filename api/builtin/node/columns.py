@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _runtime_class(obj: Object, since: Since) -> list[Any]:
+def _runtime_class(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), obj.get("handler") or "", age_of(obj, since)]
 
 

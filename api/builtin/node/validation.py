@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.checks import dns_label, immutable
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.resource_amounts import requirements
 from kubechronicle.api.builtin.common.scheduling import tolerations
 from kubechronicle.api.errors.field_errors import Cause, duplicate, required
 from kubechronicle.api.meta.metadata import validate_labels
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _key_of(toleration: Object) -> tuple[str, ...]:

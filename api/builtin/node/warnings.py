@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.node_labels import old_label_warnings
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def runtime_class_warnings(new: Object, old: Object | None) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _disruption_budget(obj: Object, since: Since) -> list[Any]:
+def _disruption_budget(obj: ReadOnlyObject, since: Since) -> list[Any]:
     least, most = at(obj, "spec", "minAvailable"), at(obj, "spec", "maxUnavailable")
     return [
         name_of(obj),

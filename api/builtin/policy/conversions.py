@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, same_fields, typed
 from kubechronicle.api.meta.encoding import copy_object
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 PDB_LABEL: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 """Key of the selector that one version needs where the other has the empty selector.

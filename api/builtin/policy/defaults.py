@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.policy.conversions import drop_marker_key
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def disruption_budget(obj: Object) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def disruption_budget(obj: Object) -> list[Cause]:

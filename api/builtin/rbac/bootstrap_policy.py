@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.rbac.bootstrap_controller_roles import CONTROLLER_ROLES
 from kubechronicle.api.builtin.rbac.bootstrap_roles import CLUSTER_ROLES
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 GROUP: Final = "rbac.authorization.k8s.io"
 AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, name_of, wide
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _binding(obj: Object, since: Since) -> list[Any]:
+def _binding(obj: ReadOnlyObject, since: Since) -> list[Any]:
     role, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in subjects:

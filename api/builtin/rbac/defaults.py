@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 RBAC: Final = "rbac.authorization.k8s.io"
 

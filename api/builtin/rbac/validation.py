@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_subdomain, label_selector, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 RBAC: Final = "rbac.authorization.k8s.io"
 

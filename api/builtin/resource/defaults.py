@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.resource.resourceclaim import defaults as resourceclaim
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **resourceclaim.VALUES,

@@ -14,8 +14,7 @@ from kubechronicle.api.builtin.common.expressions import device_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.errors.field_errors import Cause, duplicate, go_json, invalid_value, required, too_long, too_many
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 Check = Callable[[Any, str], list[Cause]]
 

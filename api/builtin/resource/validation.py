@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
 from kubechronicle.api.builtin.resource.devices import (
     MAX_CONFIGS,
@@ -13,8 +11,7 @@ from kubechronicle.api.builtin.resource.devices import (
     configuration,
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def device_class(obj: Object) -> list[Cause]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import immutable
 from kubechronicle.api.builtin.core.pod.validation_spec import preemption_policy
 from kubechronicle.api.errors.field_errors import Cause, forbidden
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_USER_PRIORITY: Final = 1000000000
 SYSTEM_PRIORITIES: Final = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}

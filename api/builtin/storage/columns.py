@@ -6,18 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import (
-    AGE,
-    NAME,
-    Column,
-    Object,
-    Printer,
-    age_of,
-    at,
-    counted,
-    field,
-    name_of,
-)
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, counted, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
@@ -26,12 +16,12 @@ _DEFAULT_CLASS: Final = (
 _DEFAULT_ATTRIBUTES_CLASS: Final = ("volumeattributesclass.alpha.kubernetes.io/is-default-class",)
 
 
-def _marked_default(obj: Object, annotations: Sequence[str]) -> str:
+def _marked_default(obj: ReadOnlyObject, annotations: Sequence[str]) -> str:
     given = obj["metadata"].get("annotations") or {}
     return f"{name_of(obj)} (default)" if any(given.get(key) == "true" for key in annotations) else name_of(obj)
 
 
-def _storage_class(obj: Object, since: Since) -> list[Any]:
+def _storage_class(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [
         _marked_default(obj, _DEFAULT_CLASS),
         obj.get("provisioner") or "",
@@ -42,11 +32,11 @@ def _storage_class(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _attributes_class(obj: Object, since: Since) -> list[Any]:
+def _attributes_class(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [_marked_default(obj, _DEFAULT_ATTRIBUTES_CLASS), obj.get("driverName") or "", age_of(obj, since)]
 
 
-def _volume_attachment(obj: Object, since: Since) -> list[Any]:
+def _volume_attachment(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     return [
         name_of(obj),
@@ -58,11 +48,11 @@ def _volume_attachment(obj: Object, since: Since) -> list[Any]:
     ]
 
 
-def _csi_node(obj: Object, since: Since) -> list[Any]:
+def _csi_node(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(at(obj, "spec", "drivers", default=())), age_of(obj, since)]
 
 
-def _csi_driver(obj: Object, since: Since) -> list[Any]:
+def _csi_driver(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     requests = spec.get("tokenRequests")
     audiences = "<unset>" if requests is None else ",".join(request.get("audience", "") for request in requests)

@@ -6,13 +6,12 @@ Sources are the ``strategy.go`` files of Kubernetes' ``registry/storage``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.storage import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_csi_driver(new: Object) -> None:

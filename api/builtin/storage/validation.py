@@ -30,8 +30,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- classes ----------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from kubechronicle.api.builtin.common.printer import (
     CONTAINERS,
     IMAGES,
     NAME,
-    Object,
     Printer,
     age_of,
     at,
@@ -20,9 +19,10 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _daemon_set(obj: Object, since: Since) -> list[Any]:
+def _daemon_set(obj: ReadOnlyObject, since: Since) -> list[Any]:
     status = obj.get("status") or {}
     counts = (
         "desiredNumberScheduled",

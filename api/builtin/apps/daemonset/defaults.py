@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 """Annotation that counts the changes of the template, for old clients."""

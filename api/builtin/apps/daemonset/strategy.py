@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.apps.daemonset import validation
 from kubechronicle.api.builtin.apps.daemonset.defaults import TEMPLATE_GENERATION
@@ -15,8 +15,7 @@ from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_work
 from kubechronicle.api.builtin.core.podtemplate.warnings import template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
 from kubechronicle.api.strategy.strategy import Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_daemon_set(new: Object) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, selector_and_template
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _SCHEDULED: Final = (
     "currentNumberScheduled",

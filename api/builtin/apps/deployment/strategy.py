@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.apps.deployment import validation
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
 from kubechronicle.api.strategy.strategy import Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_deployment_update(new: Object, old: Object) -> None:

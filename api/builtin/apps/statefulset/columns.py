@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Object, Printer, age_of, at, name_of
+from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.core.podtemplate.columns import READY, template_containers
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _stateful_set(obj: Object, since: Since) -> list[Any]:
+def _stateful_set(obj: ReadOnlyObject, since: Since) -> list[Any]:
     ready = at(obj, "status", "readyReplicas", default=0)
     desired = at(obj, "spec", "replicas", default=0)
     return [name_of(obj), f"{ready}/{desired}", age_of(obj, since), *template_containers(obj)]

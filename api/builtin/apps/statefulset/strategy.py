@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.apps.statefulset import validation, warnings
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload
 from kubechronicle.api.strategy.strategy import Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_stateful_set_update(new: Object, old: Object | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
@@ -10,8 +10,7 @@ from kubechronicle.api.builtin.core.pod.validation import specific_annotations
 from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, long_running, workload_selector
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def stateful_set_status(new: Object, old: Object) -> list[Cause]:

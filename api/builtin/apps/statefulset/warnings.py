@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import storage_warnings
 from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a value >= 0 is recommended"
 

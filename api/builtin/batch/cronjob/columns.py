@@ -11,7 +11,6 @@ from kubechronicle.api.builtin.common.printer import (
     CONTAINERS,
     IMAGES,
     NAME,
-    Object,
     Printer,
     age_of,
     at,
@@ -19,9 +18,10 @@ from kubechronicle.api.builtin.common.printer import (
     name_of,
     wide_field,
 )
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _cron_job(obj: Object, since: Since) -> list[Any]:
+def _cron_job(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     last = at(obj, "status", "lastScheduleTime")
     job = at(spec, "jobTemplate", "spec", default={})

@@ -6,14 +6,13 @@ Source: ``registry/batch/cronjob/strategy.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.batch.cronjob import validation, warnings
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.core.pod.strategy import drop_disabled_fields
 from kubechronicle.api.strategy.strategy import Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_cron_job(new: Object) -> None:

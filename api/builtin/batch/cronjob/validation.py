@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import re
 import zoneinfo
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.batch.job.validation import job_spec
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 CRON_NAME_MAX: Final = 52
 """Longest name of a CronJob, in characters: its Jobs' names add eleven and must fit into a label (63)."""

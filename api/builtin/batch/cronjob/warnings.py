@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.batch.job.warnings import warnings_in_job_spec
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _ZONE_IN_SCHEDULE: Final = (
     "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "

@@ -12,7 +12,6 @@ from kubechronicle.api.builtin.common.printer import (
     IMAGES,
     NAME,
     Column,
-    Object,
     Printer,
     age_of,
     at,
@@ -21,12 +20,13 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _JOB_ENDS: Final = (("Complete", "Complete"), ("Failed", "Failed"))
 _JOB_PAUSES: Final = (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"))
 
 
-def _job_status(obj: Object) -> str:
+def _job_status(obj: ReadOnlyObject) -> str:
     conditions = at(obj, "status", "conditions")
     for kind, word in _JOB_ENDS:
         if is_true(conditions, kind):
@@ -36,7 +36,7 @@ def _job_status(obj: Object) -> str:
     return next((word for kind, word in _JOB_PAUSES if is_true(conditions, kind)), "Running")
 
 
-def _completions(obj: Object) -> str:
+def _completions(obj: ReadOnlyObject) -> str:
     succeeded = at(obj, "status", "succeeded", default=0)
     wanted = at(obj, "spec", "completions")
     if wanted is not None:
@@ -45,7 +45,7 @@ def _completions(obj: Object) -> str:
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _job(obj: Object, since: Since) -> list[Any]:
+def _job(obj: ReadOnlyObject, since: Since) -> list[Any]:
     start, end = at(obj, "status", "startTime"), at(obj, "status", "completionTime")
     duration = "" if not start else duration_between(start, end) if end else since(start)
     return [

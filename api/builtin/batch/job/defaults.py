@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_INT32: Final = 2**31 - 1
 

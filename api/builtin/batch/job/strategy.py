@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.batch.job import validation, validation_status, warnings
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _JOB_LABELS: Final = (
     ("controller-uid", "uid"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
@@ -15,8 +15,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import keep
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 

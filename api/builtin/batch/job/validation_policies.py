@@ -17,8 +17,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
     too_many,
 )
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_RULES: Final = 20
 MAX_EXIT_CODES: Final = 255

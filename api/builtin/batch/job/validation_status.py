@@ -12,8 +12,7 @@ from kubechronicle.api.builtin.batch.job.validation_policies import count_indexe
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _met(status: Object) -> set[Any]:

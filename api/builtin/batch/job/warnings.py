@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MANY_COMPLETIONS: Final = 100_000
 MANY_AT_ONCE: Final = 10_000

@@ -6,24 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
-from kubechronicle.api.builtin.common.printer import (
-    AGE,
-    NAME,
-    Column,
-    Object,
-    Printer,
-    age_of,
-    at,
-    field,
-    name_of,
-    wide_field,
-)
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of, wide_field
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _ROLE_LABEL: Final = "kubernetes.io/role"
 
 
-def _node_status(obj: Object) -> str:
+def _node_status(obj: ReadOnlyObject) -> str:
     ready = condition(at(obj, "status", "conditions"), "Ready")
     words = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
     if at(obj, "spec", "unschedulable"):
@@ -37,18 +27,18 @@ def _node_roles(labels: Mapping[str, str]) -> str:
     return ",".join(sorted(roles - {""})) or "<none>"
 
 
-def _node_address(obj: Object, kind: str) -> str:
+def _node_address(obj: ReadOnlyObject, kind: str) -> str:
     addresses = at(obj, "status", "addresses", default=())
     return next((address.get("address", "") for address in addresses if address.get("type") == kind), "<none>")
 
 
-def _kernel(info: Object) -> str:
+def _kernel(info: ReadOnlyObject) -> str:
     version: str = info.get("kernelVersion") or "<unknown>"
     architecture = info.get("architecture")
     return f"{version} ({architecture})" if architecture else version
 
 
-def _node(obj: Object, since: Since) -> list[Any]:
+def _node(obj: ReadOnlyObject, since: Since) -> list[Any]:
     info = at(obj, "status", "nodeInfo", default={})
     return [
         name_of(obj),

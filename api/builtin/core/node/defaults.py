@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def node_status(obj: Object) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import legacy_cidr
 from kubechronicle.api.builtin.common.resource_amounts import amount
 from kubechronicle.api.builtin.common.scheduling import taints
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _node_amounts(status: Object) -> list[Cause]:

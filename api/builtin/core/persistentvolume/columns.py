@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import (
-    AGE,
-    NAME,
-    Column,
-    Object,
-    Printer,
-    age_of,
-    at,
-    field,
-    name_of,
-    wide_field,
-)
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of, wide_field
 from kubechronicle.api.builtin.core.persistentvolumeclaim.columns import access_modes, class_name, volume_phase
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _persistent_volume(obj: Object, since: Since) -> list[Any]:
+def _persistent_volume(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     claim = spec.get("claimRef")
     return [

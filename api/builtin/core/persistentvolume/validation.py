@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_subdomain, immutable, missing, one_of, one_of_if_set
 from kubechronicle.api.builtin.common.go_shapes import difference, record
@@ -13,8 +13,7 @@ from kubechronicle.api.builtin.common.volume_sources import INITIATOR_TOO_LONG, 
 from kubechronicle.api.builtin.core.persistentvolume.validation_sources import PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import VOLUME_MODES, access_modes
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 PV_SOURCE: Final = "spec.persistentvolumesource is immutable after creation"

@@ -6,7 +6,7 @@ The sources that pods can have too are in common/volume_sources.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, missing, no_backsteps
 from kubechronicle.api.builtin.common.volume_sources import (
@@ -25,8 +25,7 @@ from kubechronicle.api.builtin.common.volume_sources import (
     storage_os,
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _local(source: Object, field: str) -> list[Cause]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import BETA_STORAGE_CLASS
 from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import OLD_CLASS
 from kubechronicle.api.builtin.core.pod.warnings import node_term_warnings
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
 _OLD_OPTIONS: Final = (

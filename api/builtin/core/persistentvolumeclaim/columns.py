@@ -9,18 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import (
-    AGE,
-    NAME,
-    Column,
-    Object,
-    Printer,
-    age_of,
-    at,
-    field,
-    name_of,
-    wide_field,
-)
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of, wide_field
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _ACCESS_MODES: Final = {
     "ReadWriteOnce": "RWO",
@@ -37,20 +27,20 @@ def access_modes(modes: Iterable[str] | None) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in given)
 
 
-def class_name(obj: Object) -> str:
+def class_name(obj: ReadOnlyObject) -> str:
     """Return the storage class of a volume or claim, from its annotation or its spec."""
     annotations = obj["metadata"].get("annotations") or {}
     name: str = annotations.get(_CLASS_ANNOTATION) or at(obj, "spec", "storageClassName", default="")
     return name
 
 
-def volume_phase(obj: Object) -> str:
+def volume_phase(obj: ReadOnlyObject) -> str:
     """Return the phase of a volume or claim, or "Terminating" while it is being deleted."""
     phase: str = at(obj, "status", "phase", default="")
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else phase
 
 
-def _persistent_volume_claim(obj: Object, since: Since) -> list[Any]:
+def _persistent_volume_claim(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     volume = spec.get("volumeName") or ""
     return [

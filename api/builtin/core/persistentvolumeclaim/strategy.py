@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 

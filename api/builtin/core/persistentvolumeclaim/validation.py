@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     dns_label,
@@ -19,8 +19,7 @@ from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_valu
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
 from kubechronicle.api.strategy.strategy import keep
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES: Final = ("Block", "Filesystem")

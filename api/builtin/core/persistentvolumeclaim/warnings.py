@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import BETA_STORAGE_CLASS
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def storage_warnings(spec: Object, field: str) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition, is_true
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, name_of, wide_field
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide_field
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 NODE_UNREACHABLE: Final = "NodeLost"
@@ -46,7 +47,7 @@ def _last_end(status: Mapping[str, Any]) -> str:
     return ended.get("finishedAt") or ""
 
 
-def _initializing(spec: Object, status: Object, sidecars: set[str]) -> tuple[_Summary, _Summary, bool]:
+def _initializing(spec: ReadOnlyObject, status: ReadOnlyObject, sidecars: set[str]) -> tuple[_Summary, _Summary, bool]:
     """Return (summary of the init containers, of their sidecars, whether the pod still initializes)."""
     ready = restarts = sidecar_restarts = 0
     restarted = sidecar_restarted = reason = ""
@@ -79,7 +80,7 @@ def _initializing(spec: Object, status: Object, sidecars: set[str]) -> tuple[_Su
     )
 
 
-def _running(status: Object, begun: _Summary, reason: str) -> _Summary:
+def _running(status: ReadOnlyObject, begun: _Summary, reason: str) -> _Summary:
     """Return the summary with the ordinary containers added; the first one that does not run gives the reason."""
     ready, restarts, restarted = begun.ready, begun.restarts, begun.restarted
     running = False
@@ -100,7 +101,7 @@ def _running(status: Object, begun: _Summary, reason: str) -> _Summary:
     return _Summary(ready, reason, restarts, restarted)
 
 
-def _summary(pod: Object, spec: Object, status: Object, sidecars: set[str]) -> _Summary:
+def _summary(pod: ReadOnlyObject, spec: ReadOnlyObject, status: ReadOnlyObject, sidecars: set[str]) -> _Summary:
     phase = status.get("phase") or ""
     reason = status.get("reason") or phase
     scheduled = condition(status.get("conditions"), "PodScheduled")
@@ -117,7 +118,7 @@ def _summary(pod: Object, spec: Object, status: Object, sidecars: set[str]) -> _
     return summary
 
 
-def _gates(spec: Object, status: Object) -> str:
+def _gates(spec: ReadOnlyObject, status: ReadOnlyObject) -> str:
     gates = spec.get("readinessGates")
     if not gates:
         return "<none>"
@@ -125,14 +126,14 @@ def _gates(spec: Object, status: Object) -> str:
     return f"{met}/{len(gates)}"
 
 
-def _first_ip(addresses: Iterable[Object] | None) -> str:
+def _first_ip(addresses: Iterable[ReadOnlyObject] | None) -> str:
     return next((address.get("ip") or "" for address in addresses or ()), "")
 
 
-def pod_cells(pod: Object, since: Since) -> list[Any]:
+def pod_cells(pod: ReadOnlyObject, since: Since) -> list[Any]:
     """Return a pod's cells."""
-    spec: Object = pod.get("spec") or _NOTHING
-    status: Object = pod.get("status") or _NOTHING
+    spec: ReadOnlyObject = pod.get("spec") or _NOTHING
+    status: ReadOnlyObject = pod.get("status") or _NOTHING
     sidecars = {
         container.get("name", "")
         for container in spec.get("initContainers") or ()
@@ -161,7 +162,7 @@ _COMPLETED: Final[Mapping[str, str]] = {
 }
 
 
-def pod_conditions(pod: Object) -> list[dict[str, Any]] | None:
+def pod_conditions(pod: ReadOnlyObject) -> list[dict[str, Any]] | None:
     """Return the row condition of a finished pod, so that clients can hide its row."""
     phase = (pod.get("status") or _NOTHING).get("phase") or ""
     message = _COMPLETED.get(phase)

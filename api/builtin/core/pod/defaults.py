@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kubechronicle.api.values import quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 FILE_MODE: Final = 0o644
 

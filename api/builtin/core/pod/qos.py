@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.values import quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 

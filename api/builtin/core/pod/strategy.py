@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.pod import validation, validation_subresources, warnings
 from kubechronicle.api.builtin.core.pod.qos import qos_class
@@ -12,8 +12,7 @@ from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, ap
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, keep_metadata, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_pod(new: Object) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_range, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import difference, record
@@ -17,8 +17,7 @@ from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, ma
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.strategy.strategy import keep
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")

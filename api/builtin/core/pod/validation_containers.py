@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import PROTOCOLS, descending_path, dns_label, one_of, port_number, wrong
 from kubechronicle.api.builtin.common.resource_amounts import requirements
@@ -23,8 +23,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
 )
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, no_backsteps, qualified_name, wrong
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ENV_FIELDS: Final = (
     "metadata.name",

@@ -8,8 +8,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.checks import local_path, missing
 from kubechronicle.api.builtin.core.pod.validation_environment import field_reference, resource_reference
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 

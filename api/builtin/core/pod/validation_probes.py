@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import not_negative, one_of_if_set, port_number, port_number_or_name
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
 _HEADER_MESSAGE: Final = (

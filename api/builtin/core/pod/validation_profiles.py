@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import descending_path
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"

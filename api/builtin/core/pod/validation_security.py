@@ -17,8 +17,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
     too_long,
 )
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 MAX_PROFILE_PATH: Final = 4095

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     MAX_INT32,
@@ -47,8 +47,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
     MAX_INT32,
@@ -30,8 +30,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.values import quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NO_FIELD: Final = "[]"
 """Field path that Kubernetes prints for a cause about the whole pod."""

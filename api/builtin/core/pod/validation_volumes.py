@@ -6,7 +6,7 @@ The sources that PersistentVolumes can have too are in common/volume_sources.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import descending_path, dns_label, dns_subdomain, one_of, wrong
 from kubechronicle.api.builtin.common.volume_sources import (
@@ -33,8 +33,7 @@ from kubechronicle.api.builtin.core.pod.validation_containers import PULL_POLICI
 from kubechronicle.api.builtin.core.pod.validation_files import downward_api, file_items, projected
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _empty_dir(source: Object, field: str) -> list[Cause]:

@@ -7,7 +7,7 @@ order. A rejected object gets none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.network_values import ip_warnings
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
@@ -16,8 +16,7 @@ from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 POD_NAME: Final = "this is used in the Pod's hostname"

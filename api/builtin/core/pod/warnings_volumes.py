@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.errors.field_errors import go_quote
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",

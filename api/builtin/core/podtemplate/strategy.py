@@ -6,13 +6,12 @@ Each hook changes the new object in place. Source: ``registry/core/podtemplate/s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.pod.strategy import drop_disabled_fields
 from kubechronicle.api.builtin.core.podtemplate import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_workload(new: Object) -> None:

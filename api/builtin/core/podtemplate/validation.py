@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
 from kubechronicle.api.builtin.core.pod.validation_profiles import matching_profiles
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
 from kubechronicle.api.errors.field_errors import Cause, forbidden
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def pod_template(template: Object, field: str) -> list[Cause]:

@@ -5,11 +5,8 @@ An update gets warnings about its template if the object's generation has change
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings, spec_warnings
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def same_generation(new: Object, old: Object | None) -> bool:

@@ -6,14 +6,13 @@ Source: Kubernetes' ``apis/apps/validation``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import immutable, label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, labels_text
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Object, Printer, age_of, at, field, name_of, wide_field
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field, name_of, wide_field
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def ingress_points(status: Object | None) -> str:
+def ingress_points(status: ReadOnlyObject | None) -> str:
     """Return the addresses of a load balancer, sorted and without repetitions."""
     points = at(status, "loadBalancer", "ingress", default=())
     found = {point.get("ip") or point.get("hostname") or "" for point in points}
     return ",".join(sorted(found - {""}))
 
 
-def _external_ip(obj: Object, spec: Object) -> str:
+def _external_ip(obj: ReadOnlyObject, spec: ReadOnlyObject) -> str:
     kind = spec.get("type")
     listed = spec.get("externalIPs") or []
     if kind in ("ClusterIP", "NodePort"):
@@ -30,12 +31,12 @@ def _external_ip(obj: Object, spec: Object) -> str:
     return "<unknown>"
 
 
-def _port(port: Object) -> str:
+def _port(port: ReadOnlyObject) -> str:
     outer = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port')}{outer}/{port.get('protocol') or 'TCP'}"
 
 
-def _service(obj: Object, since: Since) -> list[Any]:
+def _service(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
     return [

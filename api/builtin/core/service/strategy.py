@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.core.service import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy, status_update
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 

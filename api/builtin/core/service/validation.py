@@ -26,8 +26,7 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_labels
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.network_values import cidr_warnings, ip_warnings
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _HINTS: Final = "service.kubernetes.io/topology-aware-hints"
 _MODE: Final = "service.kubernetes.io/topology-mode"

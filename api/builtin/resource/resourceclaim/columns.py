@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, aged, at, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, aged, at, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _claim_state(obj: Object) -> str:
+def _claim_state(obj: ReadOnlyObject) -> str:
     deleted = bool(obj["metadata"].get("deletionTimestamp"))
     states = ["deleted"] if deleted else []
     if at(obj, "status", "allocation") is None:
@@ -22,7 +23,7 @@ def _claim_state(obj: Object) -> str:
     return ",".join(states)
 
 
-def _resource_claim(obj: Object, since: Since) -> list[Any]:
+def _resource_claim(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), _claim_state(obj), age_of(obj, since)]
 
 

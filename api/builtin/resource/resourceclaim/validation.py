@@ -5,7 +5,7 @@ The spec of both is immutable: an update is checked only for that.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
@@ -24,8 +24,7 @@ from kubechronicle.api.builtin.resource.devices import (
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ALLOCATION_MODES: Final = ("All", "ExactCount")
 MAX_REQUESTS: Final = 32

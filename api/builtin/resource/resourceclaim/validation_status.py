@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, qualified_name
 from kubechronicle.api.builtin.common.conditions import conditions
@@ -31,8 +31,7 @@ from kubechronicle.api.errors.field_errors import (
     too_many,
 )
 from kubechronicle.api.meta import metadata
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_RESERVED: Final = 256
 MAX_RESULTS: Final = 32

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field, name_of
+from kubechronicle.api.values.objects import ReadOnlyObject
 
 
-def _resource_slice(obj: Object, since: Since) -> list[Any]:
+def _resource_slice(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     pool = at(spec, "pool", "name", default="")
     return [name_of(obj), spec.get("nodeName") or "", spec.get("driver") or "", pool, age_of(obj, since)]

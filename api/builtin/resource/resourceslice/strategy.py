@@ -6,12 +6,11 @@ Source: ``registry/resource/resourceslice/strategy.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.strategy.strategy import Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _LISTS: Final = ("ints", "bools", "strings", "versions")
 

@@ -24,8 +24,7 @@ from kubechronicle.api.errors.field_errors import (
     too_many,
 )
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_DEVICES: Final = 128
 MAX_DEVICES_WITH_MORE: Final = 64
