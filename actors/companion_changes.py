@@ -4,8 +4,8 @@
       + create ipaddresses/10.96.0.17     allocates the address
       + update resourcequotas/default/q   charges the quota
 
-If the log rejects one of the keys, because another replica took the address or charged the quota first, nothing is
-committed, and the write is prepared again on the newest state.
+Another replica may take the address or charge the quota first. Then the log rejects that key and commits nothing, and
+the write is prepared again on the newest state.
 """
 
 from __future__ import annotations

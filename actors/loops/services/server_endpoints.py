@@ -1,8 +1,8 @@
 """The endpoints of the Service ``kubernetes``: the addresses of all running servers.
 
 Each server renews an identity Lease in kube-system with every pass, as kube-apiserver does (KEP-1965). Each adds its
-own address to the endpoints, and removes the addresses of servers without a renewal for ADDRESS_TTL (kube-apiserver's
-lease endpoint reconciler has a lease of its own for that). A server that shuts down in order removes its address and
+own address to the endpoints. It removes the addresses of servers without a renewal for ADDRESS_TTL; kube-apiserver's
+lease endpoint reconciler uses a separate lease for that. A server that shuts down in order removes its address and
 Lease. The processes of one server (--workers) renew one Lease in turn.
 
 The age of a renewal counts from the time it was seen here: the clocks of two machines may differ. An address without a
