@@ -7,11 +7,12 @@ Mirror pods, which show a kubelet's static pods, must not refer to objects of th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, NotYet, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, NotYet, State, forbidden
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.values.objects import Object
 
@@ -52,23 +53,20 @@ class ServiceAccount(AdmissionPlugin):
         if pod is None or attributes.subresource not in ("", "ephemeralcontainers"):
             return
         spec = pod.get("spec") or {}
-        if attributes.subresource:
-            if spec.get("serviceAccountName"):
-                account = _account(attributes, spec, state)
-                if _enforces(account):
-                    added = spec.get("ephemeralContainers") or []
-                    _limit_environment(attributes, account, added, "ephemeral container")
+        if attributes.operation != (UPDATE if attributes.subresource else CREATE):
             return
-        if attributes.operation != CREATE:
-            return
-        if _is_mirror(pod):
+        if not attributes.subresource and _is_mirror(pod):
             _check_mirror(attributes, spec)
             return
         if not spec.get("serviceAccountName"):
             name = pod["metadata"].get("name", "")
             raise forbidden(attributes, f"no service account specified for pod {attributes.namespace}/{name}")
         account = _account(attributes, spec, state)
-        if _enforces(account):
+        if not _enforces(account):
+            return
+        if attributes.subresource:
+            _limit_environment(attributes, account, spec, {"ephemeralContainers": "ephemeral container"})
+        else:
             _limit_secrets(attributes, account, spec)
 
 
@@ -153,10 +151,8 @@ def _secret_names(spec: Object) -> Iterator[str]:
         yield reference.get("name", "")
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(field) or []:
-            for source in container.get("envFrom") or []:
-                yield (source.get("secretRef") or {}).get("name", "")
-            for variable in container.get("env") or []:
-                yield ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name", "")
+            for _, reference in _environment_secrets(container):
+                yield reference.get("name", "")
     for volume in spec.get("volumes") or []:
         for field, path in _VOLUME_SECRETS.items():
             value: Any = volume.get(field)
@@ -175,32 +171,51 @@ def _enforces(account: Object) -> bool:
 
 
 def _limit_secrets(attributes: Attributes, account: Object, spec: Object) -> None:
+    """Check volumes, environments and pull secrets. As in kube-apiserver, secrets inside projected volumes and the
+    secrets of storage drivers are not checked.
+    """
     name = account["metadata"]["name"]
-    allowed = {one.get("name") for one in account.get("secrets") or []}
+    allowed = _names(account, "secrets")
     for volume in spec.get("volumes") or []:
-        secret = (volume.get("secret") or {}).get("secretName", "")
-        if volume.get("secret") is not None and secret not in allowed:
-            why = f'volume with secret.secretName="{secret}" is not allowed because service account {name} does not '
-            raise forbidden(attributes, f"{why}reference that secret")
-    _limit_environment(attributes, account, spec.get("initContainers") or [], "init container")
-    _limit_environment(attributes, account, spec.get("containers") or [], "container")
-    pulls = {one.get("name") for one in account.get("imagePullSecrets") or []}
+        source = volume.get("secret")
+        if source is not None and (secret := source.get("secretName", "")) not in allowed:
+            raise _not_allowed(attributes, f'volume with secret.secretName="{secret}"', name, "secret")
+    kinds = {"initContainers": "init container", "containers": "container"}
+    _limit_environment(attributes, account, spec, kinds)
+    pulls = _names(account, "imagePullSecrets")
     for index, one in enumerate(spec.get("imagePullSecrets") or []):
-        if one.get("name") not in pulls:
-            why = f'imagePullSecrets[{index}].name="{one.get("name", "")}" is not allowed because service account '
-            raise forbidden(attributes, f"{why}{name} does not reference that imagePullSecret")
+        if (secret := one.get("name", "")) not in pulls:
+            found = f'imagePullSecrets[{index}].name="{secret}"'
+            raise _not_allowed(attributes, found, name, "imagePullSecret")
 
 
-def _limit_environment(attributes: Attributes, account: Object, containers: list[Object], kind: str) -> None:
-    name = account["metadata"]["name"]
-    allowed = {one.get("name") for one in account.get("secrets") or []}
-    for container in containers:
-        for variable in container.get("env") or []:
-            reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
-            if reference is not None and reference.get("name", "") not in allowed:
-                why = (
-                    f"{kind} {container.get('name', '')} with envVar {variable.get('name', '')} referencing "
-                    f'secret.secretName="{reference.get("name", "")}" is not allowed because service account {name} '
-                    "does not reference that secret"
-                )
-                raise forbidden(attributes, why)
+def _limit_environment(attributes: Attributes, account: Object, spec: Object, kinds: Mapping[str, str]) -> None:
+    """Check every secret that a container reads into its environment, as one variable (env) or whole (envFrom)."""
+    allowed = _names(account, "secrets")
+    for field, kind in kinds.items():
+        for container in spec.get(field) or []:
+            for place, reference in _environment_secrets(container):
+                if (secret := reference.get("name", "")) not in allowed:
+                    reader = f"{kind} {container.get('name', '')} with {place}"
+                    found = f'{reader} referencing secret.secretName="{secret}"'
+                    raise _not_allowed(attributes, found, account["metadata"]["name"], "secret")
+
+
+def _environment_secrets(container: Object) -> Iterator[tuple[str, Object]]:
+    """Yield each reference to a secret in the environment of a container, with its place as messages name it."""
+    for variable in container.get("env") or []:
+        reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
+        if reference is not None:
+            yield f"envVar {variable.get('name', '')}", reference
+    for source in container.get("envFrom") or []:
+        if source.get("secretRef") is not None:
+            yield "envFrom", source["secretRef"]
+
+
+def _names(account: Object, field: str) -> frozenset[str]:
+    return frozenset(one.get("name", "") for one in account.get(field) or [])
+
+
+def _not_allowed(attributes: Attributes, found: str, account: str, reference: str) -> StatusError:
+    why = f"{found} is not allowed because service account {account} does not reference that {reference}"
+    return forbidden(attributes, why)

@@ -83,6 +83,60 @@ async def test_an_account_may_restrict_pods_to_its_secrets(autojump_clock: MockC
         await server.post(PODS, body)
 
 
+def refers(place: str, secret: str) -> Any:
+    """Return fields of a container that reads the secret into its environment."""
+    if place == "envFrom":
+        return {"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": secret}}]}
+    return {"env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]}
+
+
+ENFORCING = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}, "secrets": [{"name": "mine"}]}
+SECRET_ENVIRONMENTS = {"env": "envVar V", "envFrom": "envFrom"}
+
+
+@pytest.mark.parametrize("place", SECRET_ENVIRONMENTS)
+@pytest.mark.parametrize(("field", "kind"), [("containers", "container"), ("initContainers", "init container")])
+async def test_a_restricting_account_covers_environments(
+    autojump_clock: MockClock, place: str, field: str, kind: str
+) -> None:
+    async with open_server(**ALL) as server:
+        await server.post(ACCOUNTS, account("default", **ENFORCING))
+        body = pod("a")
+        body["spec"][field] = [{"name": "own", "image": "i", **refers(place, "theirs")}]
+        body["spec"].setdefault("containers", pod("a")["spec"]["containers"])
+        why = (await server.ask("POST", PODS, body)).refused(403)["message"]
+        assert why == (
+            f'pods "a" is forbidden: {kind} own with {SECRET_ENVIRONMENTS[place]} referencing '
+            'secret.secretName="theirs" is not allowed because service account default does not reference that secret'
+        )
+        body["spec"][field] = [{"name": "own", "image": "i", **refers(place, "mine")}]
+        await server.post(PODS, body)
+
+
+@pytest.mark.parametrize("place", SECRET_ENVIRONMENTS)
+async def test_a_restricting_account_covers_ephemeral_containers(autojump_clock: MockClock, place: str) -> None:
+    async with open_server(**ALL) as server:
+        await server.post(ACCOUNTS, account("default", **ENFORCING))
+        await server.post(PODS, pod("a"))
+        for secret, code in (("theirs", 403), ("mine", 200)):
+            added = [{"name": "debug", "image": "i", **refers(place, secret)}]
+            headers = {"content-type": "application/strategic-merge-patch+json"}
+            patch = {"spec": {"ephemeralContainers": added}}
+            answer = await server.ask("PATCH", f"{PODS}/a/ephemeralcontainers", patch, headers=headers)
+            assert answer.status == code
+            if code == 403:
+                assert f"ephemeral container debug with {SECRET_ENVIRONMENTS[place]} ref" in answer.json()["message"]
+
+
+async def test_a_restricting_account_covers_pull_secrets(autojump_clock: MockClock) -> None:
+    async with open_server(**ALL) as server:
+        await server.post(ACCOUNTS, account("default", imagePullSecrets=[{"name": "reg"}], **ENFORCING))
+        body = pod("a")
+        body["spec"]["imagePullSecrets"] = [{"name": "reg"}, {"name": "mine"}]
+        why = (await server.ask("POST", PODS, body)).refused(403)["message"]
+        assert 'imagePullSecrets[1].name="mine" is not allowed because service account default' in why
+
+
 async def test_mirror_pods_must_not_refer_to_api_objects(autojump_clock: MockClock) -> None:
     async with open_server(**ALL) as server:
         body = pod("a", node="n", annotations={"kubernetes.io/config.mirror": "x"})
