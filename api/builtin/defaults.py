@@ -1,8 +1,8 @@
 """Defaults of all built-in kinds, merged from the groups.
 
 The order of the groups does not matter: each definition has one entry. A constant value fills a field that is absent or
-an empty string. A function changes its object in place. It runs after the object's constant values are filled in and
-before its nested objects get their defaults.
+an empty string; if the field is a pointer in Go, only one that is absent. A function changes its object in place. It
+runs after the object's constant values are filled in and before its nested objects get their defaults.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ Invariant: defaulting a defaulted object changes nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.defaults import FUNCTIONS, VALUES
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, short_name
+from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, presence, short_name
 from kubechronicle.api.values.objects import Object
 
 ONE: Final = "one"
@@ -24,12 +24,21 @@ DICT: Final = "map"
 
 
 class _Plan:
-    """The plan for objects of one definition: ``values`` to fill in, ``run`` to call, ``below`` to descend to."""
+    """The plan for objects of one definition: values to fill in, ``run`` to call, ``below`` to descend to.
 
-    __slots__ = ("below", "run", "shared", "values")
+    ``values``: constants that replace an absent field and an empty string.
+    ``pointers``: constants that replace an absent field only, because the Go field is a pointer.
+    ``shared``: lists and maps, which are copied.
+    """
 
-    def __init__(self, values: Mapping[str, Any], run: Callable[[Object], None] | None) -> None:
-        self.values = [(name, value) for name, value in values.items() if not isinstance(value, dict | list)]
+    __slots__ = ("below", "pointers", "run", "shared", "values")
+
+    def __init__(
+        self, values: Mapping[str, Any], pointers: Collection[str], run: Callable[[Object], None] | None
+    ) -> None:
+        plain = [(name, value) for name, value in values.items() if not isinstance(value, dict | list)]
+        self.values = [(name, value) for name, value in plain if name not in pointers]
+        self.pointers = [(name, value) for name, value in plain if name in pointers]
         self.shared = [(name, value) for name, value in values.items() if isinstance(value, dict | list)]
         self.run = run
         self.below: list[tuple[str, str, _Plan]] = []
@@ -46,6 +55,9 @@ def _apply(obj: Object, plan: _Plan) -> None:
     for name, value in plan.values:
         held = obj.get(name)
         if held is None or held == "":
+            obj[name] = value
+    for name, value in plan.pointers:
+        if obj.get(name) is None:
             obj[name] = value
     for name, value in plan.shared:
         if obj.get(name) is None:
@@ -70,13 +82,18 @@ def _plan_of(definition: str) -> _Plan | None:
         return None
     kind = ObjectType(definition)
     name = short_name(definition)
-    plan = _Plan(VALUES.get(name, {}), FUNCTIONS.get(name))
+    plan = _Plan(VALUES.get(name, {}), _pointers(definition), FUNCTIONS.get(name))
     for field in kind.fields.values():
         target, shape = _target(field.type)
         below = _plan_of(target.definition) if target is not None else None
         if below is not None:
             plan.below.append((field.name, shape, below))
     return plan
+
+
+def _pointers(definition: str) -> frozenset[str]:
+    """Return the scalar fields that are pointers in Go: an explicit zero value there is no absent one."""
+    return frozenset(name for name, code in presence(definition).items() if "p" in code.partition(":")[0])
 
 
 @functools.cache
