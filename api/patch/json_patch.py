@@ -1,19 +1,27 @@
-"""JSON patch (RFC 6902) as Kubernetes' library implements it.
+"""JSON patch (RFC 6902) as Kubernetes' library, evanphx/json-patch v4, implements it.
 
-A missing path of ``remove`` and a failed ``test`` are errors, ``replace`` of a missing object member adds it, negative
-array indices are rejected. Kubernetes answers every failed operation with the same 422 without a reason; the reasons
-here are for the log.
+Where the library differs from the RFC, this module follows the library:
+
+    the text of a path before its first slash is ignored: ``x/data`` is ``/data``
+    the path "" names the document for ``replace`` and ``test`` only
+    ``replace`` and ``copy`` take a missing object member for null, and so does ``test``; ``remove`` and ``move`` fail
+    a missing ``value`` is null
+    an array index may be negative, counted from the end, and may have a sign or leading zeros
+
+Kubernetes answers every failed operation with the same 422 without a reason; the reasons here are for the log.
 
 Invariant: a patch is applied whole or not at all, on the caller's copy; the copied bytes are bounded.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import orjson
+
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.values import json_word
 
 MAX_OPERATIONS: Final = 10_000
@@ -27,24 +35,42 @@ class PatchFailed(ValueError):
     """A failed operation. The text names it and the reason."""
 
 
-def decode(patch: Any) -> list[dict[str, Any]]:
-    """Return the operations if the patch is a list of objects (400 otherwise) of a permitted length (413)."""
+_MEMBERS: Final = ("op", "path", "from")
+"""Members of an operation that must be texts."""
+
+
+def decode(patch: Any, *, checked: bool = True) -> list[Any]:
+    """Return the operations of a patch: 400 if it has another form, 413 if it is too long. null has no operations.
+
+    ``checked``: report members of a wrong type (400), which fieldValidation=Ignore leaves to ``apply``.
+    """
+    if patch is None:
+        return []
+    slice_type, item_type = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp") if checked else _LIBRARY_TYPES
     if not isinstance(patch, list):
-        word = json_word(patch)
-        raise status.bad_request(
-            f"error decoding patch: json: cannot unmarshal {word} into Go value of type []handlers.jsonPatchOp"
-        )
+        raise _undecodable(json_word(patch), f"Go value of type {slice_type}", checked=checked)
     for operation in patch:
+        if operation is None:
+            continue
         if not isinstance(operation, dict):
-            word = json_word(operation)
-            raise status.bad_request(
-                f"error decoding patch: json: cannot unmarshal {word} into Go value of type handlers.jsonPatchOp"
-            )
+            raise _undecodable(json_word(operation), f"Go value of type {item_type}", checked=checked)
+        for name in operation if checked else ():
+            value = operation[name]
+            if name in _MEMBERS and value is not None and not isinstance(value, str):
+                raise _undecodable(json_word(value), f"Go struct field jsonPatchOp.{name} of type string")
     if len(patch) > MAX_OPERATIONS:
         raise status.request_entity_too_large(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         )
     return patch
+
+
+_LIBRARY_TYPES: Final = ("jsonpatch.Patch", "jsonpatch.Operation")
+
+
+def _undecodable(word: str, where: str, *, checked: bool = True) -> status.StatusError:
+    prefix = "error decoding patch: " if checked else ""
+    return status.bad_request(f"{prefix}json: cannot unmarshal {word} into {where}")
 
 
 def rejected() -> status.StatusError:
@@ -53,156 +79,153 @@ def rejected() -> status.StatusError:
     return status.StatusError(422, "Invalid", message, details={})
 
 
-def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
+def apply(document: dict[str, Any], operations: list[Any]) -> dict[str, Any] | list[Any]:
     """Return the document after all operations; it may be changed in place. Raises PatchFailed."""
-    copied = 0
+    patching = _Patching(document)
     for number, operation in enumerate(operations):
-        name = operation.get("op")
+        given = operation or {}
+        name = given.get("op")
         run = _OPERATIONS.get(name) if isinstance(name, str) else None
         if run is None:
             raise PatchFailed(f"Unexpected kind: {name}")
         try:
-            document = run(document, operation)
+            run(patching, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise PatchFailed(f"operation {number} ({name} {operation.get('path')!r}): {error}") from error
-        if name == "copy":
-            copied += _size(_get(document, _pointer(operation, "path")))
-            if copied > MAX_COPIED:
-                raise PatchFailed("the accumulated size of copied values is too large")
-    return document
+            raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}") from error
+    return patching.document
 
 
-def _size(value: Any) -> int:
-    if isinstance(value, dict):
-        return 2 + sum(len(key) + _size(item) for key, item in value.items())
-    if isinstance(value, list):
-        return 2 + sum(map(_size, value))
-    return len(value) if isinstance(value, str) else 8
+class _Patching:
+    """The document between two operations, and the bytes copied so far."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document: Any = document
+        self.copied = 0
+
+    def find(self, path: str) -> tuple[Any, str]:
+        """Return the object or array that holds the value at a path, and the last token of the path."""
+        _, *tokens = path.split("/")
+        if not tokens:
+            raise ValueError("the path has no slash")
+        holder = self.document
+        for token in tokens[:-1]:
+            holder = _get(holder, _unescaped(token))
+            if holder.__class__ is not dict and holder.__class__ is not list:
+                raise KeyError(token)
+        return holder, _unescaped(tokens[-1])
+
+    def copy(self, value: Any) -> Any:
+        """Return a copy of a value, unless too many bytes were copied."""
+        if value is None:
+            return None
+        text = orjson.dumps(value)
+        self.copied += len(text)
+        if self.copied > MAX_COPIED:
+            raise ValueError("the accumulated size of copied values is too large")
+        return orjson.loads(text)
 
 
-def _pointer(operation: dict[str, Any], member: str) -> list[str]:
-    """Return the reference tokens of a JSON pointer (RFC 6901)."""
+def _unescaped(token: str) -> str:
+    return token.replace("~1", "/").replace("~0", "~") if "~" in token else token
+
+
+def _text(operation: dict[str, Any], member: str) -> str:
     text = operation.get(member)
     if not isinstance(text, str):
         raise KeyError(f"no {member}")
-    if text == "":
-        return []
-    if not text.startswith("/"):
-        raise ValueError(f"{member} does not start with a slash")
-    return [token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/")]
+    return text
 
 
-def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise KeyError("no value")
-    return operation["value"]
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def _index(token: str, length: int) -> int:
-    if not token.isascii() or not token.isdigit() or (len(token) > 1 and token[0] == "0"):
+    """Return the position that an index names in an array of this length. Negative ones count from the end."""
+    if _INDEX.fullmatch(token) is None:
         raise ValueError(f"{token!r} is no index")
     position = int(token)
-    if position > length:
+    if not -length <= position < length:
         raise IndexError(f"index {position} is out of bounds")
-    return position
+    return position + length if position < 0 else position
 
 
-def _get(document: Any, tokens: list[str]) -> Any:
-    for token in tokens:
-        if isinstance(document, dict):
-            document = document[token]
-        elif isinstance(document, list):
-            document = document[_index(token, len(document) - 1)]
-        else:
-            raise KeyError(token)
-    return document
+def _get(holder: Any, token: str) -> Any:
+    """Return a member, None for an absent one of an object."""
+    if holder.__class__ is dict:
+        return holder.get(token)
+    return holder[_index(token, len(holder))]
 
 
-def _add(document: Any, tokens: list[str], value: Any) -> Any:
-    if not tokens:
-        return value
-    parent, last = _get(document, tokens[:-1]), tokens[-1]
-    if isinstance(parent, dict):
-        parent[last] = value
-    elif isinstance(parent, list):
-        parent.insert(len(parent) if last == "-" else _index(last, len(parent)), value)
+def _add(holder: Any, token: str, value: Any) -> None:
+    if holder.__class__ is dict:
+        holder[token] = value
+    elif token == "-":
+        holder.append(value)
     else:
-        raise KeyError(last)
-    return document
+        holder.insert(_index(token, len(holder) + 1), value)
 
 
-def _remove(document: Any, tokens: list[str]) -> Any:
-    if not tokens:
-        raise ValueError("the whole document cannot be removed")
-    parent, last = _get(document, tokens[:-1]), tokens[-1]
-    if isinstance(parent, dict):
-        del parent[last]
-    elif isinstance(parent, list):
-        del parent[_index(last, len(parent) - 1)]
+def _remove(holder: Any, token: str) -> None:
+    if holder.__class__ is dict:
+        del holder[token]
     else:
-        raise KeyError(last)
-    return document
+        del holder[_index(token, len(holder))]
 
 
-def _run_add(document: Any, operation: dict[str, Any]) -> Any:
-    return _add(document, _pointer(operation, "path"), copy_object(_value(operation)))
+# -- operations -------------------------------------------------------------------------------------------------------
 
 
-def _run_remove(document: Any, operation: dict[str, Any]) -> Any:
-    return _remove(document, _pointer(operation, "path"))
+def _run_add(patching: _Patching, operation: dict[str, Any]) -> None:
+    _add(*patching.find(_text(operation, "path")), operation.get("value"))
 
 
-def _run_replace(document: Any, operation: dict[str, Any]) -> Any:
-    tokens = _pointer(operation, "path")
-    value = copy_object(_value(operation))
-    if not tokens:
-        return value
-    parent, last = _get(document, tokens[:-1]), tokens[-1]
-    if isinstance(parent, dict):
-        parent[last] = value  # unlike RFC 6902, a missing member is added
-    elif isinstance(parent, list):
-        parent[_index(last, len(parent) - 1)] = value
-    else:
-        raise KeyError(last)
-    return document
+def _run_remove(patching: _Patching, operation: dict[str, Any]) -> None:
+    _remove(*patching.find(_text(operation, "path")))
 
 
-def _run_move(document: Any, operation: dict[str, Any]) -> Any:
-    source, target = _pointer(operation, "from"), _pointer(operation, "path")
-    if target[: len(source)] == source and len(target) > len(source):
-        raise ValueError("a value cannot be moved into itself")
-    value = _get(document, source)
-    return _add(_remove(document, source), target, value)
+def _run_replace(patching: _Patching, operation: dict[str, Any]) -> None:
+    path, value = _text(operation, "path"), operation.get("value")
+    if not path:
+        if not isinstance(value, dict | list):
+            raise ValueError("the document must be an object or an array")
+        patching.document = value
+        return
+    holder, token = patching.find(path)
+    holder[token if holder.__class__ is dict else _index(token, len(holder))] = value
 
 
-def _run_copy(document: Any, operation: dict[str, Any]) -> Any:
-    value = copy_object(_get(document, _pointer(operation, "from")))
-    return _add(document, _pointer(operation, "path"), value)
+def _run_move(patching: _Patching, operation: dict[str, Any]) -> None:
+    holder, token = patching.find(_text(operation, "from"))
+    value = _get(holder, token)
+    _remove(holder, token)
+    _add(*patching.find(_text(operation, "path")), value)
 
 
-def _run_test(document: Any, operation: dict[str, Any]) -> Any:
-    wanted = operation.get("value")
-    try:
-        found = _get(document, _pointer(operation, "path"))
-    except KeyError:
-        found = None
-    if not _equal(found, wanted):
+def _run_copy(patching: _Patching, operation: dict[str, Any]) -> None:
+    value = _get(*patching.find(_text(operation, "from")))
+    holder, token = patching.find(_text(operation, "path"))
+    _add(holder, token, patching.copy(value))
+
+
+def _run_test(patching: _Patching, operation: dict[str, Any]) -> None:
+    path = _text(operation, "path")
+    found = _get(*patching.find(path)) if path else patching.document
+    if not _equal(found, operation.get("value")):
         raise ValueError("test failed")
-    return document
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Compare JSON values; unlike Python's ``==``, true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
+    """Compare JSON values; unlike Python's ``==``, true is not 1, and 1 is not 1.0."""
+    if one.__class__ is not other.__class__:
+        return False
+    if one.__class__ is dict:
         return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
+    if one.__class__ is list:
         return len(one) == len(other) and all(map(_equal, one, other))
     return bool(one == other)
 
 
-_OPERATIONS: Final[dict[str, Callable[[Any, dict[str, Any]], Any]]] = {
+_OPERATIONS: Final[dict[str, Callable[[_Patching, dict[str, Any]], None]]] = {
     "add": _run_add,
     "remove": _run_remove,
     "replace": _run_replace,

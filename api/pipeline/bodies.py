@@ -179,7 +179,7 @@ def decode_delete_options(obj: Any) -> Object:
 
 
 def decode_patched(
-    rt: ResourceType, obj: Object, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
+    rt: ResourceType, obj: Any, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
 ) -> list[str]:
     """Check and default a patched object, in place; return the warnings.
 
@@ -189,6 +189,8 @@ def decode_patched(
     def refused(why: str) -> status.StatusError:
         return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
 
+    if not isinstance(obj, dict):
+        raise refused(not_an_object(obj))
     try:
         set_type(rt, obj)
     except status.StatusError as error:

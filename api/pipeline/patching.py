@@ -34,19 +34,18 @@ def apply(
     """
     if content_type == STRATEGIC_MERGE_PATCH and rt.definition:
         return _strategic(rt, base, body, validation)
+    checked = validation != "Ignore"
+    patched: Any
     if content_type == MERGE_PATCH:
-        patch, complaints = _read(body, "error decoding patch: ")
-        patched: Any = merge_patch.apply(base, merge_patch.decode(patch))
+        patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:
-        patch, complaints = _read(body, "error decoding patch: ")
-        operations = json_patch.decode(patch)
-        complaints = _operation_complaints(operations)
+        patch, duplicates = _read(body, "error decoding patch: " if checked else "")
+        operations = json_patch.decode(patch, checked=checked)
+        complaints = _operation_complaints(operations, duplicates)
         try:
             patched = json_patch.apply(base, operations)
         except json_patch.PatchFailed:
             raise json_patch.rejected() from None
-        if not isinstance(patched, dict):
-            raise json_patch.rejected()
     else:
         raise status.unsupported_media_type_generic()
     as_patched = orjson.dumps(patched)
@@ -58,17 +57,38 @@ def apply(
     return patched, warnings
 
 
+def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, list[str]]:
+    """Return (the object after a merge patch, complaints). ``checked`` is False for fieldValidation=Ignore.
+
+    Then kube-apiserver's library alone reads the patch: it knows one error only, and a list replaces the object.
+    """
+    try:
+        patch, complaints = _read(body, "error decoding patch: ")
+    except status.StatusError:
+        if checked:
+            raise
+        raise merge_patch.rejected() from None
+    if checked and patch is not None:
+        patch = merge_patch.decode(patch)
+    if isinstance(patch, list):
+        return patch, complaints
+    if not isinstance(patch, dict):
+        raise merge_patch.rejected()
+    return merge_patch.apply(base, patch), complaints
+
+
 _OPERATION_FIELDS: Final = frozenset(("op", "path", "from", "value"))
 
 
-def _operation_complaints(operations: list[Object]) -> list[str]:
-    """Return complaints about unknown members of operations."""
-    return [
+def _operation_complaints(operations: list[Any], duplicates: list[str]) -> list[str]:
+    """Return complaints about repeated and unknown members of operations."""
+    unknown = [
         f"json patch unknown field {go_quote(f'[{index}].{name}')}"
         for index, operation in enumerate(operations)
-        for name in operation
+        for name in operation or ()
         if name not in _OPERATION_FIELDS
     ]
+    return [f"json patch {text}" for text in duplicates] + unknown
 
 
 def _read(body: bytes, prefix: str) -> tuple[Any, list[str]]:
@@ -84,6 +104,8 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
     if kind is None:
         raise status.unsupported_media_type_generic()
     patch, complaints = _read(body, "")
+    if patch is None:
+        patch = {}
     if not isinstance(patch, dict):
         word = json_word(patch)
         raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")

@@ -31,9 +31,20 @@ META = types.object_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
         ({"a": {"x": 1}}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": {"x": 1}, "b": {"x": 1}}),
         ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
         ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+        ({"a": 1}, [{"op": "test", "path": "/b"}], {"a": 1}),
+        ({"a": 1}, None, {"a": 1}),
+        ({"a": 1}, [{"op": "add", "path": "x/b", "value": 2}], {"a": 1, "b": 2}),
+        ({"a": 1}, [{"op": "add", "path": "/b"}], {"a": 1, "b": None}),
+        ({"a": 1}, [{"op": "copy", "from": "/x", "path": "/b"}], {"a": 1, "b": None}),
+        ({"a": [1, 2]}, [{"op": "copy", "from": "/a/-1", "path": "/a/-"}], {"a": [1, 2, 2]}),
+        ({"a": [1, 2]}, [{"op": "add", "path": "/a/-1", "value": 3}], {"a": [1, 2, 3]}),
+        ({"a": [1, 2]}, [{"op": "remove", "path": "/a/-2"}], {"a": [2]}),
+        ({"a": [1, 2]}, [{"op": "replace", "path": "/a/01", "value": 3}], {"a": [1, 3]}),
+        ({"a": [1, 2]}, [{"op": "test", "path": "/a/+1", "value": 2}], {"a": [1, 2]}),
+        ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
     ],
 )
-def test_json_patch(document: Any, operations: list[dict[str, Any]], result: Any) -> None:
+def test_json_patch(document: Any, operations: list[dict[str, Any]] | None, result: Any) -> None:
     assert json_patch.apply(document, json_patch.decode(operations)) == result
 
 
@@ -43,20 +54,54 @@ def test_json_patch(document: Any, operations: list[dict[str, Any]], result: Any
         {"op": "add", "path": "/x/y", "value": 1},
         {"op": "remove", "path": "/x"},
         {"op": "remove", "path": "/l/7"},
-        {"op": "remove", "path": "/l/-1"},
+        {"op": "remove", "path": "/l/-2"},
         {"op": "remove", "path": ""},
-        {"op": "replace", "path": "/l/01", "value": 1},
+        {"op": "replace", "path": "/l/1", "value": 1},
+        {"op": "replace", "path": "/l/-", "value": 1},
+        {"op": "replace", "path": "", "value": "text"},
+        {"op": "add", "path": "", "value": {}},
+        {"op": "copy", "from": "/l/-", "path": "/b"},
         {"op": "test", "path": "/a", "value": True},
+        {"op": "test", "path": "/a", "value": 1.0},
+        {"op": "test", "path": "/x/y/z", "value": None},
+        {"op": "test", "path": "/l/7", "value": None},
         {"op": "move", "from": "/o", "path": "/o/p"},
         {"op": "frob", "path": "/a"},
-        {"op": "add", "path": "/a"},
         {"op": "add", "path": "a", "value": 1},
+        {"op": "move", "from": "/x", "path": "/a"},
+        {"op": "add", "path": 5},
+        None,
         {"path": "/a", "value": 1},
     ],
 )
-def test_json_patch_that_fails(operation: dict[str, Any]) -> None:
+def test_json_patch_that_fails(operation: dict[str, Any] | None) -> None:
     with pytest.raises(json_patch.PatchFailed):
         json_patch.apply({"a": 1, "l": [1], "o": {"p": 1}}, [operation])
+
+
+@pytest.mark.parametrize(
+    ("patch", "checked", "problem"),
+    [
+        ({}, True, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+        ([5], True, "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
+        (
+            [{"op": 1}],
+            True,
+            "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        ),
+        (5, False, "json: cannot unmarshal number into Go value of type jsonpatch.Patch"),
+        (["x"], False, "json: cannot unmarshal string into Go value of type jsonpatch.Operation"),
+    ],
+)
+def test_json_patch_of_another_form(patch: Any, checked: bool, problem: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        json_patch.decode(patch, checked=checked)
+    assert (caught.value.code, caught.value.message) == (400, problem)
+
+
+def test_json_patch_leaves_wrong_members_to_the_operation_if_nothing_is_validated() -> None:
+    operations = json_patch.decode([{"op": "add", "path": "/b", "from": 5, "value": 1}], checked=False)
+    assert json_patch.apply({}, operations) == {"b": 1}
 
 
 def test_json_patch_limits() -> None:
@@ -87,6 +132,8 @@ def test_copies_share_nothing() -> None:
         ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
         ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
         ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"a": 1}, {"a": [{"b": None, "c": [None]}]}, {"a": [{"c": [None]}]}),
+        ({"a": {"b": 1}}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
         ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
