@@ -159,11 +159,11 @@ def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> li
 def _drop_duplicate_owners(meta: Object) -> None:
     owners = meta.get("ownerReferences")
     if owners and len(owners) > 1:
-        kept: list[Object] = []
+        # References are flat, so that sorted pairs identify them.
+        unique: dict[tuple[tuple[str, Any], ...], Object] = {}
         for owner in owners:
-            if owner not in kept:
-                kept.append(owner)
-        meta["ownerReferences"] = kept
+            unique.setdefault(tuple(sorted(owner.items())), owner)
+        meta["ownerReferences"] = list(unique.values())
 
 
 def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
@@ -276,8 +276,7 @@ def _validate_update(
         changed = strategy.validate_update(new, old)
         return common + (whole + changed if strategy.validates_first else changed + whole)
     if strategy.validates_spec_update:
-        found = strategy.validate(new)
-        common += found + found if strategy.validates_twice else found
+        common += strategy.validate(new)
     return common + strategy.validate_update(new, old) + strategy.validate_as(rt.api_version, new, old)
 
 

@@ -35,6 +35,9 @@ ValidateUpdate = Callable[[Object, Object], list[Cause]]
 Warnings = Callable[[Object, Object | None], Sequence[str]]
 """(new, stored or None for a creation) -> texts for the answer's Warning headers."""
 
+MOST_WARNINGS: Final = 512
+"""Texts after which a hook may stop: an answer has room for 4,096 characters, and each text has more than eight."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubresourceStrategy:
@@ -73,7 +76,6 @@ class Strategy:
     ``validates_whole_update``: an update is also checked like a creation, with all of its metadata.
     ``validates_first``: that check runs before the check of the change.
     ``validates_spec_update``: without ``validates_whole_update``, ``validate`` still runs on an update.
-    ``validates_twice``: problems are reported twice, as Kubernetes does for kinds that it checks both ways.
     ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``requested(new, requester)``: records the user that creates an object.
@@ -94,7 +96,6 @@ class Strategy:
     validates_whole_update: bool = True
     validates_first: bool = False
     validates_spec_update: bool = True
-    validates_twice: bool = False
     kube_finalizers: bool = True
     defaults_again: bool = False
     requested: Callable[[Object, Requester], None] = lambda new, requester: None

@@ -24,7 +24,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=prepare_workload_update,
         generation=True,
         validates_whole_update=False,
-        validates_twice=True,
         validate=validation.replica_set,
         validate_update=selector_update,
         warnings=named_template_warnings,

@@ -110,7 +110,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation=True,
         dependents=ORPHAN,
         validates_whole_update=False,
-        validates_twice=True,
         validate=validation.replication_controller,
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),

@@ -59,6 +59,13 @@ def test_one_invalid_field(path: str, change: dict[str, Any], field: str, messag
     assert found[0][1].startswith(message)
 
 
+NOT_A_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
 @pytest.mark.parametrize(
     ("path", "spec", "causes"),
     [
@@ -83,6 +90,25 @@ def test_one_invalid_field(path: str, change: dict[str, Any], field: str, messag
             "apps/v1/replicasets",
             {**WORKLOAD, "replicas": -1},
             [("replicas", "Invalid value: -1: must be greater than or equal to 0")],
+        ),
+        (
+            "apps/v1/statefulsets",
+            {
+                **WORKLOAD,
+                "template": {**TEMPLATE, "spec": {"containers": []}},
+                "serviceName": "A",
+                "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["X"]}}],
+            },
+            [
+                (
+                    "volumeClaimTemplates[0].spec.accessModes",
+                    'Unsupported value: "X": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", '
+                    '"ReadWriteOncePod"',
+                ),
+                ("volumeClaimTemplates[0].spec.resources[storage]", "Required value"),
+                ("serviceName", f'Invalid value: "A": {NOT_A_LABEL}'),
+                ("template.spec.containers", "Required value"),
+            ],
         ),
     ],
 )
@@ -116,7 +142,7 @@ def test_messages_of_creations(path: str, spec: dict[str, Any], causes: list[tup
             "apps/v1/replicasets",
             {"spec": WORKLOAD},
             {"spec": {**WORKLOAD, "replicas": -1}},
-            [("spec.replicas", "Invalid value: -1: must be greater than or equal to 0")] * 2,
+            [("spec.replicas", "Invalid value: -1: must be greater than or equal to 0")],
         ),
         (
             "apps/v1/controllerrevisions",
@@ -130,3 +156,63 @@ def test_messages_of_updates(
     path: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
 ) -> None:
     assert rejection_causes(path, before, after) == causes
+
+
+MOUNTS = {**CONTAINER, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+def test_a_stateful_set_may_mount_its_claims_but_no_other_volume() -> None:
+    spec = {**WORKLOAD, "template": {**TEMPLATE, "spec": {"containers": [MOUNTS], "hostname": "Not.A.Label"}}}
+    assert rejection_causes("apps/v1/statefulsets", {"spec": {**spec, "volumeClaimTemplates": [CLAIM]}}) == []
+    assert ("spec.template.spec.containers[0].volumeMounts[0].name", 'Not found: "data"') in rejection_causes(
+        "apps/v1/statefulsets", {"spec": spec}
+    )
+
+
+def test_an_update_of_a_stateful_set_checks_its_template() -> None:
+    causes = rejection_causes(
+        "apps/v1/statefulsets",
+        {"spec": WORKLOAD},
+        {"spec": {**WORKLOAD, "template": {**TEMPLATE, "spec": {"containers": [{"name": "c"}]}}}},
+    )
+    assert causes == [("spec.template.spec.containers[0].image", "Required value")]
+
+
+SELECTOR_VALUE = "a valid label must be an empty string or consist of alphanumeric characters"
+
+
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [
+        ("apps/v1/deployments", 'Invalid value: {"matchLabels":{"a":"-"}}: invalid label selector'),
+        ("apps/v1/replicasets", 'Invalid value: {"matchLabels":{"a":"-"}}: invalid label selector'),
+        ("apps/v1/statefulsets", 'Invalid value: {"matchLabels":{"a":"-"}}'),
+        ("apps/v1/daemonsets", None),
+    ],
+)
+def test_labels_are_not_compared_with_a_selector_that_cannot_be_parsed(path: str, last: str | None) -> None:
+    causes = rejection_causes(path, {"spec": {**WORKLOAD, "selector": {"matchLabels": {"a": "-"}}}})
+    assert causes[0][0] == "spec.selector.matchLabels"
+    assert SELECTOR_VALUE in causes[0][1]
+    assert causes[1:] == ([("spec.selector", last)] if last else [])
+
+
+def test_negative_counts_of_a_stateful_set_are_rejected() -> None:
+    causes = rejection_causes(
+        "apps/v1/statefulsets", {"spec": WORKLOAD}, {"spec": WORKLOAD, "status": {"replicas": -1}}, "status"
+    )
+    assert [field for field, _ in causes] == [
+        "status.replicas",
+        *(f"status.{name}" for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")),
+    ]
+
+
+def test_terminating_replicas_of_a_replica_set_are_checked() -> None:
+    body = {"spec": WORKLOAD, "status": {"replicas": 0, "terminatingReplicas": -1}}
+    assert rejection_causes("apps/v1/replicasets", {"spec": WORKLOAD}, body, "status") == [
+        ("status.terminatingReplicas", "Invalid value: -1: must be greater than or equal to 0")
+    ]

@@ -12,8 +12,7 @@ from typing import Final
 from kubechronicle.api.builtin.apps.daemonset import validation
 from kubechronicle.api.builtin.apps.daemonset.defaults import TEMPLATE_GENERATION
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
-from kubechronicle.api.builtin.core.podtemplate.warnings import template_warnings
-from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
+from kubechronicle.api.builtin.core.podtemplate.warnings import warnings_in_template
 from kubechronicle.api.strategy.strategy import Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
@@ -34,16 +33,24 @@ def prepare_daemon_set_update(new: Object, old: Object) -> None:
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)
 
 
+def daemon_set_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about a new or changed template."""
+    template = new["spec"].get("template")
+    if old is not None and template == old["spec"].get("template"):
+        return []
+    return warnings_in_template(template, "spec.template")
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "daemonsets.apps": Strategy(
         generation=True,
         prepare_create=prepare_new_daemon_set,
         prepare_update=prepare_daemon_set_update,
         validates_whole_update=False,
-        validates_twice=True,
+        validates_spec_update=False,
         validate=validation.daemon_set,
-        validate_update=selector_update,
-        warnings=template_warnings,
+        validate_update=validation.daemon_set_update,
+        warnings=daemon_set_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.daemon_set_status)}),
     ),
 }

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import not_negative
+from kubechronicle.api.builtin.common.checks import label_selector, not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
-from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, selector_and_template
+from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.core.podtemplate.workloads import (
+    collisions,
+    long_running,
+    not_empty,
+    selector_update,
+    template_labels,
+)
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object
 
@@ -29,10 +36,20 @@ def daemon_set_status(new: Object, old: Object) -> list[Cause]:
     return not_negative(status, "status", *_SCHEDULED) + collisions(status, old)
 
 
+def _selector(spec: Object) -> list[Cause]:
+    given = spec.get("selector")
+    causes = label_selector(given, "spec.selector")
+    if not causes:
+        causes += template_labels(spec)
+    return causes if given is None else causes + not_empty(given, "daemonset")
+
+
 def daemon_set(obj: Object) -> list[Cause]:
     """Check the selector, template and update strategy of a DaemonSet."""
     spec = obj["spec"]
-    causes = selector_and_template(spec, "daemonset", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
+    template = spec.get("template") or {}
+    causes = _selector(spec) + pod_template(template, "spec.template")
+    causes += long_running(template, "spec.template", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
     strategy = spec.get("updateStrategy") or {}
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     field = "spec.updateStrategy.rollingUpdate"
@@ -52,3 +69,8 @@ def daemon_set(obj: Object) -> list[Cause]:
         shown = {"Type": kind, "RollingUpdate": rolling}
         causes.append(not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete")))
     return causes + not_negative(spec, "spec", "revisionHistoryLimit")
+
+
+def daemon_set_update(new: Object, old: Object) -> list[Cause]:
+    """Reject a changed selector, and check a changed DaemonSet like a new one."""
+    return selector_update(new, old) + daemon_set(new)

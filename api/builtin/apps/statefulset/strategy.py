@@ -36,6 +36,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_create=prepare_new_stateful_set,
         prepare_update=prepare_stateful_set_update,
         validates_whole_update=False,
+        validates_spec_update=False,
         validate=validation.stateful_set,
         validate_update=validation.stateful_set_update,
         warnings=warnings.stateful_set_warnings,

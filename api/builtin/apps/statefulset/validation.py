@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import not_negative
+from kubechronicle.api.builtin.common.checks import dns_label, not_negative
+from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import claim_spec
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
-from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, long_running, workload_selector
+from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.core.podtemplate.workloads import (
+    collisions,
+    long_running,
+    template_labels,
+    workload_selector,
+)
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
 from kubechronicle.api.values.objects import Object
@@ -19,8 +27,9 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
     parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     causes = not_negative(status, "status", "replicas", *parts, "observedGeneration", "collisionCount")
     for name in parts:
-        if status.get(name, 0) > status.get("replicas", 0):
-            causes.append(invalid_value(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+        count = status.get(name, 0)
+        if count > status.get("replicas", 0):
+            causes.append(invalid_value(f"status.{name}", count, "cannot be greater than status.replicas"))
     available = status.get("availableReplicas", 0)
     if available > status.get("readyReplicas", 0):
         detail = "cannot be greater than status.readyReplicas"
@@ -29,30 +38,54 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
 
 
 def stateful_set(obj: Object) -> list[Cause]:
-    """Check the policies, selector and template of a StatefulSet."""
-    spec = obj["spec"]
+    """Check a new StatefulSet, with its claim templates and the name of its Service."""
+    return _spec(obj["spec"], new=True)
+
+
+def _spec(spec: Object, *, new: bool, with_template: bool = True) -> list[Cause]:
+    """Check the spec.
+
+    Claim templates and the Service's name are immutable, so they are checked only on creation (``new``).
+    """
     causes: list[Cause] = []
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
         causes.append(invalid_value("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
-    strategy = spec.get("updateStrategy") or {}
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind == "OnDelete" and rolling is not None:
-        shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
-        detail = "only allowed for updateStrategy 'RollingUpdate'"
-        causes.append(invalid_value("spec.updateStrategy.rollingUpdate", shown, detail))
-    elif kind == "RollingUpdate" and rolling is not None:
-        causes += _stateful_rolling(rolling, "spec.updateStrategy.rollingUpdate")
-    elif kind not in ("OnDelete", "RollingUpdate"):
-        shown = {"Type": kind, "RollingUpdate": rolling}
-        causes.append(invalid_value("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
+    causes += _update_strategy(spec.get("updateStrategy") or {})
     causes += _claim_retention(spec.get("persistentVolumeClaimRetentionPolicy") or {})
+    if new:
+        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            causes += claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
     causes += not_negative(spec, "spec", "replicas", "minReadySeconds")
     causes += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
-    causes += workload_selector(spec, "statefulset")
-    template = spec.get("template") or {}
-    causes += _template_metadata(template, "spec.template")
-    return causes + long_running(template, "spec.template", "StatefulSet")
+    if new and spec.get("serviceName"):
+        causes += dns_label(spec["serviceName"], "spec.serviceName")
+    found, parses = workload_selector(spec, "statefulset")
+    causes += found
+    if parses:
+        causes += template_labels(spec) + _template(spec, "spec.template", whole=with_template)
+    else:
+        causes.append(invalid_value("spec.selector", selector(spec.get("selector")), ""))
+    return causes + long_running(spec.get("template") or {}, "spec.template", "StatefulSet")
+
+
+def _update_strategy(strategy: Object) -> list[Cause]:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete" and rolling is not None:
+        detail = "only allowed for updateStrategy 'RollingUpdate'"
+        return [invalid_value("spec.updateStrategy.rollingUpdate", _shown(rolling), detail)]
+    if kind == "RollingUpdate" and rolling is not None:
+        return _stateful_rolling(rolling, "spec.updateStrategy.rollingUpdate")
+    if kind not in ("OnDelete", "RollingUpdate"):
+        shown = {"Type": kind, "RollingUpdate": _shown(rolling)}
+        return [invalid_value("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'")]
+    return []
+
+
+def _shown(rolling: Object | None) -> Object | None:
+    if rolling is None:
+        return None
+    return {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
 def _stateful_rolling(rolling: Object, field: str) -> list[Cause]:
@@ -75,14 +108,27 @@ def _claim_retention(policy: Object) -> list[Cause]:
     ]
 
 
-def _template_metadata(template: Object, field: str) -> list[Cause]:
-    """Check labels and annotations only: a StatefulSet makes the volumes for each pod, so its template alone is
-    incomplete."""
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
+def _template(spec: Object, field: str, *, whole: bool) -> list[Cause]:
+    """Check the template as the controller completes it: each claim template adds a volume or replaces one.
+
+    The controller also sets the host name and the subdomain. Kubernetes checks labels and annotations a second time.
+    """
+    template = spec.get("template") or {}
+    metadata, inner = template.get("metadata") or {}, dict(template.get("spec") or {})
+    causes: list[Cause] = []
+    if whole:
+        inner.pop("hostname", None)
+        inner.pop("subdomain", None)
+        claims = [(each.get("metadata") or {}).get("name", "") for each in spec.get("volumeClaimTemplates") or ()]
+        if claims:
+            added = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims}
+            own = [volume for volume in inner.get("volumes") or () if volume.get("name", "") not in added]
+            inner["volumes"] = [*added.values(), *own]
+        causes += pod_template({**template, "spec": inner}, field)
+    causes += validate_labels(metadata.get("labels") or {}, f"{field}.labels")
     if metadata.get("annotations"):
         causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
-        causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
+        causes += specific_annotations(metadata["annotations"], inner, f"{field}.annotations")
     return causes
 
 
@@ -104,9 +150,15 @@ _STATEFUL_SET_CHANGEABLE: Final = frozenset(
 
 
 def stateful_set_update(new: Object, old: Object) -> list[Cause]:
-    """Reject changes of any spec field that is not listed as changeable."""
+    """Check a changed StatefulSet, and reject changes of any spec field that is not listed as changeable.
+
+    The template is not checked if the old object would be rejected.
+    """
+    causes = _spec(new["spec"], new=False)
+    if causes and _spec(old["spec"], new=False):
+        causes = _spec(new["spec"], new=False, with_template=False)
     frozen = [
         {name: value for name, value in each["spec"].items() if name not in _STATEFUL_SET_CHANGEABLE}
         for each in (new, old)
     ]
-    return [] if frozen[0] == frozen[1] else [forbidden("spec", STATEFUL_SET_UPDATE)]
+    return causes if frozen[0] == frozen[1] else [*causes, forbidden("spec", STATEFUL_SET_UPDATE)]

@@ -13,10 +13,8 @@ _NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a
 
 def stateful_set_warnings(new: Object, old: Object | None) -> list[str]:
     """Return warnings about the template, the claim templates and the revision history limit."""
-    if same_generation(new, old):
-        return []
     spec = new["spec"]
-    warnings = warnings_in_template(spec.get("template"), "spec.template")
+    warnings = [] if same_generation(new, old) else warnings_in_template(spec.get("template"), "spec.template")
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         field = f"spec.volumeClaimTemplates[{index}]"
         warnings += storage_warnings(claim.get("spec") or {}, field if old is None else f"{field}.Spec")

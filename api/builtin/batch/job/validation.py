@@ -9,7 +9,11 @@ from kubechronicle.api.builtin.batch.job.validation_policies import failure_poli
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import record, selector
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
-from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, immutable_selector, selector_matches
+from kubechronicle.api.builtin.core.podtemplate.workloads import (
+    immutable_selector,
+    selector_matches,
+    template_labels,
+)
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required, too_long
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import IMMUTABLE
@@ -150,14 +154,9 @@ def job(obj: Object) -> list[Cause]:
 def _whole_spec(spec: Object) -> list[Cause]:
     causes = job_spec(spec, "spec")
     given = spec.get("selector")
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if given is None:
-        causes.append(required("spec.selector"))
-    else:
-        causes += label_selector(given, "spec.selector")
-    if given is None or not selector_matches(given, labels or {}):
-        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
-    return causes
+        return [*causes, required("spec.selector"), *template_labels(spec)]
+    return causes + (label_selector(given, "spec.selector") or template_labels(spec))
 
 
 _GENERATED: Final = (
@@ -179,7 +178,7 @@ def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
             causes.append(required(field, f"must be '{value}'"))
         elif labels[label] != value:
             causes.append(invalid_value(field, sorted_labels(labels), f"must be '{value}'"))
-    if not selector_matches(spec["selector"], wanted):
+    if not label_selector(spec["selector"], "") and not selector_matches(spec["selector"], wanted):
         causes.append(invalid_value("spec.selector", selector(spec["selector"]), "`selector` not auto-generated"))
     return causes
 

@@ -47,32 +47,43 @@ def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list
     return causes
 
 
-def selector_and_template(spec: Object, workload: str, kind: str = "ReplicaSet") -> list[Cause]:
-    """Check the selector and the pod template of a workload."""
+def selector_and_template(spec: Object, workload: str) -> list[Cause]:
+    """Check the selector and the pod template of a workload that is like a ReplicaSet.
+
+    The template is checked only if the selector can be parsed.
+    """
     template = spec.get("template") or {}
-    causes = workload_selector(spec, workload) + pod_template(template, "spec.template")
-    return causes + long_running(template, "spec.template", kind)
+    causes, parses = workload_selector(spec, workload)
+    if not parses:
+        return [*causes, invalid_value("spec.selector", selector(spec.get("selector")), "invalid label selector")]
+    causes += template_labels(spec) + pod_template(template, "spec.template")
+    return causes + long_running(template, "spec.template")
 
 
-def workload_selector(spec: Object, workload: str) -> list[Cause]:
-    """Check that the selector is present, is not empty, and matches the template's labels."""
-    causes: list[Cause] = []
+def workload_selector(spec: Object, workload: str) -> tuple[list[Cause], bool]:
+    """Check that the selector is present and not empty. Return the causes, and whether it can be parsed."""
+    given = spec.get("selector")
+    if given is None:
+        return [required("spec.selector")], True
+    causes = label_selector(given, "spec.selector")
+    parses = not causes
+    return causes + not_empty(given, workload), parses
+
+
+def not_empty(given: Object, workload: str) -> list[Cause]:
+    """Reject a selector that selects everything."""
+    if given.get("matchLabels") or given.get("matchExpressions"):
+        return []
+    return [invalid_value("spec.selector", {}, f"empty selector is invalid for {workload}")]
+
+
+def template_labels(spec: Object) -> list[Cause]:
+    """Check that the selector matches the template's labels; no selector matches nothing."""
     given = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    selects = True
-    if given is None:
-        if workload != "daemonset":
-            causes.append(required("spec.selector"))
-        selects = False
-    else:
-        causes += label_selector(given, "spec.selector")
-        if not given.get("matchLabels") and not given.get("matchExpressions"):
-            causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {workload}"))
-        else:
-            selects = selector_matches(given, labels or {})
-    if not selects:
-        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
-    return causes
+    if given is not None and selector_matches(given, labels or {}):
+        return []
+    return [invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH)]
 
 
 MISMATCH: Final = "`selector` does not match template `labels`"
@@ -111,8 +122,17 @@ def parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
     return causes
 
 
+_COUNTS: Final = (
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "terminatingReplicas",
+)
+
+
 def replica_set_status(new: Object, old: Object) -> list[Cause]:
     """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
-    members = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
-    return not_negative(status, "status", *members) + parts_of_replicas(status, "fullyLabeledReplicas")
+    return not_negative(status, "status", *_COUNTS) + parts_of_replicas(status, "fullyLabeledReplicas")
