@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.preparation import Proposal, prepare_delete
 from kubechronicle.actors.writing.targets import Caller, Target, context_of
-from kubechronicle.actors.writing.writes import MAX_ATTEMPTS, ignore_not_found
+from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS
+from kubechronicle.actors.writing.writes import ignore_not_found
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
@@ -88,7 +90,7 @@ class _Eviction:
             dry_run=self.target.dry_run,
         )
 
-        def prepare(old: Entry) -> Proposal:
+        async def prepare(old: Entry, turn: Turn) -> Proposal:
             pod = self._pod()
             if pod is None:
                 raise status.not_found(self.target.rt, self.target.name)
@@ -98,7 +100,7 @@ class _Eviction:
             context = context_of(target)
             stored = old.object()
             charged = eviction.used(stored, pod.key.name, now=context.now)
-            prepared = self._delete(pod)
+            prepared = await turn.run(len(pod.json), self._delete, pod)
             return Proposal(
                 pipeline.prepare_update(rt, stored, charged, context),
                 (CompanionChange(key=pod.key, old=pod, object=prepared.object),),
@@ -112,10 +114,10 @@ class _Eviction:
                 raise _Changed from None
             raise
 
-    def _without_budget(self, old: Entry) -> Proposal:
+    async def _without_budget(self, old: Entry, turn: Turn) -> Proposal:
         if self._budget(old) is not None:
             raise _Changed
-        return Proposal(self._delete(old))
+        return Proposal(await turn.run(len(old.json), self._delete, old))
 
     def _delete(self, entry: Entry) -> Prepared:
         """Prepare the pod's deletion, or its first half, with the condition that says why."""

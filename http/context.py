@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
 
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.meta.request_info import Query, RequestInfo
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
@@ -45,6 +46,7 @@ class Context:
     ``warnings``: become Warning fields of the answer (RFC 7234 §5.5, code 299).
     ``moment``: the moment of history as in the URL; "" for ordinary requests.
     ``at``: the resolved moment; None for ordinary requests.
+    ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
     """
 
     __slots__ = (
@@ -57,9 +59,12 @@ class Context:
         "moment",
         "query",
         "received",
+        "turn",
         "user",
         "warnings",
     )
+
+    turn: Turn
 
     def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
         self.info = info

@@ -318,8 +318,10 @@ class Request:
             peer_certificate=peer_certificate,
         )
 
-    async def body(self, limit: int) -> bytes:
+    async def body(self, limit: int, reserve: Callable[[int], None] | None = None) -> bytes:
         """Return the whole body, at most `limit` bytes. It is kept for later calls.
+
+        `reserve`: called with the bytes so far, before more are read; may raise to reject the request.
 
         Raises ClientDisconnected, and BodyTooLarge as soon as the declared or received length is too long. The
         exchange then discards the rest or closes the connection.
@@ -328,12 +330,12 @@ class Request:
             declared = self.headers.get("content-length")
             if declared.isdecimal() and int(declared) > limit:
                 raise BodyTooLarge(limit)
-            self._body = await self._read_body(limit)
+            self._body = await self._read_body(limit, reserve)
         if len(self._body) > limit:
             raise BodyTooLarge(limit)
         return self._body
 
-    async def _read_body(self, limit: int) -> bytes:
+    async def _read_body(self, limit: int, reserve: Callable[[int], None] | None) -> bytes:
         first = await self.exchange.receive_body()
         if not first:
             return first
@@ -344,6 +346,8 @@ class Request:
                 return first if len(chunks) == 1 else b"".join(chunks)
             chunks.append(chunk)
             size += len(chunk)
+            if reserve is not None:
+                reserve(size)
         raise BodyTooLarge(limit)
 
     async def wait_disconnect(self) -> None:

@@ -33,6 +33,7 @@ HTTP_MAY_IMPORT = (
     "actors.eviction",
     "actors.external_answers",
     "actors.history",
+    "actors.large_work",
     "actors.loops.service_accounts.legacy_tokens",
     "actors.reading.reads",
     "actors.store",
@@ -45,8 +46,8 @@ HTTP_MAY_IMPORT = (
     "eventlog.views",
     "eventlog.watching",
 )
-# The client is a program of its own: it knows the API, and shares two leaves with the command line.
-CLIENT_MAY_IMPORT = ("api", "ops.client", "ops.errors", "ops.version")
+# The client is a program of its own: it knows the API, and shares three leaves with the command line.
+CLIENT_MAY_IMPORT = ("api", "ops.client", "ops.errors", "ops.terminal", "ops.version")
 # Tools of developers, which the wheel leaves out.
 NOT_SHIPPED = ("ops.bench", "ops.development")
 # Folders from the ground up: each imports only folders before it, and modules directly in the top folder.

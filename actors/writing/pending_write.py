@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from kubechronicle.actors.writing.preparation import MayCreate, Prepare, Proposal, always_allowed
+from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.writing.preparation import MakeObject, MayCreate, Prepare, Proposal, always_allowed
 from kubechronicle.actors.writing.targets import Caller, Target, name_suffix, new_uid
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import Prepared, WriteContext
@@ -41,7 +42,7 @@ class Creation(msgspec.Struct, kw_only=True):
     ``context``: replaced for each name tried.
     """
 
-    object: Callable[[], dict[str, Any]]
+    object: MakeObject
     context: WriteContext
     may_create: MayCreate = always_allowed
 
@@ -52,6 +53,8 @@ class PendingWrite(msgspec.Struct, kw_only=True):
     ``change``: prepares a change of the existing object; None: the request only creates.
     ``creation``: creates a missing object; None: a missing object is rejected with 404.
     ``deletes``: the request is a deletion.
+    ``size``: the bytes of the body.
+    ``turn``: the request's share in the large work.
     ``locks``: keys to lock besides those of the admission plugins.
 
     ``seen``: the revision of the view when the attempt began.
@@ -68,6 +71,8 @@ class PendingWrite(msgspec.Struct, kw_only=True):
     change: Prepare | None = None
     creation: Creation | None = None
     deletes: bool = False
+    size: int = 0
+    turn: Turn
     locks: Sequence[Key] = ()
 
     seen: int = 0

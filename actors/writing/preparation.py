@@ -1,12 +1,13 @@
 """The step before a commit: rules (api/pipeline/pipeline.py) and admission applied to a write, on this replica's view.
 
-Nothing here commits. Only a creation waits: admission that rejects it runs again once the view is up to date. Every
-function may be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing.
+Nothing here commits. A creation waits if admission rejects it: that runs again once the view is up to date. The rules
+of a large object run in a thread (actors/large_work.py), admission never does: it reads the views. Every function may
+be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.errors import status
@@ -21,10 +23,18 @@ from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 
 MayCreate = Callable[[], None]
 """Authorize the creation of a missing object by an update or apply. Raises StatusError or NeedsExternalAnswer."""
+
+
+MakeObject = Callable[[], dict[str, Any]]
+"""Return a fresh copy of the object to create, in the version of the request. Pure; may run in a thread."""
+
+MakeUpdate = Callable[[Entry], dict[str, Any]]
+"""Return a fresh copy of the new object from the stored one, in the version of the request. As MakeObject."""
 
 
 def always_allowed() -> None:
@@ -46,7 +56,7 @@ class Proposal(msgspec.Struct, frozen=True):
     then_delete: bool = False
 
 
-Prepare = Callable[[Entry], Proposal]
+Prepare = Callable[[Entry, Turn], Awaitable[Proposal]]
 """Prepare a change of an existing object. Raises StatusError or NeedsExternalAnswer."""
 
 
@@ -56,10 +66,10 @@ class Preparation:
         self._admission = admission
 
     async def create(
-        self, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate
+        self, target: Target, make: MakeObject, context: WriteContext, may_create: MayCreate, turn: Turn, size: int
     ) -> Proposal:
-        """Prepare the creation of ``obj``, which is used up."""
-        accepted = pipeline.accept_create(target.rt, obj, context)
+        """Prepare the creation of the object that ``make`` returns. ``size``: its bytes as sent."""
+        accepted = await turn.run(size, _accept_create, target.rt, make, context)
         name = accepted["metadata"].get("name", "")
         generated = bool(accepted["metadata"].get("generateName")) and not name
         attributes = attributes_of(target, "CREATE", accepted, None, name=name)
@@ -67,28 +77,30 @@ class Preparation:
         # Addresses and ports are allocated to the final name.
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
         await self._on_newest_state(self._admission.begin_write, attributes)
-        prepared = pipeline.finish_create(target.rt, accepted, context)
+        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context)
         attributes.warnings.extend(prepared.warnings)
         may_create()  # as in kube-apiserver: after all rules, before validating admission
         await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
         return Proposal(prepared, attributes.companions, generated)
 
-    def update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Proposal:
-        """Prepare the update of ``old`` to ``new``, which is used up."""
-        stored = old.object()
-        accepted = pipeline.accept_update(target.rt, stored, new, context)
+    async def update(
+        self, target: Target, old: Entry, make: MakeUpdate, context: WriteContext, turn: Turn, size: int = 0
+    ) -> Proposal:
+        """Prepare the update of ``old`` to the object that ``make`` returns. ``size``: the bytes of the body."""
+        size = max(size, len(old.json))
+        stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
         attributes = attributes_of(target, "UPDATE", accepted, old)
         self._admission.admit(attributes)
         self._admission.begin_write(attributes)
-        prepared = pipeline.finish_update(target.rt, stored, accepted, context)
+        prepared = await turn.run(size, pipeline.finish_update, target.rt, stored, accepted, context)
         attributes.warnings.extend(prepared.warnings)
         self._admission.validate(attributes.with_object(prepared.object))
         return Proposal(prepared, attributes.companions)
 
-    def delete(self, target: Target, old: Entry, options: DeleteOptions) -> Proposal:
+    async def delete(self, target: Target, old: Entry, turn: Turn, *, options: DeleteOptions) -> Proposal:
         """Prepare the deletion of ``old`` as ``prepare_delete``, after admission."""
         self._admission.admit(attributes_of(target, "DELETE", None, old))
-        return prepare_delete(target, old, options)
+        return await turn.run(len(old.json), prepare_delete, target, old, options)
 
     async def admit(self, target: Target, sent: Any) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
@@ -108,6 +120,17 @@ class Preparation:
             del attributes.companions[before:]
             await self._reads.wait_consistent()
             await retry_while_not_yet(check, attributes)
+
+
+def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) -> dict[str, Any]:
+    return pipeline.accept_create(rt, make(), context)
+
+
+def _accept_update(
+    rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    new, stored = make(old), old.object()
+    return stored, pipeline.accept_update(rt, stored, new, context)
 
 
 def prepare_delete(

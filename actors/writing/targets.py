@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubechronicle.actors.admission.chain import NOBODY, Attributes
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -25,11 +26,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     ``who``: the identity recorded in the log.
     ``deadline``: trio time until which the outcome is awaited.
     ``limited``: the caller is cancelled at the deadline or soon after, so the write needs no timer of its own.
+    ``turn``: the request's share in the large work, which the caller ends; None: the write has one of its own.
     """
 
     who: Who
     deadline: float
     limited: bool = False
+    turn: Turn | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ The first change of a transaction is the write itself, whose resource actor deci
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.writing.preparation import Proposal
 from kubechronicle.actors.writing.targets import Target
-from kubechronicle.api.meta.encoding import encode_stored
-from kubechronicle.api.pipeline.pipeline import Outcome
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Change, Key, Operation, Record, Transaction, Who
 
@@ -19,15 +19,23 @@ Release = Callable[[Entry], Sequence[CompanionChange]]
 """Return the changes that release the allocations of a deleted object (AdmissionChain.release)."""
 
 
-def transaction_for(target: Target, proposal: Proposal, old: Entry | None, release: Release, who: Who) -> Transaction:
-    """Return the transaction that commits a proposal prepared on ``old`` (None: a creation)."""
+def kept_object(prepared: Prepared) -> dict[str, Any]:
+    """Return the object that the log keeps of a change: before the update that removes its last finalizer, if any."""
+    deletes = prepared.outcome is Outcome.GONE
+    return prepared.last if deletes and prepared.last is not None else prepared.object
+
+
+def transaction_for(
+    target: Target, proposal: Proposal, old: Entry | None, body: bytes, release: Release, who: Who
+) -> Transaction:
+    """Return the transaction that commits a proposal prepared on ``old`` (None: a creation).
+
+    ``body``: the stored form of its ``kept_object``.
+    """
     prepared, companions = proposal.prepared, proposal.companions
-    obj = prepared.object
+    obj = kept_object(prepared)
     deletes = prepared.outcome is Outcome.GONE
     if deletes and old is not None:
-        if prepared.last is not None:
-            # The log keeps the object as it was before the update that removed its last finalizer.
-            obj = prepared.last
         changed = {each.key for each in companions}
         companions = [*companions, *(each for each in release(old) if each.key not in changed)]
     metadata = obj["metadata"]
@@ -36,7 +44,7 @@ def transaction_for(target: Target, proposal: Proposal, old: Entry | None, relea
         uid=metadata["uid"],
         expected=0 if old is None else old.revision,
         operation=Operation.CREATE if old is None else Operation.DELETE if deletes else Operation.UPDATE,
-        body=encode_stored(obj),
+        body=body,
         decoded=obj,
     )
     if not companions:

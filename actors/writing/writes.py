@@ -1,6 +1,6 @@
 """Writes: the one way to change objects, for clients and for the server's own loops.
 
-Every write runs through one loop (``Writes._carry_out``):
+Every write runs through one loop (``WriteLoop.carry_out``):
 
     lock the keys of companion changes      quotas, budgets; most writes have none
     prepare                                 rules and admission, on this replica's view
@@ -14,6 +14,9 @@ unchanged object) therefore counts only after a consistent read has shown nothin
     prepared on 7 → the log rejects it, actual 8 → the view catches up → prepared on 8 → committed as 9
 
 A client that sends a resourceVersion gets its 409 from the preparation, on the newest state.
+
+The rules of large bodies and objects run in a thread (actors/large_work.py). Other writes run meanwhile, as during a
+commit: what they changed is found at the commit, or by the consistent read.
 """
 
 from __future__ import annotations
@@ -24,40 +27,37 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import trio
 from msgspec import structs
 
-from kubechronicle.actors.admission import namespace_lifecycle
-from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionChain
+from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.errors import ActorCrashed
-from kubechronicle.actors.external_answers import decide_with_answers, retry_with_answers
+from kubechronicle.actors.external_answers import retry_with_answers
+from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.writing.key_locks import KeyLocks
 from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
 from kubechronicle.actors.writing.pending_write import Written as Written
 from kubechronicle.actors.writing.preparation import MayCreate, Preparation, Prepare, Proposal, always_allowed
 from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
 from kubechronicle.actors.writing.targets import context_of, requested_by, with_name_suffix
-from kubechronicle.actors.writing.transactions import deletion_of, transaction_for, transaction_of
+from kubechronicle.actors.writing.transactions import transaction_of
+from kubechronicle.actors.writing.write_loop import WriteLoop
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.patching import APPLY_YAML
-from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
-from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.eventlog.entries import Describe, Entry, entry_of
-from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction
-
-MAX_ATTEMPTS = 64
-"""Attempts of one write while others keep changing the object. The deadline bounds them too, as in the etcd3 store."""
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
+from kubechronicle.eventlog.entries import Describe, Entry
+from kubechronicle.eventlog.records import Key, Rejected
 
 COLLECTION_CHUNK = 64
 """Objects of a deletecollection that are committed at once."""
+
+COLLECTION_BYTES = 4 * 1024 * 1024
+"""Bytes of these objects, after which no more are added."""
 
 Compute = Callable[[dict[str, Any]], dict[str, Any]]
 """Return the new object from the stored one, in the storage version. Called again if the object has changed."""
@@ -67,21 +67,25 @@ class Writes:
     def __init__(self, *, reads: Reads, actors: ResourceActors, admission: AdmissionChain, describe: Describe) -> None:
         self._reads = reads
         self._actors = actors
-        self._admission = admission
-        self._describe = describe
         self._preparation = Preparation(reads, admission)
-        self._key_locks = KeyLocks()
+        self._loop = WriteLoop(
+            reads=reads, actors=actors, admission=admission, describe=describe, preparation=self._preparation
+        )
+        self.large = LargeWork()
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
-    async def create(self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()) -> Written:
-        """POST ``body``, the decoded JSON value the client sent. StatusError 4xx."""
-        target = requested_by(caller, target)
+    async def create(
+        self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = (), size: int = 0
+    ) -> Written:
+        """POST ``body``, the decoded JSON value the client sent in ``size`` bytes. StatusError 4xx."""
+        target, turn = requested_by(caller, target), self._turn_of(caller)
         context = context_of(target, creates=True)
-        obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
-        creation = Creation(object=repeatedly(obj), context=with_name_suffix(context, obj))
-        written = await self._write(PendingWrite(caller=caller, target=target, creation=creation))
-        return _with_warnings(written, warnings, target)
+        obj, warnings = await turn.run(size, partial(_decoded, target, body, context, duplicates, create=True))
+        fresh_copy = await turn.run(size, repeatedly, obj)
+        creation = Creation(object=fresh_copy, context=with_name_suffix(context, obj))
+        write = PendingWrite(caller=caller, target=target, creation=creation, size=size, turn=turn)
+        return _with_warnings(await self._loop.carry_out(write), warnings, target)
 
     async def update(
         self,
@@ -90,21 +94,22 @@ class Writes:
         body: Any,
         *,
         duplicates: Sequence[str] = (),
+        size: int = 0,
         may_create: MayCreate = always_allowed,
     ) -> Written:
-        """PUT: replace the object, or create it if its kind allows that."""
-        target = requested_by(caller, target)
+        """PUT: replace the object, or create it if its kind allows that. ``size``: as in ``create``."""
+        target, turn = requested_by(caller, target), self._turn_of(caller)
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         context = context_of(target, creates=creates)
-        obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
-        fresh_copy = repeatedly(obj)
+        obj, warnings = await turn.run(size, partial(_decoded, target, body, context, duplicates, create=False))
+        fresh_copy = await turn.run(size, repeatedly, obj)
 
-        def change(old: Entry) -> Proposal:
-            return self._preparation.update(target, old, fresh_copy(), context)
+        def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
+            return self._preparation.update(target, old, lambda _: fresh_copy(), context, turn, size)
 
         creation = Creation(object=fresh_copy, context=context, may_create=may_create) if creates else None
-        written = await self._write(PendingWrite(caller=caller, target=target, change=change, creation=creation))
-        return _with_warnings(written, warnings, target)
+        write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
+        return _with_warnings(await self._loop.carry_out(write), warnings, target)
 
     async def patch(
         self,
@@ -120,15 +125,19 @@ class Writes:
 
         A server-side apply creates a missing object, and with ``force`` takes fields from their owners.
         """
-        target = requested_by(caller, target)
+        target, turn = requested_by(caller, target), self._turn_of(caller)
         applies = content_type == APPLY_YAML
         warnings: Sequence[str] = ()
 
-        def change(old: Entry) -> Proposal:
-            nonlocal warnings
+        def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
             context = context_of(target, applies=applies, force=force)
-            new, warnings = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
-            return self._preparation.update(target, old, new, context)
+
+            def patched(old: Entry) -> dict[str, Any]:
+                nonlocal warnings
+                new, warnings = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
+                return new
+
+            return self._preparation.update(target, old, patched, context, turn, len(body))
 
         creation = None
         if applies and not target.subresource:
@@ -140,18 +149,22 @@ class Writes:
                 return obj
 
             creation = Creation(object=applied, context=context, may_create=may_create)
-        written = await self._write(PendingWrite(caller=caller, target=target, change=change, creation=creation))
-        return _with_warnings(written, warnings, target)
+        size = len(body)
+        write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
+        return _with_warnings(await self._loop.carry_out(write), warnings, target)
 
     async def edit(self, caller: Caller, target: Target, compute: Compute) -> Written:
         """Update an object by a function of the stored one, for the server itself."""
         target = requested_by(caller, target)
 
-        def change(old: Entry) -> Proposal:
-            return self._preparation.update(target, old, compute(old.object()), context_of(target))
+        def computed(old: Entry) -> dict[str, Any]:
+            return compute(old.object())
 
-        written = await self._write(PendingWrite(caller=caller, target=target, change=change))
-        return _with_warnings(written, (), target)
+        def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
+            return self._preparation.update(target, old, computed, context_of(target), turn)
+
+        write = PendingWrite(caller=caller, target=target, change=change, turn=self._turn_of(caller))
+        return _with_warnings(await self._loop.carry_out(write), (), target)
 
     async def rewrite(self, caller: Caller, target: Target, compute: Compute, *, admitted: Any) -> Written:
         """Change a stored object without the rules of an update, as a binding does.
@@ -161,12 +174,17 @@ class Writes:
         target = requested_by(caller, target)
         await self.admit(caller, target, admitted)
 
-        def change(old: Entry) -> Proposal:
+        def computed(old: Entry) -> dict[str, Any]:
             new = compute(old.object())
             new["metadata"].pop("resourceVersion", None)
+            return new
+
+        async def change(old: Entry, turn: Turn) -> Proposal:
+            new = await turn.run(len(old.json), computed, old)
             return Proposal(Prepared(Outcome.STORE, new, old.revision))
 
-        return await self._write(PendingWrite(caller=caller, target=target, change=change))
+        turn = self._turn_of(caller)
+        return await self._loop.carry_out(PendingWrite(caller=caller, target=target, change=change, turn=turn))
 
     async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
@@ -180,25 +198,27 @@ class Writes:
 
         ``change`` is called again if any of these objects has changed. Writes with the same ``locks`` take turns.
         """
-        return await self._write(
-            PendingWrite(caller=caller, target=target, change=change, deletes=deletes, locks=locks)
+        turn = self._turn_of(caller)
+        return await self._loop.carry_out(
+            PendingWrite(caller=caller, target=target, change=change, deletes=deletes, locks=locks, turn=turn)
         )
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: at once, or by marking it for deletion."""
         target = requested_by(caller, target)
         write = self._deletion(caller, target, options)
-        written = await self._write(write)
+        written = await self._loop.carry_out(write)
         if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
             # The mark has changed the revision, so the rest must not demand the old one.
             rest = replace(options, precondition_resource_version=None)
             with ignore_not_found():
-                await self._write(self._deletion(caller, target, rest))
+                await self._loop.carry_out(self._deletion(caller, target, rest))
         return written
 
     def _deletion(self, caller: Caller, target: Target, options: DeleteOptions) -> PendingWrite:
         change = partial(self._preparation.delete, target, options=options)
-        return PendingWrite(caller=caller, target=target, change=change, deletes=True)
+        turn = self._turn_of(caller)
+        return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
     async def delete_collection(
         self, caller: Caller, target: Target, selection: Selection, options: DeleteOptions, **listing: Any
@@ -207,10 +227,14 @@ class Writes:
 
         An object that vanishes meanwhile counts as deleted. ``listing``: as in Reads.list.
         """
-        target = requested_by(caller, target)
+        target, turn = requested_by(caller, target), self._turn_of(caller)
         listed = await self._reads.list(target.rt, selection, **listing)
-        for start in range(0, len(listed.entries), COLLECTION_CHUNK):
-            await self._delete_chunk(caller, target, listed.entries[start : start + COLLECTION_CHUNK], options)
+        try:
+            for chunk in _collection_chunks(listed.entries):
+                await self._delete_chunk(structs.replace(caller, turn=turn), target, chunk, options)
+        finally:
+            if caller.turn is None:
+                turn.end()
         return listed
 
     async def _delete_chunk(
@@ -218,11 +242,14 @@ class Writes:
     ) -> None:
         """Prepare the deletions, pass all to the actor, then wait for all: one batch, with events in key order."""
         begun: list[tuple[Target, Commit, bool]] = []
+        turn = self._turn_of(caller)
+        await turn.begin(max(len(entry.json) for entry in entries))
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            proposal = await decide_with_answers(partial(self._preparation.delete, one, entry, options))
+            attempt = partial(self._preparation.delete, one, entry, turn, options=options)
+            proposal = await retry_with_answers(attempt, deadline=caller.deadline)
             if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
-                transaction = transaction_for(one, proposal, entry, self._admission.release, caller.who)
+                transaction = await self._loop.transaction(one, proposal, entry, caller.who, turn, len(entry.json))
                 begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), proposal.then_delete))
         for one, commit, then_delete in begun:
             outcome = await commit.wait(limited=caller.limited)
@@ -234,122 +261,27 @@ class Writes:
 
     async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
         """Commit the server's own bookkeeping without rules and admission. False: an object has changed meanwhile."""
-        return not isinstance(await self._commit(caller, transaction_of(changes, caller.who)), Rejected)
+        return not isinstance(await self._loop.commit(caller, transaction_of(changes, caller.who)), Rejected)
 
-    # -- the loop of every write --------------------------------------------------------------------------------------
+    def _turn_of(self, caller: Caller) -> Turn:
+        """Return the caller's turn, or a new one for a write of the server's own."""
+        return caller.turn if caller.turn is not None else self.large.turn(caller.who.user)
 
-    def _write(self, write: PendingWrite) -> Awaitable[Written]:
-        """Carry a write out. While it lacks an answer from outside, resolve that and start over."""
-        return retry_with_answers(partial(self._carry_out, write), deadline=write.caller.deadline)
 
-    async def _carry_out(self, write: PendingWrite) -> Written:
-        """Prepare and commit a write, and start over while other writes come first.
+def _decoded(
+    target: Target, body: Any, context: WriteContext, duplicates: Sequence[str], *, create: bool
+) -> tuple[dict[str, Any], list[str]]:
+    return pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=create)
 
-        NeedsExternalAnswer leaves from the preparation, so nothing is committed and no key stays locked.
-        """
-        caller, target = write.caller, write.target
-        write.rechecked, write.names_tried = False, 0
-        for _ in range(MAX_ATTEMPTS):
-            async with self._key_locks.hold(self._keys_to_lock(write), deadline=caller.deadline):
-                await self._prepare(write)
-                proposal = write.proposal
-                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
-                    transaction = transaction_for(target, proposal, write.old, self._admission.release, caller.who)
-                    outcome = await self._commit(caller, transaction)
-                    if not isinstance(outcome, Rejected):
-                        if write.old is None:
-                            await self._undo_if_namespace_ended(caller, target.rt, outcome[0])
-                        return self._stored(write, proposal.prepared, outcome[0])
-                    write.conflict = outcome
-            written = await self._catch_up(write)
-            if written is not None:
-                return written
-        raise status.conflict(target.rt, write.key.name)
 
-    def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
-        """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
-        target = write.target
-        operation = DELETE if write.deletes else UPDATE
-        if write.creation is not None and (write.change is None or self._reads.peek(*write.key) is None):
-            operation = CREATE
-        keys = self._admission.locked_keys(target.rt, operation, target.namespace)
-        return sorted({*keys, *write.locks}) if write.locks else keys
-
-    async def _prepare(self, write: PendingWrite) -> None:
-        """Prepare the write on this replica's view: as a change of the existing object, or as a creation."""
-        target = write.target
-        write.begin_attempt(self._reads.applied)
-        try:
-            if write.change is not None:
-                write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
-                if write.old is not None:
-                    write.proposal = write.change(write.old)
-                    return
-            creation = write.creation
-            if creation is None:
-                raise status.not_found(target.rt, target.name)
-            write.proposal = await self._preparation.create(
-                target, creation.object(), creation.context, creation.may_create
-            )
-        except status.StatusError as error:
-            if write.change is None:
-                raise  # the preparation of a creation has looked at the newest state itself
-            write.error = error
-
-    async def _catch_up(self, write: PendingWrite) -> Written | None:
-        """Bring the view up to date after an attempt without a commit, and conclude the write. None: start over.
-
-        StatusError: the rejection holds on the newest state.
-        """
-        old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
-        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
-            return Written(object=_with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
-        applied = await self._reads.wait_consistent()
-        newest = self._reads.peek(*write.key)
-        if proposal is not None and old is None:
-            if newest is not None or (write.conflict is not None and write.conflict.key == write.key):
-                write.handle_taken_name(newest)
-            elif dry_run:
-                return Written(object=proposal.prepared.object, prepared=proposal.prepared, created=True)
-            return None
-        if write.conflict is not None or newest is not old:
-            return None
-        if write.error is None:
-            return Written(entry=old, prepared=None if proposal is None else proposal.prepared)  # unchanged
-        if applied > write.seen and not write.rechecked:
-            write.rechecked = True  # the rejection may rest on other objects, which may have changed
-            return None
-        raise write.error
-
-    async def _commit(self, caller: Caller, transaction: Transaction) -> tuple[Record, ...] | Rejected:
-        """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
-        while True:
-            commit = self._actors.begin(transaction, deadline=caller.deadline)
-            outcome = await commit.wait(limited=caller.limited)
-            if not isinstance(outcome, Exception):
-                return outcome
-            # A crashed actor has submitted nothing; its next incarnation decides the transaction.
-            if not isinstance(outcome, ActorCrashed) or trio.current_time() >= caller.deadline:
-                raise outcome
-
-    async def _undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
-        """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
-        rejection = namespace_lifecycle.too_late(rt, record, self._reads.peek)
-        if rejection is None:
-            return
-        deletion = deletion_of(record, entry_of(record, self._describe), self._admission.release, caller.who)
-        if not isinstance(await self._commit(caller, deletion), Rejected):
-            raise rejection
-        # Otherwise the namespace's controller has met the object already: it was created, and is being cleaned up.
-
-    def _stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
-        if record.operation is Operation.DELETE and not write.deletes:
-            # The update removed the last finalizer. The answer is the object as the update left it.
-            return Written(object=prepared.object, prepared=prepared)
-        entry = self._reads.peek(*record.key)
-        if entry is None or entry.revision != record.revision:
-            entry = entry_of(record, self._describe)
-        return Written(entry=entry, prepared=prepared, created=write.old is None)
+def _collection_chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield the entries in chunks of at most COLLECTION_CHUNK, that end with the entry that fills COLLECTION_BYTES."""
+    start = size = 0
+    for end, entry in enumerate(entries, 1):
+        size += len(entry.json)
+        if end - start == COLLECTION_CHUNK or size >= COLLECTION_BYTES or end == len(entries):
+            yield entries[start:end]
+            start, size = end, 0
 
 
 @contextmanager
@@ -367,7 +299,3 @@ def _with_warnings(written: Written, warnings: Sequence[str], target: Target) ->
     if not warnings and not target.warnings:
         return written
     return structs.replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
-
-
-def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}

@@ -27,7 +27,7 @@ async def evict(backend: Backend, request: Request, context: Context, rt: Resour
     value = write.body.value
     if isinstance(value, dict) and value.get("apiVersion") == eviction.OLD_VERSION:
         value["apiVersion"] = body_type.api_version
-    sent = decode_object(write.body, body_type, context, write.options.field_validation)
+    sent = await decode_object(write.body, body_type, context, write.options.field_validation)
     if sent["metadata"].get("name", "") != write.target.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(sent, context.query.get_all("dryRun"))

@@ -26,7 +26,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     registry = backend.store.registry
     body_type, pods = registry.builtin("", "v1", "bindings"), registry.builtin("", "v1", "pods")
     write = await read_write(request, context, pods, parse_create_options, body_type=body_type)
-    binding = decode_object(write.body, body_type, context, write.options.field_validation)
+    binding = await decode_object(write.body, body_type, context, write.options.field_validation)
     name = write.target.name if rt is pods else binding["metadata"].get("name", "")
     target = replace(write.target, name=name, subresource="binding")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

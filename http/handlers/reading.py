@@ -19,7 +19,7 @@ from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.responses import bytes_response, list_response
+from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
 from kubechronicle.http.handlers.revisions import SUMMARY, summarize
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
@@ -37,7 +37,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
     if entry is None:
         # Kubernetes names kinds that it does not store in the singular.
         raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
-    return bytes_response(200, encoder.form, encoder.one(entry))
+    return bytes_response(200, encoder.form, await one_body(context, encoder, entry))
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

@@ -62,12 +62,14 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         backend.metrics.requested_deprecated(*deprecated, rt.removed_release)
     if rt.group == HISTORY:
         backend = read_revisions(backend, context)
-    subresource_handler = SUBRESOURCES.get(info.subresource)
-    if subresource_handler is not None:
-        return await subresource_handler(backend, request, context, rt)
+    handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
     if rt.resource == "bindings" and verb == "create":
-        return await bind(backend, request, context, rt)
-    return await compressed(backend, request, await HANDLERS[verb](backend, request, context, rt))
+        handler = bind
+    turn = context.turn = backend.store.writes.large.turn(context.user.name)
+    try:
+        return await compressed(backend, request, await handler(backend, request, context, rt))
+    finally:
+        turn.end()
 
 
 def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:

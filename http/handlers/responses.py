@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.list_body import WHOLE
 from kubechronicle.http.messages import Request, Response
@@ -21,6 +24,15 @@ def bytes_response(code: int, form: Representation, body: bytes) -> Response:
 def object_response(code: int, form: Representation, obj: Object) -> Response:
     """Answer with an object as it is, in the form's media type."""
     return bytes_response(code, form, encode(obj, form.media_type, pretty=form.pretty))
+
+
+async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
+    """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
+    size = len(entry.json)
+    if size <= LARGE or encoder.splices:
+        return encoder.one(entry)
+    await context.turn.begin(size)
+    return await context.turn.run(size, encoder.one, entry)
 
 
 async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:

@@ -43,13 +43,15 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
     """Answer the POST of a review: 201 and the review with its status; 400 and 422 for an invalid one."""
     form = object_form(request, context)
     options = parse_create_options(context.query.as_dict())
-    body = await read_body(request, rt, options.field_validation)
-    sent = decode_object(body, rt, context, options.field_validation)
+    body = await read_body(request, context, rt, options.field_validation)
+    sent = await decode_object(body, rt, context, options.field_validation)
     namespace = context.info.namespace if rt.namespaced else ""
     manager = manager_of(options.field_manager, request.headers.get("user-agent"))
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    pipeline.accept_create(rt, sent, WriteContext(now=now, manager=manager, namespace=namespace))
-    return object_response(201, form, await REVIEWS[rt.kind](backend, context, sent))
+    accept = WriteContext(now=now, manager=manager, namespace=namespace)
+    await context.turn.run(0, pipeline.accept_create, rt, sent, accept)
+    answer = await REVIEWS[rt.kind](backend, context, sent)
+    return await context.turn.run(0, object_response, 201, form, answer)
 
 
 # -- access reviews ---------------------------------------------------------------------------------------------------
@@ -57,11 +59,21 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    _reject_if(_subject_causes(spec) + _metadata_causes(sent["metadata"]))
+    _reject_if(await context.turn.run(0, _subject_access_causes, sent))
     return {**sent, "status": await _status(backend, _subject(spec), spec)}
 
 
+def _subject_access_causes(sent: Object) -> list[Cause]:
+    return _subject_causes(sent["spec"]) + _metadata_causes(sent["metadata"])
+
+
 async def local_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
+    spec = sent["spec"]
+    _reject_if(await context.turn.run(0, _local_subject_access_causes, sent))
+    return {**sent, "status": await _status(backend, _subject(spec), spec)}
+
+
+def _local_subject_access_causes(sent: Object) -> list[Cause]:
     spec, namespace = sent["spec"], sent["metadata"].get("namespace", "")
     causes = _subject_causes(spec) + _metadata_causes(sent["metadata"], "namespace")
     attributes = spec.get("resourceAttributes")
@@ -70,14 +82,17 @@ async def local_subject_access(backend: Backend, context: Context, sent: Object)
         causes.append(invalid_value("spec.resourceAttributes.namespace", shown, "must match metadata.namespace"))
     if spec.get("nonResourceAttributes") is not None:
         causes.append(forbidden("spec.nonResourceAttributes", "disallowed on this kind of request"))
-    _reject_if(causes)
-    return {**sent, "status": await _status(backend, _subject(spec), spec)}
+    return causes
 
 
 async def self_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    _reject_if(_attributes_causes(spec) + _metadata_causes(sent["metadata"]))
+    _reject_if(await context.turn.run(0, _self_subject_access_causes, sent))
     return {**sent, "status": await _status(backend, context.user, spec)}
+
+
+def _self_subject_access_causes(sent: Object) -> list[Cause]:
+    return _attributes_causes(sent["spec"]) + _metadata_causes(sent["metadata"])
 
 
 def _reject_if(causes: Sequence[Cause]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.builtin.autoscaling.columns import SCALE
 from kubechronicle.api.errors import status
@@ -11,6 +13,7 @@ from kubechronicle.api.pipeline import scale as scales
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.table import include_object_policy, partial_object_metadata, table
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import object_response
@@ -26,21 +29,28 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
         entry = await backend.reads.get(rt, info.namespace, info.name)
         if entry is None:
             raise status.not_found(rt, info.name)
-        return _response(request, context, rt, scales.scale_of(entry.object()))
+        return _response(request, context, rt, await _scale_of(context, entry))
     if request.method == "PUT":
         written = await _put(backend, request, context, rt)
     else:
         written = await _patch(backend, request, context, rt)
     context.warnings.extend(written.warnings)
-    stored = written.entry.object() if written.entry is not None else written.object
-    if stored is None:
+    if written.entry is not None:
+        return _response(request, context, rt, await _scale_of(context, written.entry))
+    if written.object is None:
         raise AssertionError("a write leaves an entry or an object")
-    return _response(request, context, rt, scales.scale_of(stored))
+    return _response(request, context, rt, scales.scale_of(written.object))
+
+
+async def _scale_of(context: Context, entry: Entry) -> Object:
+    await context.turn.begin(len(entry.json))
+    return scales.scale_of(await context.turn.run(len(entry.json), entry.object))
 
 
 async def _put(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Written:
     write = await read_write(request, context, rt, parse_update_options, body_type=scales.scale_type(rt))
-    wanted, warnings = scales.decode_scale(
+    decode = partial(
+        scales.decode_scale,
         rt,
         write.body.value,
         name=write.target.name,
@@ -49,6 +59,7 @@ async def _put(backend: Backend, request: Request, context: Context, rt: Resourc
         duplicates=write.body.duplicates,
         raw=write.body.raw,
     )
+    wanted, warnings = await context.turn.run(len(write.body.raw), decode)
     context.warnings.extend(warnings)
 
     def change(old: Object) -> Object:

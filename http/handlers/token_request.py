@@ -33,7 +33,7 @@ async def request_token(backend: Backend, request: Request, context: Context, rt
     form = object_form(request, context)
     body_type = token_request.token_type(rt)
     write = await read_write(request, context, rt, parse_create_options, body_type=body_type)
-    sent = decode_object(write.body, body_type, context, write.options.field_validation)
+    sent = await decode_object(write.body, body_type, context, write.options.field_validation)
     if sent["spec"].get("expirationSeconds") is None:
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
     sent = _with_manager(body_type, sent, write.target.manager, write.target.namespace)

@@ -8,6 +8,7 @@ request but the form of its answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.actors.writing.targets import Caller, Target
@@ -78,7 +79,7 @@ async def read_write(
 ) -> WriteRequest[CreateOptions]:
     """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
     options = parse_options(context.query.as_dict())
-    body = await read_body(request, body_type or rt, options.field_validation)
+    body = await read_body(request, context, body_type or rt, options.field_validation)
     return _write_request(request, context, rt, options, body)
 
 
@@ -86,7 +87,7 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
     """Parse a PATCH. StatusError 400, 413, 415, 422."""
     media_type = negotiate.patch_type(request.headers.get("content-type"))
     options = parse_patch_options(context.query.as_dict(), media_type)
-    body = Body(await request.body(MAX_BODY), media_type)
+    body = Body(await _raw_body(request, context), media_type)
     return _write_request(request, context, rt, options, body)
 
 
@@ -98,7 +99,10 @@ def _write_request(
         field_manager, field_validation = options.field_manager, options.field_validation
     # The deadline also cancels every wait of the request (filters.limit_time).
     caller = Caller(
-        who=author_of(request, context, field_manager=field_manager), deadline=context.deadline, limited=True
+        who=author_of(request, context, field_manager=field_manager),
+        deadline=context.deadline,
+        limited=True,
+        turn=context.turn,
     )
     target = Target(
         rt=rt,
@@ -121,22 +125,32 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def read_body(request: Request, body_type: ResourceType, field_validation: str) -> Body:
-    """Decode the body by its Content-Type. StatusError 400, 413, 415."""
+async def _raw_body(request: Request, context: Context) -> bytes:
+    """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
+    429."""
+    raw = await request.body(MAX_BODY, context.turn.reserve)
+    await context.turn.begin(len(raw))
+    return raw
+
+
+async def read_body(request: Request, context: Context, body_type: ResourceType, field_validation: str) -> Body:
+    """Decode the body by its Content-Type. StatusError 400, 413, 415, 429."""
     media_type = negotiate.body_type(request.headers.get("content-type"))
-    raw = await request.body(MAX_BODY)
+    raw = await _raw_body(request, context)
+    strict = field_validation != "Ignore"
     try:
-        value, duplicates = _decode(raw, media_type, body_type, strict=field_validation != "Ignore")
+        value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
     except DecodeError as error:
         raise bodies.unrecognized(body_type, error.message, raw) from None
     return Body(raw, media_type, value, duplicates)
 
 
-def decode_object(body: Body, body_type: ResourceType, context: Context, field_validation: str) -> Object:
+async def decode_object(body: Body, body_type: ResourceType, context: Context, field_validation: str) -> Object:
     """Decode a body that is not stored against its schema. Its namespace must be the URL's. StatusError 400."""
     if not isinstance(body.value, dict):
         raise bodies.unrecognized(body_type, bodies.not_an_object(body.value), body.raw)
-    obj, warnings = bodies.decode(body_type, body.value, duplicates=body.duplicates, validation=field_validation)
+    decode = partial(bodies.decode, duplicates=body.duplicates, validation=field_validation)
+    obj, warnings = await context.turn.run(len(body.raw), decode, body_type, body.value)
     context.warnings.extend(warnings)
     namespace = namespace_of(context.info, body_type)
     metadata.match_namespace(obj["metadata"], namespaced=body_type.namespaced, namespace=namespace)
@@ -145,12 +159,12 @@ def decode_object(body: Body, body_type: ResourceType, context: Context, field_v
 
 async def read_delete(request: Request, context: Context, rt: ResourceType) -> WriteRequest[DeleteOptions]:
     """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422."""
-    raw = await request.body(MAX_BODY)
+    raw = await _raw_body(request, context)
     value: Any = None
     if raw:
         media_type = negotiate.body_type(request.headers.get("content-type"))
         try:
-            decoded, _ = _decode(raw, media_type, None, strict=False)
+            decoded, _ = await context.turn.run(len(raw), _decode, raw, media_type, None, False)
         except DecodeError as error:
             raise status.bad_request(error.message) from None
         value = bodies.decode_delete_options(decoded)
@@ -158,7 +172,7 @@ async def read_delete(request: Request, context: Context, rt: ResourceType) -> W
     return _write_request(request, context, rt, options, Body(raw, ""))
 
 
-def _decode(body: bytes, media_type: str, rt: ResourceType | None, *, strict: bool) -> tuple[Any, Sequence[str]]:
+def _decode(body: bytes, media_type: str, rt: ResourceType | None, strict: bool) -> tuple[Any, Sequence[str]]:
     if media_type == negotiate.PROTOBUF:
         if rt is None:
             return protobuf.decode(body), []

@@ -18,7 +18,7 @@ from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_revision, selection_of
-from kubechronicle.http.handlers.responses import bytes_response, list_response
+from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.write_request import read_delete, read_patch, read_write
 from kubechronicle.http.messages import Request, Response
@@ -33,9 +33,13 @@ async def create(backend: Backend, request: Request, context: Context, rt: Resou
         return await review(backend, request, context, rt)
     write = await read_write(request, context, rt, parse_create_options)
     written = await backend.store.writes.create(
-        write.caller, write.target, write.body.value, duplicates=write.body.duplicates
+        write.caller,
+        write.target,
+        write.body.value,
+        duplicates=write.body.duplicates,
+        size=len(write.body.raw),
     )
-    return _response(context, encoder, written)
+    return await _response(context, encoder, written)
 
 
 async def update(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -46,9 +50,10 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
         write.target,
         write.body.value,
         duplicates=write.body.duplicates,
+        size=len(write.body.raw),
         may_create=partial(_check_create, backend, context),
     )
-    return _response(context, encoder, written)
+    return await _response(context, encoder, written)
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -62,7 +67,7 @@ async def patch(backend: Backend, request: Request, context: Context, rt: Resour
         force=bool(write.options.force),
         may_create=partial(_check_create, backend, context),
     )
-    return _response(context, encoder, written)
+    return await _response(context, encoder, written)
 
 
 def _check_create(backend: Backend, context: Context) -> None:
@@ -90,7 +95,7 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     code = 202 if pending and write.options.orphan_dependents is False else 200
     if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":
         return bytes_response(code, encoder.form, encode(answer, encoder.form.media_type))
-    return bytes_response(code, encoder.form, _encoded(encoder, written))
+    return bytes_response(code, encoder.form, await _encoded(context, encoder, written))
 
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -110,14 +115,15 @@ async def delete_collection(backend: Backend, request: Request, context: Context
     return await list_response(backend, request, encoder, deleted)
 
 
-def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:
+async def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:
     context.warnings.extend(written.warnings)
-    return bytes_response(201 if written.created else 200, encoder.form, _encoded(encoder, written))
+    body = await _encoded(context, encoder, written)
+    return bytes_response(201 if written.created else 200, encoder.form, body)
 
 
-def _encoded(encoder: EntryEncoder, written: Written) -> bytes:
+async def _encoded(context: Context, encoder: EntryEncoder, written: Written) -> bytes:
     if written.entry is not None:
-        return encoder.one(written.entry)
+        return await one_body(context, encoder, written.entry)
     if written.object is None:
         raise AssertionError("a write leaves an entry or an object")
-    return encoder.object(written.object)
+    return await context.turn.run(0, encoder.object, written.object)

@@ -120,6 +120,11 @@ class EntryEncoder:
         """True if the bytes of an event depend on the events before it."""
         return self._table
 
+    @property
+    def splices(self) -> bool:
+        """True if the stored bytes of an entry are a part of the answer as they are."""
+        return self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty
+
     @cached_property
     def _items(self) -> CachedEncoder[bytes]:
         """The encoder of list items: JSON, or protobuf messages with tag and length."""
@@ -153,7 +158,7 @@ class EntryEncoder:
     def one(self, entry: Entry) -> bytes:
         """Encode an answer of one object."""
         self._reject_list_form()
-        if self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty:
+        if self.splices:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
             return self._enveloped(self._items.one(entry))

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 
 import trio
@@ -29,6 +30,10 @@ FIRST_RETENTION = 30.0  # seconds after the start, when clients have reconnected
 # collection stops the process for two seconds, and with the default (700, 10, 10) ran every few seconds while the nodes
 # connected. The cost: memory held by a cycle may be freed late.
 COLLECTOR_THRESHOLDS = (2_000, 10, 50)
+# Seconds after which a thread that computes lets another one run (sys.setswitchinterval). The event loop waits so long
+# several times a request while the rules of a large body run in a thread (actors/large_work.py); Python's default is
+# ten times as long.
+SWITCH_INTERVAL = 0.0005
 CERTIFICATE_INTERVAL = 86400.0  # seconds between checks of our certificates' expiry
 
 
@@ -60,6 +65,7 @@ async def run_server(
         # The cycle collector was off until now (cli.py, worker.py). Loaded objects stay for good: they are frozen,
         # because each pass over them takes a second.
         gc.freeze()
+        sys.setswitchinterval(SWITCH_INTERVAL)
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.enable()
 

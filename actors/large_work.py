@@ -1,0 +1,159 @@
+"""Large work: rules over large bodies and objects run in a thread, in turns, while the event loop serves others.
+
+    turn = large.turn("alice")                           one for each request; it takes no place yet
+    turn.reserve(2_000_000)                              counts a body; 429 if too many bytes are held already
+    await turn.begin(size)                               waits for a place, if the size is large; 429 if too many wait
+    obj = await turn.run(size, decode, body)             in the thread; a small one at once, without a checkpoint
+    turn.end()
+
+Python runs one thread at a time, and switches between two that compute after the switch interval (ops/server). So a
+rule in a thread delays the event loop by about that interval for each of its waits, not by the whole rule.
+
+A request keeps its place from the decoding of its body until its answer is encoded. So the places bound the memory:
+decoded, a body takes up to a hundred times its bytes. Users take turns, so one user with many large requests does not
+keep out another one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import trio
+
+from kubechronicle.api.errors import status
+
+LARGE: Final = 128 * 1024
+"""Bytes of a body or object from which its rules run in the thread. Below, the rules take a few milliseconds."""
+
+PLACES: Final = 2
+"""Large requests at once: one computes while the other one waits for its commit."""
+
+THREADS: Final = 1
+"""Threads. A second one would not compute faster, and the event loop would wait for two."""
+
+WAITING: Final = 128
+"""Large requests that wait for a place; the next one is rejected."""
+
+WAITING_OF_USER: Final = 32
+"""Of these, the requests of one user."""
+
+HELD_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of large bodies in memory: read partly or wholly, and not answered yet."""
+
+BUSY: Final = "the server handles too many large requests, please try again later"
+
+T = TypeVar("T")
+
+
+class LargeWork:
+    """The places, the queue and the thread of a process; see the head of this file."""
+
+    def __init__(self) -> None:
+        self._threads = trio.CapacityLimiter(THREADS)
+        self._taken = 0
+        self._waiting = 0
+        self._queues: OrderedDict[str, deque[trio.Event]] = OrderedDict()  # by user; the next user is the first
+        self._held_bytes = 0
+
+    def turn(self, user: str) -> Turn:
+        return Turn(self, user)
+
+    @property
+    def idle(self) -> bool:
+        """True if no request has a place, waits for one or holds a large body."""
+        return not (self._taken or self._waiting or self._held_bytes)
+
+    def hold(self, size: int) -> None:
+        """Count bytes of bodies. StatusError 429: there are too many."""
+        if self._held_bytes + size > HELD_BYTES:
+            raise status.too_many_requests(BUSY)
+        self._held_bytes += size
+
+    def free(self, size: int) -> None:
+        self._held_bytes -= size
+
+    async def take_place(self, user: str) -> None:
+        """Wait for a place. StatusError 429: too many wait already."""
+        if self._taken < PLACES:
+            self._taken += 1
+            return
+        queue = self._queues.get(user)
+        if self._waiting >= WAITING or (queue is not None and len(queue) >= WAITING_OF_USER):
+            raise status.too_many_requests(BUSY)
+        if queue is None:
+            queue = self._queues[user] = deque()
+        given = trio.Event()
+        queue.append(given)
+        self._waiting += 1
+        try:
+            await given.wait()
+        except trio.Cancelled:  # only while it waits: a place that was given is taken
+            self._waiting -= 1
+            queue.remove(given)
+            if not queue:
+                del self._queues[user]
+            raise
+
+    def give_place(self) -> None:
+        """Pass a place to the next user's first request, or leave it free."""
+        if not self._queues:
+            self._taken -= 1
+            return
+        user, queue = self._queues.popitem(last=False)
+        self._waiting -= 1
+        queue.popleft().set()
+        if queue:
+            self._queues[user] = queue  # behind all other users
+
+    async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        # A cancelled request does not wait for the thread, which takes no other work until the function has ended.
+        return await trio.to_thread.run_sync(function, *arguments, limiter=self._threads, abandon_on_cancel=True)
+
+
+class Turn:
+    """The share of one request in the large work; see the head of this file."""
+
+    __slots__ = ("_bytes", "_has_place", "_user", "_work")
+
+    def __init__(self, work: LargeWork, user: str) -> None:
+        self._work = work
+        self._user = user
+        self._has_place = False
+        self._bytes = 0
+
+    def reserve(self, size: int) -> None:
+        """Count the bytes of a body that is being read, if they are many. StatusError 429."""
+        if size > LARGE and size > self._bytes:
+            self._work.hold(size - self._bytes)
+            self._bytes = size
+
+    async def begin(self, size: int) -> None:
+        """Wait for a place, if the size is large and this request has none. StatusError 429.
+
+        Not while holding a lock: the requests that have the places may wait for it.
+        """
+        if size > LARGE and not self._has_place:
+            await self._work.take_place(self._user)
+            self._has_place = True
+
+    async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T:
+        """Call the function: in the thread if its input is large, or another one of this request was. Otherwise at
+        once, without a checkpoint."""
+        if size <= LARGE and not self._has_place:
+            return function(*arguments)
+        return await self._work.in_thread(function, *arguments)
+
+    def pause(self) -> None:
+        """Give the place back for a wait of unknown length; ``begin`` takes another one."""
+        if self._has_place:
+            self._has_place = False
+            self._work.give_place()
+
+    def end(self) -> None:
+        """Give everything back."""
+        self.pause()
+        if self._bytes:
+            self._work.free(self._bytes)
+            self._bytes = 0

@@ -1,0 +1,189 @@
+"""The loop of every write: prepare, commit, and start over while other writes come first (see writes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Any
+
+import trio
+
+from kubechronicle.actors.admission import namespace_lifecycle
+from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionChain
+from kubechronicle.actors.errors import ActorCrashed
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
+from kubechronicle.actors.large_work import LARGE, Turn
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.writing.key_locks import KeyLocks
+from kubechronicle.actors.writing.pending_write import PendingWrite, Written
+from kubechronicle.actors.writing.preparation import Preparation, Proposal
+from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.actors.writing.transactions import deletion_of, kept_object, transaction_for
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.eventlog.entries import Describe, Entry, entry_of
+from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
+
+MAX_ATTEMPTS = 64
+"""Attempts of one write while others keep changing the object. The deadline bounds them too, as in the etcd3 store."""
+
+
+class WriteLoop:
+    """Carries writes out; one for all verbs."""
+
+    def __init__(
+        self,
+        *,
+        reads: Reads,
+        actors: ResourceActors,
+        admission: AdmissionChain,
+        describe: Describe,
+        preparation: Preparation,
+    ) -> None:
+        self._reads = reads
+        self._actors = actors
+        self._admission = admission
+        self._describe = describe
+        self._preparation = preparation
+        self._key_locks = KeyLocks()
+
+    def carry_out(self, write: PendingWrite) -> Awaitable[Written]:
+        """Carry a write out. While it lacks an answer from outside, resolve that and start over."""
+        return retry_with_answers(partial(self._attempt, write), deadline=write.caller.deadline)
+
+    async def _attempt(self, write: PendingWrite) -> Written:
+        """Prepare and commit a write, and start over while other writes come first.
+
+        NeedsExternalAnswer leaves from the preparation, so nothing is committed and no key stays locked. The place of
+        a large write is given back then: the answer may depend on another large write.
+        """
+        try:
+            return await self._attempts(write)
+        except NeedsExternalAnswer:
+            write.turn.pause()
+            raise
+        finally:
+            if write.caller.turn is None:
+                write.turn.end()
+
+    async def _attempts(self, write: PendingWrite) -> Written:
+        caller, target, turn = write.caller, write.target, write.turn
+        write.rechecked, write.names_tried = False, 0
+        for _ in range(MAX_ATTEMPTS):
+            old = self._reads.peek(*write.key) if write.change is not None else None
+            size = max(write.size, len(old.json)) if old is not None else write.size
+            if size > LARGE:
+                await turn.begin(size)  # before the locks: those with a place may wait for them
+            async with self._key_locks.hold(self._keys_to_lock(write), deadline=caller.deadline):
+                await self._prepare(write)
+                proposal = write.proposal
+                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+                    transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
+                    outcome = await self.commit(caller, transaction)
+                    if not isinstance(outcome, Rejected):
+                        if write.old is None:
+                            await self._undo_if_namespace_ended(caller, target.rt, outcome[0])
+                        return self._stored(write, proposal.prepared, outcome[0])
+                    write.conflict = outcome
+            written = await self._catch_up(write)
+            if written is not None:
+                return written
+        raise status.conflict(target.rt, write.key.name)
+
+    async def transaction(
+        self, target: Target, proposal: Proposal, old: Entry | None, who: Who, turn: Turn, size: int
+    ) -> Transaction:
+        body = await turn.run(size, encode_stored, kept_object(proposal.prepared))
+        return transaction_for(target, proposal, old, body, self._admission.release, who)
+
+    def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
+        """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
+        target = write.target
+        operation = DELETE if write.deletes else UPDATE
+        if write.creation is not None and (write.change is None or self._reads.peek(*write.key) is None):
+            operation = CREATE
+        keys = self._admission.locked_keys(target.rt, operation, target.namespace)
+        return sorted({*keys, *write.locks}) if write.locks else keys
+
+    async def _prepare(self, write: PendingWrite) -> None:
+        """Prepare the write on this replica's view: as a change of the existing object, or as a creation."""
+        target = write.target
+        write.begin_attempt(self._reads.applied)
+        try:
+            if write.change is not None:
+                write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
+                if write.old is not None:
+                    write.proposal = await write.change(write.old, write.turn)
+                    return
+            creation = write.creation
+            if creation is None:
+                raise status.not_found(target.rt, target.name)
+            write.proposal = await self._preparation.create(
+                target, creation.object, creation.context, creation.may_create, write.turn, write.size
+            )
+        except status.StatusError as error:
+            if write.change is None:
+                raise  # the preparation of a creation has looked at the newest state itself
+            write.error = error
+
+    async def _catch_up(self, write: PendingWrite) -> Written | None:
+        """Bring the view up to date after an attempt without a commit, and conclude the write. None: start over.
+
+        StatusError: the rejection holds on the newest state.
+        """
+        old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
+        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+            return Written(object=_with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
+        applied = await self._reads.wait_consistent()
+        newest = self._reads.peek(*write.key)
+        if proposal is not None and old is None:
+            if newest is not None or (write.conflict is not None and write.conflict.key == write.key):
+                write.handle_taken_name(newest)
+            elif dry_run:
+                return Written(object=proposal.prepared.object, prepared=proposal.prepared, created=True)
+            return None
+        if write.conflict is not None or newest is not old:
+            return None
+        if write.error is None:
+            return Written(entry=old, prepared=None if proposal is None else proposal.prepared)  # unchanged
+        if applied > write.seen and not write.rechecked:
+            write.rechecked = True  # the rejection may rest on other objects, which may have changed
+            return None
+        raise write.error
+
+    async def commit(self, caller: Caller, transaction: Transaction) -> tuple[Record, ...] | Rejected:
+        """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
+        while True:
+            commit = self._actors.begin(transaction, deadline=caller.deadline)
+            outcome = await commit.wait(limited=caller.limited)
+            if not isinstance(outcome, Exception):
+                return outcome
+            # A crashed actor has submitted nothing; its next incarnation decides the transaction.
+            if not isinstance(outcome, ActorCrashed) or trio.current_time() >= caller.deadline:
+                raise outcome
+
+    async def _undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
+        """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
+        rejection = namespace_lifecycle.too_late(rt, record, self._reads.peek)
+        if rejection is None:
+            return
+        deletion = deletion_of(record, entry_of(record, self._describe), self._admission.release, caller.who)
+        if not isinstance(await self.commit(caller, deletion), Rejected):
+            raise rejection
+        # Otherwise the namespace's controller has met the object already: it was created, and is being cleaned up.
+
+    def _stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
+        if record.operation is Operation.DELETE and not write.deletes:
+            # The update removed the last finalizer. The answer is the object as the update left it.
+            return Written(object=prepared.object, prepared=prepared)
+        entry = self._reads.peek(*record.key)
+        if entry is None or entry.revision != record.revision:
+            entry = entry_of(record, self._describe)
+        return Written(entry=entry, prepared=prepared, created=write.old is None)
+
+
+def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}

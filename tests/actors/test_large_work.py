@@ -1,0 +1,163 @@
+"""Large work: places taken in turns by users, bounds on waiting requests and held bytes, and the thread."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kubechronicle.actors.large_work import (
+    HELD_BYTES,
+    LARGE,
+    PLACES,
+    WAITING,
+    WAITING_OF_USER,
+    LargeWork,
+    Turn,
+)
+from kubechronicle.api.errors.status import StatusError
+
+BIG = LARGE + 1
+
+
+async def taken(work: LargeWork) -> list[Turn]:
+    """Return turns that hold all places."""
+    turns = [work.turn("first") for _ in range(PLACES)]
+    for turn in turns:
+        await turn.begin(BIG)
+    return turns
+
+
+async def test_small_work_runs_at_once_and_large_work_in_a_thread() -> None:
+    work = LargeWork()
+    turn = work.turn("alice")
+    await turn.begin(LARGE)
+    assert work.idle
+    assert await turn.run(LARGE, threading.get_ident) == threading.get_ident()
+    assert await turn.run(BIG, threading.get_ident) != threading.get_ident()
+    await turn.begin(BIG)
+    assert not work.idle
+    # Another input of the request is large.
+    assert await turn.run(0, threading.get_ident) != threading.get_ident()
+    turn.end()
+    assert work.idle
+
+
+async def test_the_event_loop_runs_while_large_work_waits() -> None:
+    work = LargeWork()
+    turn = work.turn("alice")
+    go_on = threading.Event()
+
+    async def computed() -> None:
+        await turn.run(BIG, go_on.wait)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(computed)
+        await wait_all_tasks_blocked()
+        go_on.set()
+    assert work.idle
+
+
+async def test_users_take_turns() -> None:
+    work = LargeWork()
+    turns = await taken(work)
+    order: list[str] = []
+
+    async def wait(user: str) -> None:
+        turn = work.turn(user)
+        await turn.begin(BIG)
+        order.append(user)
+        turn.end()
+
+    async with trio.open_nursery() as nursery:
+        for user in ("alice", "alice", "alice", "bob"):
+            nursery.start_soon(wait, user)
+            await wait_all_tasks_blocked()
+        turns[0].end()
+    assert order == ["alice", "bob", "alice", "alice"]
+    turns[1].end()
+    assert work.idle
+
+
+async def test_too_many_waiting_requests_are_rejected() -> None:
+    work = LargeWork()
+    turns = await taken(work)
+
+    async def wait(user: str) -> None:
+        await work.turn(user).begin(BIG)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(WAITING_OF_USER):
+            nursery.start_soon(wait, "alice")
+        await wait_all_tasks_blocked()
+        with pytest.raises(StatusError) as rejected:
+            await work.turn("alice").begin(BIG)
+        assert (rejected.value.code, rejected.value.headers) == (429, {"Retry-After": "1"})
+        for index in range(WAITING - WAITING_OF_USER):
+            nursery.start_soon(wait, f"user-{index}")
+        await wait_all_tasks_blocked()
+        with pytest.raises(StatusError):
+            await work.turn("bob").begin(BIG)
+        nursery.cancel_scope.cancel()
+    for turn in turns:
+        turn.end()
+    assert work.idle
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_a_cancelled_request_leaves_its_place_to_the_next(given: bool) -> None:
+    work = LargeWork()
+    turns = await taken(work)
+    scope = trio.CancelScope()
+
+    async def cancelled() -> None:
+        turn = work.turn("alice")
+        with scope:
+            try:
+                await turn.begin(BIG)
+            finally:
+                turn.end()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancelled)
+        await wait_all_tasks_blocked()
+        if given:  # a place, before the request runs again
+            turns.pop().end()
+        scope.cancel()
+    for turn in turns:
+        turn.end()
+    assert work.idle
+
+
+async def test_a_paused_turn_takes_another_place() -> None:
+    work = LargeWork()
+    turn = work.turn("alice")
+    await turn.begin(BIG)
+    turn.pause()
+    assert work.idle
+    await turn.begin(BIG)
+    assert not work.idle
+    turn.end()
+    turn.end()
+    assert work.idle
+
+
+def test_the_bytes_of_large_bodies_are_bounded() -> None:
+    async def main() -> None:
+        work = LargeWork()
+        first, second = work.turn("alice"), work.turn("bob")
+        first.reserve(LARGE)
+        assert work.idle
+        first.reserve(HELD_BYTES - BIG)
+        first.reserve(HELD_BYTES - 1)
+        with pytest.raises(StatusError, match="too many large requests"):
+            second.reserve(BIG)
+        second.end()
+        first.end()
+        second.reserve(BIG)
+        second.end()
+        assert work.idle
+
+    trio.run(main)
