@@ -142,7 +142,7 @@ def validate(
         causes += validate_finalizers(finalizers, f"{field}.finalizers")
     causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
     if kube and finalizers:
-        causes += _validate_kube_finalizers(finalizers, f"{field}.finalizers")
+        causes += validate_kube_finalizers(finalizers, f"{field}.finalizers")
     return causes
 
 
@@ -169,7 +169,7 @@ def validate_update(
     causes += _validate_marks(metadata, field)
     causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
     if kube and "finalizers" in metadata:
-        causes += _validate_kube_finalizers(metadata["finalizers"], f"{field}.finalizers")
+        causes += validate_kube_finalizers(metadata["finalizers"], f"{field}.finalizers")
     return causes
 
 
@@ -221,7 +221,7 @@ def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cau
 
 def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
     causes: list[Cause] = []
-    first = ""
+    first, listed = "", [_ordered_owner(each) for each in owners]
     for owner in owners:
         causes += _validate_owner(owner, field)
         if owner.get("controller"):
@@ -230,7 +230,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Ca
                 causes.append(
                     invalid_value(
                         field,
-                        [_ordered_owner(each) for each in owners],
+                        listed,
                         'Only one reference can have Controller set to true. Found "true" in references for '
                         f"{first} and {current}",
                     )
@@ -272,7 +272,8 @@ def validate_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
     return causes
 
 
-def _validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
+def validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
+    """Return the finalizers that are neither standard ones nor qualified."""
     return [
         invalid_value(
             f"{field}[{index}]", finalizer, "name is neither a standard finalizer name nor is it fully qualified"

@@ -32,6 +32,7 @@ def prepare_lease_update(new: Object, old: Object) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "leases.coordination.k8s.io": Strategy(
         status=False,
+        kube_finalizers=False,
         create_on_update=True,
         unconditional_update=False,
         validates_whole_update=False,

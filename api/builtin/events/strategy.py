@@ -13,6 +13,8 @@ from kubechronicle.api.strategy.strategy import UNSUPPORTED, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "events": Strategy(
+        names="segment",
+        kube_finalizers=False,
         status=False,
         create_on_update=True,
         dependents=UNSUPPORTED,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
@@ -88,7 +89,7 @@ def _series(obj: Object) -> list[Cause]:
 
 
 def _new_event(obj: Object) -> list[Cause]:
-    causes = _series(obj)
+    causes = _metadata(obj["metadata"]) + _series(obj)
     if not obj.get("eventTime"):
         causes.append(required("eventTime"))
     kind = obj.get("type", "")
@@ -100,8 +101,16 @@ def _new_event(obj: Object) -> list[Cause]:
     return causes
 
 
+def _metadata(meta: Object) -> list[Cause]:
+    """Check the name and the finalizers more strictly than the common rules do."""
+    strict = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
+    common = metadata.validate(meta, namespaced=True, name_check=names.segment_name, kube=False)
+    return [cause for cause in strict if cause not in common]
+
+
 def _changed_event(new: Object, old: Object) -> list[Cause]:
-    causes = _series(new) if new.get("series") != old.get("series") else []
+    causes = metadata.validate_kube_finalizers(new["metadata"].get("finalizers") or (), "metadata.finalizers")
+    causes += _series(new) if new.get("series") != old.get("series") else []
     for member, absent in _KEPT:
         after, before = new.get(member), old.get(member)
         if (after or None) == (before or None):

@@ -14,6 +14,8 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "poddisruptionbudgets.policy": Strategy(
+        names="segment",
+        kube_finalizers=False,
         generation=True,
         unconditional_update=False,
         validates_whole_update=False,

@@ -17,7 +17,6 @@ def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old:
         status=False,
         names="segment",
         create_on_update=True,
-        kube_finalizers=False,
         validates_first=True,
         validate=validate,
         validate_update=validate_update,
