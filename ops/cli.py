@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
 from kubechronicle.ops.client.command_table import program_name
 from kubechronicle.ops.errors import OperatorError
@@ -64,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only a bug raises."""
+    sys.excepthook = terminal.show_traceback
     try:
         argv = sys.argv[1:] if argv is None else argv
         if argv and argv[0] in CLIENT_COMMANDS:
@@ -198,7 +200,7 @@ def _version(arguments: argparse.Namespace) -> int:
     from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
     from kubechronicle.ops.version import version_line
 
-    print(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
+    terminal.stdout().line(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
     return OK
 
 

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError, WorkerFailed
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def report_error(error: BaseException) -> int:
     leaves = _leaves(error)
     for leaf in leaves:
         if isinstance(leaf, OPERATOR_ERRORS):
-            print(f"kubechronicle: {_one_line(leaf)}", file=sys.stderr)
+            terminal.stderr().line(f"kubechronicle: {_one_line(leaf)}")
             return MISTAKE
     for leaf in leaves:
         if isinstance(leaf, WorkerFailed) and leaf.status in (FAILED, MISTAKE):

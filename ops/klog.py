@@ -17,12 +17,15 @@ import sys
 import time
 from typing import TextIO
 
+from kubechronicle.api.values.printable import printable_json, printable_lines
+
 _SEVERITY = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"))
 # Attributes of every record; all others come from ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Libraries that log details at INFO; shown from --v 4 on.
 QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "urllib3")
 LIBRARY_VERBOSITY = 4
+INDENTATION = "    "
 # Libraries that log header fields, tokens included, as details: shown from WARNING on, at every --v.
 SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
 
@@ -43,7 +46,9 @@ def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
 
 
 class KlogFormatter(logging.Formatter):
-    """Formatter of one line per record. A traceback follows on lines of its own, as Python writes it."""
+    """Formatter of one line per record. A traceback follows on lines of its own, indented: its messages have texts of
+    clients, and no line of them may look like a record.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         severity = next((letter for level, letter in _SEVERITY if record.levelno >= level), "I")
@@ -52,13 +57,21 @@ class KlogFormatter(logging.Formatter):
         extra = "".join(f" {key}={_value(value)}" for key, value in vars(record).items() if key not in _STANDARD)
         line = (
             f"{severity}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}] "
-            f"{json.dumps(record.getMessage(), ensure_ascii=False)}{extra}"
+            f"{_quoted(record.getMessage())}{extra}"
         )
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += _indented(self.formatException(record.exc_info))
         if record.stack_info:
-            line += "\n" + record.stack_info
+            line += _indented(record.stack_info)
         return line
+
+
+def _indented(text: str) -> str:
+    return "".join(f"\n{INDENTATION}{line}" for line in printable_lines(text).split("\n"))
+
+
+def _quoted(text: str) -> str:
+    return printable_json(json.dumps(text, ensure_ascii=False))
 
 
 def _value(value: object) -> str:
@@ -67,4 +80,4 @@ def _value(value: object) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return str(value)
-    return json.dumps(str(value), ensure_ascii=False)
+    return _quoted(str(value))

@@ -2,6 +2,7 @@
 
 A string is plain if go-yaml reads it back as that string. It is "double quoted" if it would read as another value
 (`"true"`, `"1"`), 'single quoted' if it conflicts with YAML's punctuation, and a | block if it has several lines.
+Unprintable characters, bidirectional marks among them, are always escaped, because YAML is read on terminals.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII)
-# Characters that YAML requires to be escaped, and Unicode's line breaks, which a reader might take for a newline.
-_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_NO_LITERAL = re.compile(r"[ \t]\n|[ \t]$|\t")
+_NO_LITERAL = re.compile(r" \n| $")
 
 
 def write(value: Any) -> str:
@@ -108,30 +107,33 @@ def _float(value: float) -> str:
 
 
 def _string(value: str, indent: int) -> str:
-    if _UNPRINTABLE.search(value):
-        return _double(value)
-    if "\n" in value:
-        return _double(value) if _NO_LITERAL.search(value) or not value.strip("\n") else _literal(value, indent)
+    if not value.isprintable():
+        return _literal(value, indent) if _has_lines(value) else _double(value)
     if resolve(value).__class__ is not str or value == "<<" or _BASE_60.fullmatch(value) or _TIMESTAMP.fullmatch(value):
         return _double(value)
     if _PLAIN.fullmatch(value) and value not in ("-", "---", "...") and not value.startswith(("- ", "--- ", "... ")):
         return value
     if _needs_quotes(value):
-        return _double(value) if "\t" in value else "'" + value.replace("'", "''") + "'"
+        return "'" + value.replace("'", "''") + "'"
     return value
 
 
+def _has_lines(value: str) -> bool:
+    """Return whether an unprintable string may be a | block: only its line breaks are unprintable."""
+    if "\n" not in value or _NO_LITERAL.search(value) or not value.strip("\n"):
+        return False
+    return value.replace("\n", "").isprintable()
+
+
 def _needs_quotes(value: str) -> bool:
-    """Return whether YAML's indicators force quotes on a string of one line."""
+    """Return whether YAML's indicators force quotes on a printable string."""
     return (
         value[0] in "#,[]{}&*!|>'\"%@`"
-        or (value[0] in "-?:" and (len(value) == 1 or value[1] in " \t"))
-        or value[0] in " \t"
-        or value[-1] in " \t:"
+        or (value[0] in "-?:" and (len(value) == 1 or value[1] == " "))
+        or value[0] == " "
+        or value[-1] in " :"
         or ": " in value
-        or ":\t" in value
         or " #" in value
-        or "\t" in value
         or value.startswith(("---", "..."))
         or value[0] in "?:="
     )
@@ -153,7 +155,9 @@ def _double(value: str) -> str:
         text = orjson.dumps(value).decode()
     except TypeError:
         text = orjson.dumps(value.encode("utf-8", "replace").decode()).decode()
-    return _UNPRINTABLE.sub(lambda match: _escaped(match[0]), text)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
 def _escaped(character: str) -> str:

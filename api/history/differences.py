@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from kubechronicle.api.values.objects import ReadOnlyObject
+from kubechronicle.api.values.printable import printable, printable_json
 
 # Key fields of list items: the first entry that all items of both lists have, with distinct values.
 KEY_FIELDS: Final = (
@@ -105,12 +106,12 @@ def _undotted(field: str) -> str:
 
 
 def summary(found: Sequence[Difference]) -> str:
-    """Return one line with the fields and values, as many as fit."""
+    """Return one printable line with the fields and values, as many as fit."""
     parts: list[str] = []
     length = 0
     shown = [one for one in found if one.field not in CONSEQUENCES]
     for position, one in enumerate(shown):
-        part = _words(one)
+        part = printable(_words(one))
         if parts and length + len(part) > LONGEST_SUMMARY:
             parts.append(f"and {len(shown) - position} more")
             break
@@ -127,8 +128,9 @@ def _words(one: Difference) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value, shortened."""
-    text = value if isinstance(value, str) and value.isprintable() and value else orjson.dumps(value).decode()
+    """Return a value as printable text, shortened."""
+    is_plain = isinstance(value, str) and value.isprintable() and value
+    text = value if is_plain else printable_json(orjson.dumps(value).decode())
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 

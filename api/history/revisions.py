@@ -20,6 +20,7 @@ from kubechronicle.api.history.differences import changed_fields, differences, i
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 
 Content: TypeAlias = Literal["", "diff", "full"]
 
@@ -141,7 +142,7 @@ def concerns_field(revision: Object, queried: str) -> bool:
     return any(is_within(name, queried) for name in revision["changed"])
 
 
-# -- field selectors and table cells ------------------------------------------------------------------------------
+# -- field selectors and table cells (printable, as others choose names and values) -------------------------------
 
 
 def resources_named(registry: Registry, name: str, value: str) -> frozenset[str]:
@@ -179,7 +180,7 @@ def changed_cell(revision: Mapping[str, Any]) -> str:
         return f"<{revision['operation'].lower()}d>"
     if revision.get("beforeErased"):
         return "<previous state erased>"
-    return revision.get("summary") or "<bookkeeping only>"
+    return printable(revision.get("summary") or "<bookkeeping only>")
 
 
 def object_cell(revision: Mapping[str, Any]) -> str:
@@ -187,7 +188,7 @@ def object_cell(revision: Mapping[str, Any]) -> str:
     of = revision["object"]
     group = of.get("apiVersion", "").rpartition("/")[0]
     kind = of.get("resource", "")
-    return f"{kind}.{group}/{of.get('name', '')}" if group else f"{kind}/{of.get('name', '')}"
+    return printable(f"{kind}.{group}/{of.get('name', '')}" if group else f"{kind}/{of.get('name', '')}")
 
 
 def user_cell(revision: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Final
 
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client import dispatch, kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.command_table import COMMANDS
@@ -38,8 +39,8 @@ def complete_for_kubectl() -> int:
     """
     words = complete(sys.argv[1:])
     for word in words:
-        print(word)
-    print(f":{NO_FILES_NO_SPACE if words and all(word.endswith('/') for word in words) else NO_FILES}")
+        terminal.stdout().line(word)
+    terminal.stdout().line(f":{NO_FILES_NO_SPACE if words and all(word.endswith('/') for word in words) else NO_FILES}")
     return 0
 
 

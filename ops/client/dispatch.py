@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS, program_name
 from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
@@ -60,9 +59,9 @@ def run(name: str, argv: Sequence[str]) -> int:
     """Run a command and return its exit code. OperatorError."""
     try:
         code: int = _module_of(name).run(parse(name, argv))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output ended, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.stdout().flush()
+    except BrokenPipeError:
+        terminal.stdout().discard()
         return 0
     return code
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.codecs import yaml_writer
+from kubechronicle.api.values.printable import printable
+from kubechronicle.ops import terminal
+from kubechronicle.ops.terminal import Part
 
-COLOURS: Final[Mapping[str, str]] = {
-    "revision": "33", "old": "31", "new": "32", "who": "36", "dim": "2", "strong": "1", "warning": "35",
-}  # fmt: skip
 # Seconds between two updates of the progress bar, and its width.
 REFRESH_INTERVAL: Final = 0.1
 BAR_WIDTH: Final = 28
@@ -34,50 +31,71 @@ def add_flags(parser: argparse.ArgumentParser, *, formats: tuple[str, ...] = ("t
 
 
 class Screen:
-    """The output stream of a command, in the format of its flags."""
+    """The output of a command, in the format of its flags."""
 
-    def __init__(self, arguments: argparse.Namespace, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stdout
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.out = terminal.stdout(color=getattr(arguments, "color", "auto"))
         self.format: str = arguments.output
-        color = getattr(arguments, "color", "auto")
-        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-        self.colours = color == "always" or (color == "auto" and self.stream.isatty() and not plain)
 
-    def paint(self, text: str, colour: str) -> str:
-        return f"\033[{COLOURS[colour]}m{text}\033[0m" if self.colours and text else text
-
-    def line(self, text: str = "") -> None:
-        self.stream.write(f"{text}\n")
+    def line(self, *parts: Part) -> None:
+        self.out.line(*parts)
 
     def note(self, text: str) -> None:
         """Print a remark about the output on stderr."""
-        self.stream.flush()
-        print(text, file=sys.stderr)
+        self.out.flush()
+        terminal.stderr().line(text)
 
     def document(self, value: Any) -> None:
         """Print the whole output as JSON or YAML."""
         if self.format == "json":
-            self.line(json_text(value))
+            self.out.json(value, options=orjson.OPT_INDENT_2)
         else:
-            self.stream.write(yaml_text(value))
+            self.out.yaml(value)
 
     def documents(self, values: Iterable[Any]) -> None:
         """Print values as they arrive: lines of JSON, or YAML documents."""
         for value in values:
             if self.format == "json":
-                self.line(orjson.dumps(value).decode())
+                self.out.json(value)
             else:
-                self.stream.write(f"---\n{yaml_text(value)}")
-            self.stream.flush()
+                self.out.document(value)
+            self.out.flush()
 
+    def items(self, api_version: str, kind: str, values: Iterable[Any]) -> None:
+        """Print a list as ``document`` prints it, item by item as they arrive."""
+        if self.format == "json":
+            self._json_items(api_version, kind, values)
+        else:
+            self._yaml_items(api_version, kind, values)
 
-def json_text(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    def _json_items(self, api_version: str, kind: str, values: Iterable[Any]) -> None:
+        self.line("{")
+        self.line(f'  "apiVersion": "{api_version}",')
+        self.line(f'  "kind": "{kind}",')
+        pending, count = '  "items": [', 0
+        for count, value in enumerate(values, 1):
+            self.line(pending, "," if count > 1 else "")
+            *lines, pending = (f"    {each}" for each in terminal.json_text(value).split("\n"))
+            for line in lines:
+                self.line(line)
+        if count:
+            self.line(pending)
+            self.line("  ]")
+        else:
+            self.line(pending, "]")
+        self.line("}")
 
-
-def yaml_text(value: Any) -> str:
-    """Return YAML as kubectl prints it: keys sorted, ambiguous strings quoted."""
-    return yaml_writer.write(value)
+    def _yaml_items(self, api_version: str, kind: str, values: Iterable[Any]) -> None:
+        empty = True
+        self.line(f"apiVersion: {api_version}")
+        for value in values:
+            if empty:
+                self.line("items:")
+            empty = False
+            self.out.yaml([value])
+        if empty:
+            self.line("items: []")
+        self.line(f"kind: {kind}")
 
 
 def format_time(text: str) -> str:
@@ -114,15 +132,15 @@ class Progress:
     def __init__(self, label: str, total: int = 0) -> None:
         self._label, self._total, self._done = label, total, 0
         self._updated_at = 0.0
-        self._on = sys.stderr.isatty()
+        self._out = terminal.stderr()
+        self._on = self._out.is_terminal
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._on and self._updated_at:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+            self._out.overwrite("")
 
     def step(self, detail: str = "") -> None:
         self._done += 1
@@ -135,10 +153,9 @@ class Progress:
             bar = f"[{'#' * filled}{' ' * (BAR_WIDTH - filled)}] {self._done}/{self._total}"
         else:
             bar = f"{self._done}"
-        sys.stderr.write(f"\r\033[K{self._label}  {bar}  {detail[:60]}")
-        sys.stderr.flush()
+        self._out.overwrite(f"{self._label}  {bar}  {printable(detail)[:60]}")
 
 
 def format_cell(value: Any) -> str:
-    """Return a cell of the server's tables as one line."""
-    return "<none>" if value is None or value == "" else str(value).partition("\n")[0]
+    """Return a cell of the server's tables as one printable line."""
+    return "<none>" if value is None or value == "" else printable(str(value).partition("\n")[0])

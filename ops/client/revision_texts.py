@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import CONSEQUENCES, Difference, differences, is_within, shown_value
 from kubechronicle.api.history.revisions import object_cell
-from kubechronicle.ops.client.output import Screen, ago, format_time, yaml_text
+from kubechronicle.ops.client.output import Screen, ago, format_time
+from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
 # Lines printed of a list or mapping that was added or removed.
 MAX_LINES: Final = 12
@@ -90,43 +91,44 @@ def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequenc
     namespace, time = revision["object"].get("namespace"), revision.get("time", "")
     verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
     screen.line(
-        screen.paint(f"revision {revision['metadata']['name']}", "revision")
-        + f"  {format_time(time)} ({ago(time, now)})  "
-        + screen.paint(f"{verb} {object_cell(revision)}", "strong")
-        + screen.paint(f" -n {namespace}" if namespace else "", "dim")
+        Painted(f"revision {revision['metadata']['name']}", "revision"),
+        f"  {format_time(time)} ({ago(time, now)})  ",
+        Painted(f"{verb} {object_cell(revision)}", "strong"),
+        Painted(f" -n {namespace}" if namespace else "", "dim"),
     )
-    author = screen.paint(user_of(revision), "who")
-    screen.line(f"  by {author}" + screen.paint(f", {_program_and_origin(revision)}", "dim"))
-    for line in (*_operation_lines(screen, revision, changes), *change_lines(screen, changes)):
-        screen.line(f"    {line}")
+    screen.line("  by ", Painted(user_of(revision), "who"), Painted(f", {_program_and_origin(revision)}", "dim"))
+    for part in _operation_lines(revision, changes):
+        screen.line("    ", part)
+    for parts in change_lines(changes):
+        screen.line("    ", *parts)
 
 
-def _operation_lines(screen: Screen, revision: Mapping[str, Any], changes: Sequence[Difference]) -> Iterator[str]:
+def _operation_lines(revision: Mapping[str, Any], changes: Sequence[Difference]) -> Iterator[Painted]:
     if revision.get("redacted"):
-        yield screen.paint("no permission to read the object", "warning")
+        yield Painted("no permission to read the object", "warning")
     elif revision.get("erased"):
         operation = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")
-        yield screen.paint(f"{operation}the object is erased from history", "warning")
+        yield Painted(f"{operation}the object is erased from history", "warning")
     elif revision.get("beforeErased") and revision["operation"] == "Update":
-        yield screen.paint("the object before this change is erased from history", "warning")
+        yield Painted("the object before this change is erased from history", "warning")
     elif revision["operation"] == "Create":
-        yield screen.paint("created", "new")
+        yield Painted("created", "new")
     elif revision["operation"] == "Delete":
-        yield screen.paint("deleted", "old")
+        yield Painted("deleted", "old")
     elif not changes:
-        yield screen.paint("bookkeeping only", "dim")
+        yield Painted("bookkeeping only", "dim")
 
 
-def change_lines(screen: Screen, changes: Sequence[Difference]) -> Iterator[str]:
-    """Yield one or more lines per field."""
+def change_lines(changes: Sequence[Difference]) -> Iterator[tuple[Part, ...]]:
+    """Yield one or more lines per field, each as its parts."""
     for change in changes:
-        yield from _lines_of(screen, change)
+        yield from _lines_of(change)
 
 
-def _lines_of(screen: Screen, change: Difference) -> Iterator[str]:
+def _lines_of(change: Difference) -> Iterator[tuple[Part, ...]]:
     if change.op == "replace" and not any(isinstance(value, dict | list) for value in (change.old, change.new)):
-        old, new = screen.paint(_one_line(change.old), "old"), screen.paint(_one_line(change.new), "new")
-        yield f"{change.field}: {old} → {new}"
+        old, new = Painted(_one_line(change.old), "old"), Painted(_one_line(change.new), "new")
+        yield f"{change.field}: ", old, " → ", new
         return
     for value, sign, colour, exists in (
         (change.old, "-", "old", change.op != "add"),
@@ -135,14 +137,14 @@ def _lines_of(screen: Screen, change: Difference) -> Iterator[str]:
         if not exists:
             continue
         if not isinstance(value, dict | list) or not value:
-            yield screen.paint(f"{sign} {change.field}: {_one_line(value)}", colour)
+            yield (Painted(f"{sign} {change.field}: {_one_line(value)}", colour),)
             continue
-        yield screen.paint(f"{sign} {change.field}:", colour)
+        yield (Painted(f"{sign} {change.field}:", colour),)
         lines = yaml_text(value).splitlines()
         for line in lines[:MAX_LINES]:
-            yield screen.paint(f"{sign}   {line}", colour)
+            yield (Painted(f"{sign}   {line}", colour),)
         if len(lines) > MAX_LINES:
-            yield screen.paint(f"{sign}   … {len(lines) - MAX_LINES} more lines (all with -o yaml)", "dim")
+            yield (Painted(f"{sign}   … {len(lines) - MAX_LINES} more lines (all with -o yaml)", "dim"),)
 
 
 def _one_line(value: Any) -> str:

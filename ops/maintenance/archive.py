@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from kubechronicle.eventlog.integrity.erasures import is_tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.retention.archives import Archive, ArchiveError, archives, rows_of_all
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.flags import ARCHIVE_FILTERS
 
@@ -30,9 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         files = archives(directory)
         for line in _list(files, arguments.output) if bounds is None else _read(files, arguments, bounds):
-            print(line)
+            terminal.stdout().line(line)
     except ArchiveError as error:
-        print(error, file=sys.stderr)
+        terminal.stderr().line(str(error))
         return 1
     return 0
 
@@ -52,7 +52,7 @@ def _list(files: list[Archive], output: str) -> Iterator[str]:
                 "bytes": size,
                 "file": str(archive.path),
             }
-            yield orjson.dumps(document).decode()
+            yield terminal.json_text(document, options=0)
         else:
             revisions = f"{archive.first_row}-{archive.last_row}"
             yield f"{archive.log_id}   {archive.retention_class:5}   {revisions:22}   {size:10}   {archive.path.name}"
@@ -93,7 +93,7 @@ def _json(row: ArchivedRow) -> str:
     document["erased"] = is_tombstone(document["object"])
     document["object"] = None if document["erased"] else orjson.loads(document["object"])
     document["user_extra"] = orjson.loads(document["user_extra"]) if document["user_extra"] is not None else None
-    return orjson.dumps(document, option=orjson.OPT_UTC_Z).decode()
+    return terminal.json_text(document, options=orjson.OPT_UTC_Z)
 
 
 def _bounds(text: str | None) -> range:

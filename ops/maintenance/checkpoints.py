@@ -6,7 +6,6 @@ The default key is DATA_DIR/pki/checkpoint.key, made when first needed.
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from kubechronicle.eventlog.integrity.checkpoints import LONGEST, Checkpoint, parse
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
@@ -59,13 +59,13 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
     text = checkpoint.signed_text()
     signed = f"{text}signature: {base64.b64encode(key.sign(text.encode())).decode()}\n"
     if output is None:
-        print(signed, end="")
+        terminal.stdout().lines(signed)
     else:
         try:
             write_whole(output, signed.encode(), mode=0o644)
         except OSError as error:
             raise OperatorError(f"--output: cannot write {output}: {error.strerror}") from None
-    print(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(), end="", file=sys.stderr)
+    terminal.stderr().lines(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode())
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
@@ -32,5 +33,5 @@ async def run(settings: Settings, *, add: Sequence[str], remove: Sequence[str]) 
         if remove:
             await session.fetch(_REMOVE, list(remove))
         for row in await session.fetch(_LISTED):
-            print(row["resource"])
+            terminal.stdout().line(row["resource"])
     return 0

@@ -18,7 +18,6 @@ from __future__ import annotations
 import codecs
 import functools
 import json as stdlib_json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 
 FORMATS: Final = ("json", "yaml", "protobuf")
@@ -50,14 +50,12 @@ def run(source: str, target: str, output_version: str) -> int:
         raise OperatorError(f"the input is larger than {MAX_INPUT} bytes; convert it in parts")
     output = convert(data, source=source, target=target, output_version=output_version)
     try:
-        sys.stdout.buffer.write(output)
-        sys.stdout.buffer.flush()
+        terminal.stdout().bytes(output)
     except BrokenPipeError:
-        # The reader has closed the pipe. Python must not try to write the rest of the buffer at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        terminal.stdout().discard()
         return 1
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        terminal.stdout().discard()
         raise OperatorError(f"cannot write to stdout: {error.strerror}") from None
     return 0
 

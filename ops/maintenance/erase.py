@@ -29,6 +29,7 @@ from kubechronicle.eventlog.postgres.rows import storable
 from kubechronicle.eventlog.postgres.session import Session
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.retention.archives import ArchiveError
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
@@ -92,7 +93,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
 async def _erase(eraser: Eraser, wanted: ErasureRequest, signed: ErasureAuthor, arguments: argparse.Namespace) -> int:
     plan = await eraser.plan()
     for line in _describe(plan, wanted):
-        print(line)
+        terminal.stdout().line(line)
     code = UNREAD if plan.unread else ERASED
     if plan.unread:
         _note(
@@ -107,7 +108,7 @@ async def _erase(eraser: Eraser, wanted: ErasureRequest, signed: ErasureAuthor, 
         _note("nothing was erased")
         return NOTHING
     done = await eraser.erase(signed)
-    print(_describe_done(done))
+    terminal.stdout().line(_describe_done(done))
     await eraser.vacuum(done)
     return code
 
@@ -247,13 +248,13 @@ def _describe_done(done: ErasureResult) -> str:
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
         raise OperatorError("nothing was erased: --yes erases without asking, --dry-run shows what would be erased")
-    sys.stdout.flush()
-    print("This cannot be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
+    terminal.stdout().flush()
+    terminal.stderr().question("This cannot be undone. Erase? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _note(text: str) -> None:
-    print(text, file=sys.stderr)
+    terminal.stderr().line(text)
 
 
 def _time(when: datetime) -> str:

@@ -23,7 +23,7 @@ import yaml
 
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.meta.request_info import HISTORY
-from kubechronicle.ops import pki
+from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.errors import OperatorError
 
 Kubeconfig = dict[str, Any]
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, data_dir: Path) -> None:
         for flag in ("context_name", "moving", "kubeconfig"):
             if getattr(arguments, flag):
                 raise OperatorError(f"--{flag.replace('_', '-')} goes with --at")
-        print(_issue(arguments, data_dir), end="")
+        terminal.stdout().lines(_issue(arguments, data_dir))
         return
     moment = resolve_moment(arguments.at, now=datetime.now(UTC), moving=arguments.moving)
     name = arguments.context_name or f"at-{arguments.at.removeprefix('-')}"
@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace, data_dir: Path) -> None:
     add_context(document, name, moment)
     text = yaml.safe_dump(document, sort_keys=False)
     if file is None:
-        print(text, end="")
+        terminal.stdout().lines(text)
         return
     mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
     pki.write_whole(file.resolve(), text.encode(), mode=mode)
     command = f"kubectl --kubeconfig {arguments.kubeconfig} --context {name} get pods -A"
-    print(f"context {name} shows {moment}; try: {command}")
+    terminal.stdout().line(f"context {name} shows {moment}; try: {command}")
 
 
 def resolve_moment(text: str, *, now: datetime, moving: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.retention import require_archives
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.postgres.database import maintenance_database
@@ -32,8 +32,8 @@ async def run_migrate(settings: Settings) -> int:
     async with maintenance_database(settings) as url:
         applied = await migrate(url)
     for name in applied:
-        print(f"applied {name}")
-    print(f"the schema is up to date ({len(applied)} applied now)")
+        terminal.stdout().line(f"applied {name}")
+    terminal.stdout().line(f"the schema is up to date ({len(applied)} applied now)")
     return 0
 
 
@@ -55,7 +55,7 @@ async def run_verify(
         if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
             problem = problem or f"two different hashes are given for revision {checkpoint.revision}"
     if problem:
-        print(problem, file=sys.stderr)
+        terminal.stderr().line(problem)
         return 1
     log_ids = {checkpoint.log_id for checkpoint in signed}
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
@@ -64,29 +64,32 @@ async def run_verify(
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
             verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived)
         except archives.ArchiveError as error:
-            print(error, file=sys.stderr)
+            terminal.stderr().line(str(error))
             return 1
     if verdict.problem is not None:
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
-        print(f"{where}{verdict.problem.message}", file=sys.stderr)
+        terminal.stderr().line(f"{where}{verdict.problem.message}")
         return 1
-    print(
+    out = terminal.stdout()
+    out.line(
         f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, "
         + (f"{verdict.archived} by content in archives, " if archive is not None else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
-        print(
+        out.line(
             f"erased: {erasure.summary()} in {erasure.count} "
             f"revision{'' if erasure.count == 1 else 's'} ({revisions}), "
             f"recorded by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
             f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )
     if verdict.unerased:
-        print(f"{verdict.unerased} erased revisions are still in archives: repeat the erasure with --history-archive")
+        out.line(
+            f"{verdict.unerased} erased revisions are still in archives: repeat the erasure with --history-archive"
+        )
     for checkpoint in signed:
-        print(f"up to revision {checkpoint.revision} history is as it was at {checkpoint.noted_at.isoformat()}")
+        out.line(f"up to revision {checkpoint.revision} history is as it was at {checkpoint.noted_at.isoformat()}")
     return 0
 
 
@@ -107,7 +110,7 @@ async def run_compact(
             assert keep is not None
             revision = await log.first_revision_since(datetime.now(UTC) - timedelta(seconds=keep)) - 1
             if revision <= (await log.head()).compacted:
-                print("there is no history that old")
+                terminal.stdout().line("there is no history that old")
                 return 0
         try:
             head = await log.compact(revision, archive=settings.history_archive)
@@ -122,7 +125,7 @@ async def run_compact(
             raise OperatorError(f"--revision: the newest revision is {error.current}") from None
         except Compacted as error:
             raise OperatorError(f"--revision: history is compacted up to {error.compacted} already") from None
-    print(f"compacted up to revision {head.compacted}; the newest revision is {head.revision}")
+    terminal.stdout().line(f"compacted up to revision {head.compacted}; the newest revision is {head.revision}")
     return 0
 
 

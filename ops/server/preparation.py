@@ -25,6 +25,7 @@ from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.wire.serve_config import ServeConfig
+from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
@@ -68,7 +69,9 @@ class Prepared:
     def print_ready(self) -> None:
         """Print the only line on standard output."""
         command = f"kubectl --kubeconfig {_short(self.kubeconfig)} get namespaces"
-        print(f"kubechronicle is ready at {self.inputs.addresses.url}; try: {command}", flush=True)
+        out = terminal.stdout()
+        out.line(f"kubechronicle is ready at {self.inputs.addresses.url}; try: {command}")
+        out.flush()
 
 
 async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:

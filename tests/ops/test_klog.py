@@ -37,6 +37,24 @@ def test_a_line_break_cannot_forge_a_line(output: io.StringIO) -> None:
     assert output.getvalue().count("\n") == 1
 
 
+def test_texts_of_clients_are_printable(output: io.StringIO) -> None:
+    hostile = "\x1b[2J\x9b31m\u202e\u2028\x7f\r\nI1121 forged"
+    logging.getLogger("kubechronicle.x").info("a %s", hostile, extra={"agent": hostile})
+    text = output.getvalue()
+    assert text.count("\n") == 1
+    assert text.rstrip("\n").isprintable()
+
+
+def test_a_traceback_cannot_forge_a_line(output: io.StringIO) -> None:
+    try:
+        raise RuntimeError("why\nI1121 forged\r\x1b[2J")
+    except RuntimeError:
+        logging.getLogger("kubechronicle.x").exception("It failed")
+    first, *lines = output.getvalue().removesuffix("\n").split("\n")
+    assert all(line.startswith("    ") for line in lines)
+    assert all(map(str.isprintable, [first, *lines]))
+
+
 def test_verbosity_shows_down_to_info_minus_v(output: io.StringIO) -> None:
     log = logging.getLogger("kubechronicle.x")
     log.log(logging.INFO - 2, "shown")

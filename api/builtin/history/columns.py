@@ -9,6 +9,7 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.printer import Column, Printer, name_of, wide
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
 from kubechronicle.api.values.objects import ReadOnlyObject
+from kubechronicle.api.values.printable import printable
 
 _COLUMNS: Final = (
     Column("Revision", format="name", text="The revision of the change: its number in the log of all changes."),
@@ -28,7 +29,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     if "who" not in obj:  # a bookmark
         return [name_of(obj), *("" for _ in _COLUMNS[1:])]
     who, request = obj["who"], obj["request"]
-    return [
+    cells = (
         name_of(obj),
         obj["time"][:19] + "Z",
         request.get("verb") or obj["operation"].lower(),
@@ -39,7 +40,8 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
         who.get("userAgent", ""),
         who.get("sourceAddress", ""),
         request.get("auditID", ""),
-    ]
+    )
+    return list(map(printable, cells))
 
 
 _PRINTER: Final = Printer(_COLUMNS, _cells)

@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import orjson
 import yaml
 
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
-from kubechronicle.ops.client.output import format_cell, json_text, yaml_text
+from kubechronicle.ops.client.output import format_cell
 from kubechronicle.ops.client.session import connect
 from kubechronicle.ops.client.subjects import Subject, split_words
 from kubechronicle.ops.errors import OperatorError
@@ -142,20 +144,21 @@ def _get(client: Client, command: Sequence[str]) -> int:
 
 
 def _print(document: Object, arguments: argparse.Namespace, kind: Kind) -> None:
+    out = terminal.stdout()
     if arguments.output == "json":
-        print(json_text(document))
+        out.json(document, options=orjson.OPT_INDENT_2)
     elif arguments.output == "yaml":
-        print(yaml_text(document), end="")
+        out.yaml(document)
     elif arguments.output == "name":
         for item in document.get("items", [document]):
-            print(kind.object_name(item["metadata"]["name"]))
+            out.line(kind.object_name(item["metadata"]["name"]))
     else:
         with_namespace = kind.namespaced and arguments.all_namespaces
         _print_table(document, wide=arguments.output == "wide", with_namespace=with_namespace)
 
 
 def _print_table(table: Object, *, wide: bool, with_namespace: bool) -> None:
-    definitions = table["columnDefinitions"]
+    out, definitions = terminal.stdout(), table["columnDefinitions"]
     columns = [index for index, definition in enumerate(definitions) if wide or not definition.get("priority")]
     titles = [re.sub(r"\s", "-", definitions[index]["name"].upper()) for index in columns]
     rows = [["NAMESPACE", *titles] if with_namespace else titles]
@@ -164,8 +167,8 @@ def _print_table(table: Object, *, wide: bool, with_namespace: bool) -> None:
         namespace = [metadata.get("namespace", "")] if with_namespace else []
         rows.append(namespace + [format_cell(row["cells"][index]) for index in columns])
     if len(rows) == 1:
-        print("No resources found.")
+        out.line("No resources found.")
         return
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("   ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+        out.line("   ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubechronicle.api.history.revisions import changed_cell, object_cell
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Progress, Screen, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_in
 from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
+from kubechronicle.ops.terminal import Painted
 
 EXAMPLES: Final = """\
   kubectl chronicle between 2h now -A                        who changed the cluster in the last two hours
@@ -62,31 +65,37 @@ def run(arguments: argparse.Namespace) -> int:
         fields["who.username"] = arguments.user
     scopes = scopes_in("" if arguments.all_namespaces else session.namespace)
     query = RevisionQuery(scopes, fields, content="", oldest_first=True)
-    revisions = []
+    groups: dict[str, Group] = {}
+    name_of = GROUPS[arguments.by]
     with Progress("reading") as progress:
         for revision in read_revisions(session.client, query):
-            revisions.append(revision)
+            groups.setdefault(name_of(revision), Group()).add(revision, keep=arguments.verbose)
             progress.step(format_time(revision.get("time", "")))
+    groups = dict(sorted(groups.items(), key=lambda item: (-item[1].total, item[0])))
     for warning in query.warnings:
         session.screen.note(f"skipped: {warning}")
-    groups = group(revisions, GROUPS[arguments.by])
     if session.screen.format == "text":
-        _print(session.screen, groups, len(revisions), verbose=arguments.verbose)
+        _print(session.screen, groups)
     else:
         session.screen.document(_document(groups, arguments))
     return 0
 
 
-def group(revisions: Sequence[Object], name_of: Callable[[Object], str]) -> dict[str, list[Object]]:
-    """Return the revisions by group, the largest group first."""
-    groups: dict[str, list[Object]] = {}
-    for revision in revisions:
-        groups.setdefault(name_of(revision), []).append(revision)
-    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+@dataclass(slots=True)
+class Group:
+    """The changes of one group. Only --verbose keeps the revisions themselves."""
 
+    counts: Counter[str] = field(default_factory=Counter)
+    revisions: list[Object] = field(default_factory=list)
 
-def _counts(revisions: Sequence[Object]) -> Counter[str]:
-    return Counter(_operation(revision) for revision in revisions)
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    def add(self, revision: Object, *, keep: bool) -> None:
+        self.counts[_operation(revision)] += 1
+        if keep:
+            self.revisions.append(revision)
 
 
 def _operation(revision: Object) -> str:
@@ -96,21 +105,24 @@ def _operation(revision: Object) -> str:
     return MARK if is_mark else str(revision["operation"])
 
 
-def _print(screen: Screen, groups: Mapping[str, Sequence[Object]], total: int, *, verbose: bool) -> None:
-    width = max(map(len, groups), default=0)
+def _print(screen: Screen, groups: Mapping[str, Group]) -> None:
+    total = sum(group.total for group in groups.values())
+    shown = {name: printable(name) for name in groups}
+    width = max(map(len, shown.values()), default=0)
     digits = len(str(total))
-    for name, revisions in groups.items():
-        counts = _counts(revisions)
-        summary = ", ".join(f"{counts[operation]} {word}" for operation, word in OPERATIONS if counts[operation])
-        screen.line(f"{screen.paint(f'{name:<{width}}', 'who')}  {len(revisions):>{digits}}  {summary}")
-        for revision in revisions if verbose else ():
+    for name, group in groups.items():
+        summary = ", ".join(
+            f"{group.counts[operation]} {word}" for operation, word in OPERATIONS if group.counts[operation]
+        )
+        screen.line(Painted(f"{shown[name]:<{width}}", "who"), f"  {group.total:>{digits}}  {summary}")
+        for revision in group.revisions:
             verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
             screen.line(
-                "  "
-                + screen.paint(revision["metadata"]["name"], "revision")
-                + f"  {format_time(revision.get('time', ''))}  {verb} {_object_name(revision)}"
-                + screen.paint(f"  by {user_of(revision)}", "dim")
-                + f"  {_changed_fields(revision)}"
+                "  ",
+                Painted(revision["metadata"]["name"], "revision"),
+                f"  {format_time(revision.get('time', ''))}  {verb} {_object_name(revision)}",
+                Painted(f"  by {user_of(revision)}", "dim"),
+                f"  {_changed_fields(revision)}",
             )
     screen.line(f"{total} change{'' if total == 1 else 's'}" if total else "Nothing changed.")
 
@@ -122,13 +134,12 @@ def _changed_fields(revision: Object) -> str:
     return changed_cell(revision)
 
 
-def _document(groups: Mapping[str, Sequence[Object]], arguments: argparse.Namespace) -> Object:
+def _document(groups: Mapping[str, Group], arguments: argparse.Namespace) -> Object:
     entries: list[Any] = []
-    for name, revisions in groups.items():
-        counts = _counts(revisions)
-        entry: Object = {arguments.by: name, "changes": len(revisions)}
-        entry |= {word.replace(" ", "-"): counts[operation] for operation, word in OPERATIONS}
+    for name, group in groups.items():
+        entry: Object = {arguments.by: name, "changes": group.total}
+        entry |= {word.replace(" ", "-"): group.counts[operation] for operation, word in OPERATIONS}
         if arguments.verbose:
-            entry["revisions"] = [revision_document(revision, show_secrets=False) for revision in revisions]
+            entry["revisions"] = [revision_document(revision, show_secrets=False) for revision in group.revisions]
         entries.append(entry)
-    return {"by": arguments.by, "groups": entries, "changes": sum(map(len, groups.values()))}
+    return {"by": arguments.by, "groups": entries, "changes": sum(group.total for group in groups.values())}

@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.output import Progress, Screen, format_time, yaml_text
+from kubechronicle.ops.client.output import Progress, Screen, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import mask_object, revision_document, user_of
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
 EXAMPLES: Final = """\
   kubectl chronicle blame deployment/web
@@ -23,6 +25,9 @@ EXAMPLES: Final = """\
   kubectl chronicle blame deployment/web | grep image:      who set the image
   kubectl chronicle blame deployment/web -o json            field by field
 """
+# Revisions read before those that set no field any more are forgotten.
+KEPT_REVISIONS: Final = 500
+CONTENTS: Final = ("before", "after")
 MAX_USER_WIDTH: Final = 40
 # Marks for fields set before the oldest revision kept, and for fields with erased earlier values.
 BEFORE_HISTORY: Final = 0
@@ -70,13 +75,14 @@ def read_marks(client: Client, subject: Subject, moment: str) -> tuple[Marked, d
     query = RevisionQuery(scopes_of(subject), selectors, oldest_first=True)
     marked: Marked | None = None
     revisions: dict[int, Object] = {}
+    enough = KEPT_REVISIONS
     with Progress("reading") as progress:
         for revision in read_revisions(client, query):
             if revision.get("redacted"):
                 resource = subject.kind.full_name
                 raise OperatorError(f"the history of {subject.description} requires permission to get {resource}")
             number = number_of(revision)
-            revisions[number] = {key: value for key, value in revision.items() if key not in ("before", "after")}
+            revisions[number] = {key: value for key, value in revision.items() if key not in CONTENTS}
             if marked is None and revision.get("before"):
                 marked = update_marks(None, without_bookkeeping(revision["before"]), BEFORE_HISTORY)
             if revision.get("erased"):
@@ -85,9 +91,21 @@ def read_marks(client: Client, subject: Subject, moment: str) -> tuple[Marked, d
                 marked = update_marks(None, without_bookkeeping(revision["after"]), ERASED)
             elif revision.get("after"):
                 marked = update_marks(marked, without_bookkeeping(revision["after"]), number)
+            if marked is not None and len(revisions) >= enough:
+                named = _named(marked)
+                revisions = {number: each for number, each in revisions.items() if number in named}
+                enough = 2 * len(revisions) + KEPT_REVISIONS
             progress.step()
     # The log has the object in its stored version, the request in another one: their fields may differ.
     return update_marks(marked, without_bookkeeping(current), BEFORE_HISTORY), revisions
+
+
+def _named(marked: Marked) -> set[int]:
+    """Return the numbers of the revisions that set a field."""
+    numbers = {marked.revision}
+    for member in marked.members.values() if isinstance(marked.members, Mapping) else marked.members or ():
+        numbers |= _named(member)
+    return numbers
 
 
 def _mask(marked: Marked) -> Marked:
@@ -130,22 +148,22 @@ def lines(marked: Marked) -> Iterator[tuple[int, str]]:
 
 
 def _print(screen: Screen, marked: Marked, revisions: Mapping[int, Object]) -> None:
-    users = {number: user_of(revision) for number, revision in revisions.items()}
+    users = {number: printable(user_of(revision)) for number, revision in revisions.items()}
     width = min(MAX_USER_WIDTH, max(map(len, users.values()), default=0))
     digits = max((len(str(number)) for number in revisions), default=1)
     for number, line in lines(marked):
         revision = revisions.get(number)
         if revision is None:
-            origin = f"{'^':>{digits}}  {MARK_TEXTS[number]:<{22 + width}}"
+            origin: tuple[Part, ...] = (f"{'^':>{digits}}  {MARK_TEXTS[number]:<{22 + width}}",)
         else:
             user = users[number]
             user = user if len(user) <= width else f"{user[: width - 1]}…"
             origin = (
-                screen.paint(f"{number:>{digits}}", "revision")
-                + f"  {format_time(revision['time'])}  "
-                + screen.paint(f"{user:<{width}}", "who")
+                Painted(f"{number:>{digits}}", "revision"),
+                f"  {format_time(revision['time'])}  ",
+                Painted(f"{user:<{width}}", "who"),
             )
-        screen.line(f"{origin}  {line}")
+        screen.line(*origin, f"  {line}")
 
 
 def _document(marked: Marked, revisions: Mapping[int, Object]) -> Object:

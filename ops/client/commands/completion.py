@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client.completion import SHELLS, complete
 
 EXAMPLES: Final = """\
@@ -57,8 +58,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Name
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.shell:
-        print(SCRIPTS[arguments.shell], end="")
+        terminal.stdout().lines(SCRIPTS[arguments.shell])
         return 0
     for word in complete(arguments.typed):
-        print(word)
+        terminal.stdout().line(word)
     return 0

@@ -9,15 +9,17 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
-from kubechronicle.ops.client.output import Screen, yaml_text
+from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_texts import SECRET_FIELDS, mask_object
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import Key, State, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import Painted, yaml_text
 
 EXAMPLES: Final = """\
   kubectl chronicle diff deployment/web --from 2h              since two hours ago
@@ -124,14 +126,14 @@ def _mask_one(obj: Object | None, other: Object | None, when: str) -> Object | N
 
 def _print(screen: Screen, change: Change, labels: tuple[str, str], arguments: argparse.Namespace) -> None:
     (group, kind, namespace, name), before, after = change
-    title = "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
+    title = printable("/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part))
     old, new = (f"{title} {label if obj else '(absent)'}" for label, obj in zip(labels, (before, after), strict=True))
     old_lines, new_lines = (yaml_text(obj).splitlines() if obj else [] for obj in _mask(before, after, arguments))
     for line in difflib.unified_diff(old_lines, new_lines, old, new, lineterm=""):
         colour = {"-": "old", "+": "new", "@": "who"}.get(line[:1])
         if line.startswith(("---", "+++")):
             colour = "strong"
-        screen.line(screen.paint(line, colour) if colour else line)
+        screen.line(Painted(line, colour) if colour else line)
 
 
 def _document(change: Change, arguments: argparse.Namespace) -> Object:

@@ -9,7 +9,6 @@ from kubechronicle.api.history.restore_plan import exported, lost
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
-from kubechronicle.ops.client.output import yaml_text
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import State, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         session.screen.document({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
         for obj in objects:
-            session.screen.stream.write(f"---\n{yaml_text(obj)}")
+            session.screen.out.document(obj)
     return 1 if state.unread else 0
 
 

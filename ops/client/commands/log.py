@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.revision_reader import (
@@ -80,8 +82,7 @@ def _query(session: Session) -> RevisionQuery:
 def _print(session: Session, revisions: Iterable[Object], query: RevisionQuery) -> None:
     screen = session.screen
     if screen.format != "text":
-        items = [_document(session, revision) for revision in revisions]
-        screen.document({"apiVersion": "history.kubechronicle.dev/v1", "kind": "RevisionList", "items": items})
+        screen.items(f"{HISTORY}/v1", "RevisionList", (_document(session, revision) for revision in revisions))
     else:
         count = _print_entries(session, revisions)
         if not count:
@@ -103,7 +104,7 @@ def _print_entries(session: Session, revisions: Iterable[Object]) -> int:
         if not arguments.show_secrets:
             changes = mask_changes(changes, revision["object"].get("kind", ""))
         print_revision(session.screen, revision, changes, now)
-        session.screen.stream.flush()
+        session.screen.out.flush()
     return count
 
 
@@ -114,10 +115,13 @@ def _document(session: Session, revision: Object) -> Object:
 def _watch(session: Session, query: RevisionQuery) -> int:
     """Print past and new revisions until the command is interrupted."""
     newest = newest_revision(session.client, query.scopes[0])
-    past = list(read_revisions(session.client, query))[::-1]
 
     def past_and_new() -> Iterator[Object]:
-        yield from (revision for revision in past if number_of(revision) <= newest)
+        # The newest of a limited number come newest first. Without a limit, nothing needs to be held back.
+        past = read_revisions(session.client, replace(query, oldest_first=not query.limit))
+        for revision in list(past)[::-1] if query.limit else past:
+            if number_of(revision) <= newest:
+                yield revision
         fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
         yield from follow(session.client, RevisionQuery(query.scopes, fields), newest)
 

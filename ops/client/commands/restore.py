@@ -15,6 +15,7 @@ from typing import Final
 
 from kubechronicle.api.history.restore_plan import Step, steps
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
@@ -25,6 +26,7 @@ from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import State, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_subject_flags
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import Painted
 
 EXAMPLES: Final = """\
   kubectl chronicle restore -n shop --to 2h --dry-run          only prints the plan
@@ -187,8 +189,8 @@ def _confirm(arguments: argparse.Namespace, *, is_text: bool) -> None:
         return
     if not is_text or not sys.stdin.isatty():
         raise OperatorError("nothing was restored: --yes restores without asking, --dry-run only prints the plan")
-    sys.stdout.flush()
-    print("Carry out this plan? [y/N] ", end="", file=sys.stderr, flush=True)
+    terminal.stdout().flush()
+    terminal.stderr().question("Carry out this plan? [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise OperatorError("nothing was restored")
 
@@ -219,16 +221,16 @@ def _moment_text(moment: str) -> str:
 def _print_plan(session: Session, plan: Sequence[Step], moment: str) -> None:
     screen, arguments = session.screen, session.arguments
     subject = "/".join(arguments.words) if arguments.words else f"namespace {session.namespace}"
-    screen.line(screen.paint(f"To restore {subject} as of {_moment_text(moment)}:", "strong"))
+    screen.line(Painted(f"To restore {subject} as of {_moment_text(moment)}:", "strong"))
     for step in plan:
         if step.action == "leave" and not arguments.verbose:
             continue
         sign, colour = SIGNS[step.action]
-        reason = screen.paint(f"  ({step.why})", "dim") if step.why else ""
-        screen.line("  " + screen.paint(f"{sign} {WORDS[step.action]:<8}  {_object_name(step)}", colour) + reason)
+        reason = Painted(f"  ({step.why})" if step.why else "", "dim")
+        screen.line("  ", Painted(f"{sign} {WORDS[step.action]:<8}  {_object_name(step)}", colour), reason)
         changes = list(step.changes) if arguments.show_secrets else mask_changes(step.changes, step.key[1])
-        for line in change_lines(screen, changes) if step.action == "update" else ():
-            screen.line(f"               {line}")
+        for parts in change_lines(changes) if step.action == "update" else ():
+            screen.line("               ", *parts)
     counts = Counter(step.action for step in plan)
     to_do = [f"{counts[action]} to {WORDS[action]}" for action in ("create", "update", "delete") if counts[action]]
     if not to_do:
@@ -241,7 +243,7 @@ def _print_plan(session: Session, plan: Sequence[Step], moment: str) -> None:
 def _print_results(screen: Screen, results: Sequence[Result]) -> None:
     for each in results:
         line = f"{_object_name(each.step)} {each.outcome}"
-        screen.line(screen.paint(line, "old") if each.failed else line)
+        screen.line(Painted(line, "old") if each.failed else line)
     failed = sum(each.failed for each in results)
     if failed:
         screen.line(f"{failed} of {len(results)} could not be restored")

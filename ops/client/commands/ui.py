@@ -7,6 +7,7 @@ import webbrowser
 from typing import Final
 
 from kubechronicle.api.history.web_page import PREFIX
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.session import connect
@@ -40,13 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         raise OperatorError(f"--port: cannot listen on port {arguments.port}: {error}") from None
     with loopback:
-        print(f"{loopback.url}\nAnyone on this machine with this URL acts as you. Ctrl-C ends it.", flush=True)
+        out = terminal.stdout()
+        out.line(loopback.url)
+        out.line("Anyone on this machine with this URL acts as you. Ctrl-C ends it.")
+        out.flush()
         if not arguments.no_browser:
             webbrowser.open(loopback.url)
         try:
             loopback.serve_forever()
         except KeyboardInterrupt:
-            print()
+            out.line()
     return 0
 
 

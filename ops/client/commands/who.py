@@ -22,6 +22,7 @@ from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject, field_path
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import Painted
 
 EXAMPLES: Final = """\
   kubectl chronicle who deleted pod/web-7c5d
@@ -263,7 +264,7 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
     screen, now = session.screen, session.client.now()
     for answer in answers:
         is_masked = _is_masked(answer, session)
-        screen.line(screen.paint(sentence(answer, now, is_masked=is_masked), "strong"))
+        screen.line(Painted(sentence(answer, now, is_masked=is_masked), "strong"))
         cause, indent = answer, ""
         while cause.because:
             cause, indent = cause.because[0], f"{indent}  "
@@ -274,7 +275,7 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
         for name, value_of in DETAILS:
             text = value_of(cause.revision)
             if text and not (is_masked and name == "changed"):
-                screen.line(f"  {screen.paint(f'{name:<9}', 'dim')} {text}")
+                screen.line("  ", Painted(f"{name:<9}", "dim"), f" {text}")
 
 
 def _document(answer: Answer, session: Session) -> Object:

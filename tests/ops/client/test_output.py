@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kubechronicle.api.history.blame import update_marks
 from kubechronicle.ops.client.commands.blame import lines
-from kubechronicle.ops.client.output import ago, format_duration, yaml_text
+from kubechronicle.ops.client.output import ago, format_duration
 from kubechronicle.ops.client.subjects import split_words, without_sign
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import yaml_text
 
 TEXTS = st.sampled_from(
     ["", "y", "1e3", "a: b", "- x", "two\nlines\n", "\n", "tab\t\n", "null", "2026-01-01", "# no", " x"]
