@@ -70,6 +70,7 @@ class Tail:
         if self._loaded and result.first <= self.views.applied + 1:
             committed = (outcome for outcome in result.outcomes if isinstance(outcome, tuple))
             self._apply(list(chain.from_iterable(committed)))
+            self.views.dispatcher.deliver()  # before the answers: a client's watches show its write first
         await self.reach(result.head)
 
     async def reach(self, revision: int) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 import trio
@@ -89,15 +89,17 @@ class WatcherGroup:
 
 
 class Dispatcher:
-    """Delivers to watcher groups in the order in which they were queued. Nothing is delivered unless ``run`` runs.
+    """Delivers to watcher groups in the order in which they were queued. Nothing is delivered unless ``run`` runs, or
+    ``deliver`` is called.
 
-    A round that is stopped half-way is run again from its beginning; watchers already served then find no events.
+    A round that is stopped half-way goes on where it stopped, in the next call.
     """
 
     def __init__(self) -> None:
         self._queue: deque[WatcherGroup] = deque()
         self._queued = trio.Event()
         self._slice_start = 0.0
+        self._rounds: Iterator[None] | None = None  # of the queue; None: it is empty
 
     def enqueue(self, group: WatcherGroup, revision: int) -> None:
         """Queue the group: there is an event of its interest after the revision."""
@@ -106,18 +108,37 @@ class Dispatcher:
             self._queue.append(group)
             self._queued.set()
 
+    def deliver(self) -> None:
+        """Deliver for a TIME_SLICE at most; ``run`` continues from there.
+
+        The tail calls this before a write is answered: so the watches of a client usually show its own write before the
+        answer does. Controllers that find their informers behind their own write wait and try again.
+        """
+        if self._rounds is None:
+            if not self._queue:
+                return
+            self._rounds = self._deliver_all()
+        self._slice_start = time.perf_counter()
+        for _ in self._rounds:
+            return
+        self._rounds = None
+
     async def run(self) -> None:
         while True:
             if not self._queue:
                 self._queued = trio.Event()
                 await self._queued.wait()
-                self._slice_start = time.perf_counter()
-            await self._deliver(self._queue[0])
+            self.deliver()
+            await trio.lowlevel.checkpoint()
+
+    def _deliver_all(self) -> Iterator[None]:
+        """Serve the groups of the queue, and yield after each time slice."""
+        while self._queue:
+            yield from self._deliver_round(self._queue[0])
             self._queue.popleft()
 
-    async def _deliver(self, group: WatcherGroup) -> None:
-        if group.delivering_after is None:
-            group.delivering_after, group.pending_after = group.pending_after, None
+    def _deliver_round(self, group: WatcherGroup) -> Iterator[None]:
+        group.delivering_after, group.pending_after = group.pending_after, None
         revision = group.delivering_after
         if revision is not None:
             waiting, now = group.waiting, time.perf_counter
@@ -127,6 +148,5 @@ class Dispatcher:
                 if watcher in waiting and not watcher.deliver(revision, shared) and watcher in waiting:
                     group.wake(watcher, revision)
                 if now() - self._slice_start >= TIME_SLICE:
-                    await trio.lowlevel.checkpoint()
-                    self._slice_start = now()
+                    yield
         group.delivering_after = None

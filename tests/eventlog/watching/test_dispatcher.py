@@ -178,7 +178,7 @@ class ScriptedWatcher:
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
-async def test_a_dispatcher_stopped_in_a_round_repeats_it(eager: None, steps: int) -> None:
+async def test_a_dispatcher_stopped_in_a_round_goes_on(eager: None, steps: int) -> None:
     queue, group = Dispatcher(), WatcherGroup()
     watchers = [ScriptedWatcher(iter(())) for _ in range(4)]
     for watcher in watchers:
@@ -200,6 +200,23 @@ async def test_a_dispatcher_stopped_in_a_round_repeats_it(eager: None, steps: in
     for watcher in watchers:
         assert watcher.served == sorted(watcher.served)
         assert set(watcher.served) >= {6}
+
+
+async def test_events_are_delivered_without_the_dispatchers_task(eager: None) -> None:
+    """The tail delivers before a write is answered, so that a client's watches are not behind its own write."""
+    queue, group = Dispatcher(), WatcherGroup()
+    watchers = [ScriptedWatcher(iter(())) for _ in range(3)]
+    for watcher in watchers:
+        group.waiting[watcher] = trio.lowlevel.current_task()
+    queue.enqueue(group, 6)
+    for _ in watchers:  # each call serves one watcher: the clock of this test ends a slice at once
+        assert group.delivered_until == 6
+        queue.deliver()
+    queue.deliver()
+    assert [watcher.served for watcher in watchers] == [[6], [6], [6]]
+    assert group.delivered_until is None
+    queue.deliver()
+    assert [watcher.served for watcher in watchers] == [[6], [6], [6]]
 
 
 async def test_other_tasks_run_during_a_round(eager: None) -> None:
