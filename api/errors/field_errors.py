@@ -12,10 +12,10 @@ Every constructor returns a ``Cause``: its message is what apimachinery's ``Erro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+_NO_VALUE: Final = ...
 _ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -29,13 +29,30 @@ _ESCAPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Cause:
-    """One entry of ``Status.details.causes``. Empty strings are left out of the answer."""
+    """One entry of ``Status.details.causes``. Empty strings are left out of the answer.
 
-    reason: str
-    message: str
-    field: str = ""
+    ``value`` and ``detail`` are joined to the message when it is read for the first time: an object may have a hundred
+    thousand causes, and an answer shows few of them.
+    """
+
+    __slots__ = ("_detail", "_message", "_value", "field", "reason")
+
+    def __init__(self, reason: str, message: str, field: str = "", *, value: Any = _NO_VALUE, detail: str = "") -> None:
+        self.reason = reason
+        self.field = field
+        self._message = message
+        self._value = value
+        self._detail = detail
+
+    @property
+    def message(self) -> str:
+        """The text: ``message: value: detail``, without the parts that are not given."""
+        if self._value is not _NO_VALUE:
+            self._message, self._value = f"{self._message}: {format_value(self._value)}", _NO_VALUE
+        if self._detail:
+            self._message, self._detail = f"{self._message}: {self._detail}", ""
+        return self._message
 
     def body(self) -> dict[str, Any]:
         """Return the StatusCause object."""
@@ -45,6 +62,35 @@ class Cause:
     def __str__(self) -> str:
         """Return the text for the Status message: ``field: message``."""
         return f"{self.field}: {self.message}"
+
+    def __repr__(self) -> str:
+        return f"Cause({self.reason!r}, {self.message!r}, {self.field!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cause):
+            return NotImplemented
+        return (self.reason, self.field, self.message) == (other.reason, other.field, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.reason, self.field, self.message))
+
+
+MOST_CAUSES: Final = 1000
+MOST_CAUSE_TEXT: Final = 1024 * 1024
+"""Characters of the causes' messages. kube-apiserver has no such bounds, but then needs quadratic time: it answers 1,000
+causes after a second, and a timeout instead of 10,000."""
+
+
+def shown(causes: Sequence[Cause]) -> Sequence[Cause]:
+    """Return the first causes, as many as an answer may show: at least one."""
+    if len(causes) <= 1:
+        return causes
+    size = 0
+    for index, cause in enumerate(causes[:MOST_CAUSES]):
+        size += len(cause.message) + len(cause.field)
+        if size > MOST_CAUSE_TEXT:
+            return causes[: max(index, 1)]
+    return causes[:MOST_CAUSES]
 
 
 class Path:
@@ -146,41 +192,41 @@ def go_number(value: int | float) -> str:
     return repr(value)
 
 
-def not_found(field: Path | str, value: Any) -> Cause:
+def not_found(field: Path | str, value: Any, detail: str = "") -> Cause:
     """The value names something that does not exist."""
-    return Cause("FieldValueNotFound", f"Not found: {format_value(value)}", str(field))
+    return Cause("FieldValueNotFound", "Not found", str(field), value=value, detail=detail)
 
 
 def required(field: Path | str, detail: str = "") -> Cause:
     """A value that must be given is missing."""
-    return Cause("FieldValueRequired", _join("Required value", detail), str(field))
+    return Cause("FieldValueRequired", "Required value", str(field), detail=detail)
 
 
 def duplicate(field: Path | str, value: Any) -> Cause:
     """The value stands elsewhere already where it must be unique."""
-    return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", str(field))
+    return Cause("FieldValueDuplicate", "Duplicate value", str(field), value=value)
 
 
 def invalid_value(field: Path | str, value: Any, detail: str) -> Cause:
     """The value is malformed, out of range or must not change."""
-    return Cause("FieldValueInvalid", _join(f"Invalid value: {format_value(value)}", detail), str(field))
+    return Cause("FieldValueInvalid", "Invalid value", str(field), value=value, detail=detail)
 
 
 def type_invalid(field: Path | str, value: Any, detail: str) -> Cause:
     """The value has the wrong type."""
-    return Cause("FieldValueTypeInvalid", _join(f"Invalid value: {format_value(value)}", detail), str(field))
+    return Cause("FieldValueTypeInvalid", "Invalid value", str(field), value=value, detail=detail)
 
 
 def not_supported(field: Path | str, value: Any, supported: Iterable[str]) -> Cause:
     """The value is none of an enumeration's. ``supported`` is printed in the order given."""
     choices = ", ".join(map(go_quote, supported))
     detail = f"supported values: {choices}" if choices else ""
-    return Cause("FieldValueNotSupported", _join(f"Unsupported value: {format_value(value)}", detail), str(field))
+    return Cause("FieldValueNotSupported", "Unsupported value", str(field), value=value, detail=detail)
 
 
 def forbidden(field: Path | str, detail: str) -> Cause:
     """The field must not be set, or not be changed so."""
-    return Cause("FieldValueForbidden", _join("Forbidden", detail), str(field))
+    return Cause("FieldValueForbidden", "Forbidden", str(field), detail=detail)
 
 
 def too_long(field: Path | str, limit: int) -> Cause:
@@ -209,11 +255,10 @@ def internal(field: Path | str, error: str) -> Cause:
     return Cause("InternalError", f"Internal error: {error}", str(field))
 
 
-def aggregate(causes: Iterable[Cause]) -> str:
+def aggregate(causes: Sequence[Cause]) -> str:
     """Return the causes as one text: ``a`` or ``[a, b]``, repetitions left out (apimachinery's Aggregate)."""
-    texts = list(dict.fromkeys(map(str, causes)))
+    listed = shown(causes)
+    texts = list(dict.fromkeys(map(str, listed)))
+    if len(listed) < len(causes):
+        texts.append(f"and {len(causes) - len(listed)} more")
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-
-
-def _join(head: str, detail: str) -> str:
-    return f"{head}: {detail}" if detail else head

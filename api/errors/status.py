@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kubechronicle.api.errors.field_errors import Cause, aggregate, go_quote
+from kubechronicle.api.errors.field_errors import Cause, aggregate, go_quote, shown
 
 
 class NamesResource(Protocol):
@@ -246,11 +246,14 @@ def unsupported_media_type_generic() -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause] = ()) -> StatusError:
-    """422: the object breaks rules of its fields. ``causes`` in the order found; the message leaves out repetitions."""
+    """422: the object breaks rules of its fields. ``causes`` in the order found; the message leaves out repetitions.
+
+    Of very many causes, only the first are in the answer (see field_errors.shown).
+    """
     message = f"{kind_text(group, kind)} {go_quote(name)} is invalid"
     if causes:
         message += f": {aggregate(causes)}"
-    return StatusError(422, "Invalid", message, details=details_of(kind_text(group, kind), name, causes=causes))
+    return StatusError(422, "Invalid", message, details=details_of(kind_text(group, kind), name, causes=shown(causes)))
 
 
 def too_many_requests(message: str, retry_after: int = 1, *, causes: Sequence[Cause] = ()) -> StatusError:

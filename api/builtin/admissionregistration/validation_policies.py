@@ -12,7 +12,14 @@ from kubechronicle.api.builtin.admissionregistration.validation_webhooks import 
     match_conditions,
     rule_with_operations,
 )
-from kubechronicle.api.builtin.common.checks import label_selector, one_of, one_of_if_set, qualified_name, wrong
+from kubechronicle.api.builtin.common.checks import (
+    label_selector,
+    one_of,
+    one_of_if_set,
+    qualified_name,
+    repeated,
+    wrong,
+)
 from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.expressions import PolicyExpressions
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
@@ -50,9 +57,9 @@ def _match_resources(match: Object, field: str) -> list[Cause]:
     for group in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(group) or ()):
             path, named = f"{field}.{group}[{index}]", rule.get("resourceNames") or []
-            for position, name in enumerate(named):
+            for position, (name, again) in enumerate(zip(named, repeated(named), strict=True)):
                 causes += wrong(f"{path}.resourceNames[{position}]", name, names.path_segment(name))
-                if name in named[:position]:
+                if again:
                     causes.append(duplicate(f"{path}.resourceNames[{position}]", name))
             causes += rule_with_operations(rule, path)
     return causes
@@ -207,10 +214,10 @@ def validating_binding(obj: Object) -> list[Cause]:
     spec, field = obj["spec"], "spec.validationActions"
     causes = _binding(spec)
     actions = spec.get("validationActions") or []
-    for index, action in enumerate(actions):
+    for index, (action, again) in enumerate(zip(actions, repeated(actions), strict=True)):
         if action not in ACTIONS:
             causes.append(not_supported(f"{field}[{index}]", action, ACTIONS))
-        if action in actions[:index]:
+        if again:
             causes.append(duplicate(f"{field}[{index}]", action))
     if "Deny" in actions and "Warn" in actions:
         detail = (

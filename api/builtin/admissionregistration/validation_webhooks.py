@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, qualified_name, wrong
+from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, qualified_name, repeated, wrong
 from kubechronicle.api.builtin.common.expressions import match_condition
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
 from kubechronicle.api.values import names
@@ -94,8 +94,8 @@ def _review_versions(versions: list[str], field: str) -> list[Cause]:
     if not versions:
         return [required(field, f"must specify one of {listed}")]
     causes: list[Cause] = []
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
+    for index, (version, again) in enumerate(zip(versions, repeated(versions), strict=True)):
+        if again:
             causes.append(invalid_value(f"{field}[{index}]", version, "duplicate version"))
             continue
         causes += wrong(f"{field}[{index}]", version, names.dns_1035_label(version))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubechronicle.api.builtin.common.checks import unique
 from kubechronicle.api.builtin.common.go_shapes import difference, shape
 from kubechronicle.api.errors.field_errors import (
     Cause,
@@ -107,9 +108,7 @@ def _request(obj: Object, old: Object | None) -> list[Cause]:
             if usage not in USAGES
         ]
     if len(set(before)) == len(before):
-        causes += [
-            duplicate(f"spec.usages[{index}]", usage) for index, usage in enumerate(usages) if usage in usages[:index]
-        ]
+        causes += unique(usages, "spec.usages")
     signer = spec.get("signerName", "")
     if signer == LEGACY_SIGNER and held.get("signerName") != LEGACY_SIGNER:
         detail = "the legacy signerName is not allowed via this API version"
@@ -135,11 +134,12 @@ def _of_type(obj: Object | None, kind: str) -> list[Object]:
 def _conditions(obj: Object, old: Object | None) -> list[Cause]:
     field, kinds = "status.conditions", [condition.get("type", "") for condition in conditions_of(old)]
     both_allowed = APPROVED in kinds and DENIED in kinds
+    were_unique, was_empty = len(set(kinds)) == len(kinds), "" in kinds
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, condition in enumerate(conditions_of(obj)):
         path, kind, status = f"{field}[{index}]", condition.get("type", ""), condition.get("status", "")
-        if not kind and "" not in kinds:
+        if not kind and not was_empty:
             causes.append(required(f"{path}.type"))
         choices = ("True",) if kind in _ONLY_TRUE else _STATUSES
         if not status:
@@ -150,7 +150,7 @@ def _conditions(obj: Object, old: Object | None) -> list[Cause]:
         if other in seen and not both_allowed:
             detail = "Approved and Denied conditions are mutually exclusive"
             causes.append(invalid_value(field, kind, detail))
-        if kind in seen and len(set(kinds)) == len(kinds):
+        if kind in seen and were_unique:
             causes.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
     return causes

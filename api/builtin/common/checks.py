@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
@@ -129,16 +129,6 @@ def parse_cidr(text: str) -> Network | None:
         return None
 
 
-def ip(value: str, field: str) -> list[Cause]:
-    """Check that a value is an IP address."""
-    return [] if parse_ip(value) is not None else [invalid_value(field, value, IP_MESSAGE)]
-
-
-def cidr(value: str, field: str) -> list[Cause]:
-    """Check that a value is an IP address with a prefix length."""
-    return [] if parse_cidr(value) is not None else [invalid_value(field, value, CIDR_MESSAGE)]
-
-
 def dual_stack(values: Sequence[Address | Network]) -> bool:
     """Return whether both address families occur."""
     return {value.version for value in values} == {4, 6}
@@ -216,11 +206,18 @@ def label_selector(selector: Object | None, field: str) -> list[Cause]:
     return causes
 
 
+def repeated(values: Iterable[Hashable]) -> list[bool]:
+    """Return for each value of a list whether it occurred before."""
+    seen: set[Hashable] = set()
+    found = []
+    for value in values:
+        found.append(value in seen)
+        seen.add(value)
+    return found
+
+
 def unique(values: Sequence[Any], field: str, *, below: str = "") -> list[Cause]:
     """Return a cause for each repeated value of a list."""
-    causes, seen = [], set()
-    for index, value in enumerate(values):
-        if value in seen:
-            causes.append(duplicate(f"{field}[{index}]{below}", value))
-        seen.add(value)
-    return causes
+    return [
+        duplicate(f"{field}[{index}]{below}", values[index]) for index, again in enumerate(repeated(values)) if again
+    ]

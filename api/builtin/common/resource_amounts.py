@@ -8,6 +8,7 @@ cannot be overcommitted.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
@@ -217,22 +218,29 @@ def _within(name: str, given: str, limit: str, field: str) -> list[Cause]:
 def _claims(claims: list[Object], declared: frozenset[str], field: str) -> list[Cause]:
     causes: list[Cause] = []
     seen: set[str] = set()
+    requested: Counter[str] = Counter()
+    # One text for all causes: it names every claim of the pod.
+    known = f": {', '.join(sorted(declared))}" if declared else " which is empty"
+    missing = f"must be one of the names in pod.spec.resourceClaims{known}"
     for index, claim in enumerate(claims):
         path, name, request = f"{field}[{index}]", claim.get("name", ""), claim.get("request", "")
         if not name:
             causes.append(required(path))
             continue
-        key = f"{name}/{request}" if request else name
-        if request:
-            causes += dns_label(request, f"{path}.request")
-        if name in seen or key in seen or (not request and any(each.startswith(f"{name}/") for each in seen)):
-            causes.append(duplicate(path, name if name in seen or not request else key))
-        seen.add(key)
+        if name in seen:  # all requests of the claim
+            causes.append(duplicate(path, name))
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                causes += dns_label(request, f"{path}.request")
+            if key in seen:
+                causes.append(duplicate(path, key))
+            else:
+                causes += [duplicate(path, name)] * (0 if request else requested[name])
+                requested[key.partition("/")[0]] += "/" in key
+            seen.add(key)
         if name not in declared:
-            known = f": {', '.join(sorted(declared))}" if declared else " which is empty"
-            base = not_found(path, name)
-            detail = f"{base.message}: must be one of the names in pod.spec.resourceClaims{known}"
-            causes.append(Cause(base.reason, detail, path))
+            causes.append(not_found(path, name, missing))
     return causes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -194,6 +195,7 @@ _POSITIVE: Final = "must be greater than zero"
 def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
     """Check spread constraints, and that each pair of topology key and action occurs once."""
     causes: list[Cause] = []
+    later = Counter(map(_key_and_action, constraints))
     for index, constraint in enumerate(constraints):
         path = f"{field}[{index}]"
         skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
@@ -203,8 +205,8 @@ def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
         if not key:
             causes.append(required(f"{path}.topologyKey", "can not be empty"))
         causes += one_of_if_set(action, ("DoNotSchedule", "ScheduleAnyway"), f"{path}.whenUnsatisfiable")
-        later = constraints[index + 1 :]
-        if any((each.get("topologyKey"), each.get("whenUnsatisfiable")) == (key, action) for each in later):
+        later[key, action] -= 1
+        if later[key, action]:
             place = f"{path}.{{topologyKey, whenUnsatisfiable}}"
             causes.append(duplicate(place, f"{{{key}, {action}}}"))
         causes += _min_domains(constraint.get("minDomains"), action, f"{path}.minDomains")
@@ -213,6 +215,10 @@ def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
         causes += _label_keys(constraint, path) if constraint.get("matchLabelKeys") else []
         causes += label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
     return causes
+
+
+def _key_and_action(constraint: Object) -> tuple[str, str]:
+    return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
 def _min_domains(number: int | None, action: str, field: str) -> list[Cause]:
@@ -237,15 +243,17 @@ def _label_keys(term: Object, field: str) -> list[Cause]:
         for index, key in enumerate(keys):
             causes += qualified_name(key, f"{field}.{member}[{index}]")
     selected = set((selector or {}).get("matchLabels") or ())
+    positions = {key: index for index, key in reversed(list(enumerate(matching)))}
     for each in (selector or {}).get("matchExpressions") or ():
         key = each.get("key", "")
-        if key in matching and key in selected:
+        if key in positions and key in selected:
             # A new pod has each key in its selector once already (_expand_label_keys). A second time is an error.
             detail = "exists in both matchLabelKeys and labelSelector"
-            causes.append(invalid_value(f"{field}[{list(matching).index(key)}]", key, detail))
+            causes.append(invalid_value(f"{field}[{positions[key]}]", key, detail))
         selected.add(key)
+    excluded = set(mismatching)
     for index, key in enumerate(matching):
-        if key in mismatching:
+        if key in excluded:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             causes.append(invalid_value(f"{field}.matchLabelKeys[{index}]", key, detail))
     return causes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from kubechronicle.api.builtin.common.resource_amounts import (
     quota_resource_name,
     resource_name,
 )
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, duplicate, forbidden, invalid_value, required
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
@@ -53,9 +54,12 @@ def _amounts(given: Object, field: str) -> list[Cause]:
 def _quota_spec(spec: Object) -> list[Cause]:
     hard = spec.get("hard") or {}
     causes = _amounts(hard, "spec.hard")
+    limited = sorted(filter(is_standard_quota, hard))
     scopes = spec.get("scopes") or []
     for scope in scopes:
-        causes += _scope(scope, hard, "spec.scopes", scopes, "spec.scopes", scopes)
+        causes += _scope(scope, limited, "spec.scopes", scopes, "spec.scopes", scopes)
+        if len(causes) > MOST_CAUSES:  # n scopes with n resources have n² causes
+            return causes
     causes += _conflicts(scopes, "spec.scopes", scopes)
     selector = spec.get("scopeSelector")
     if selector is None:
@@ -63,7 +67,9 @@ def _quota_spec(spec: Object) -> list[Cause]:
     field, expressions = "spec.scopeSelector.matchExpressions", selector.get("matchExpressions") or ()
     for expression in expressions:
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
-        causes += _scope(scope, hard, f"{field}.scopeName", scope, field, selector)
+        causes += _scope(scope, limited, f"{field}.scopeName", scope, field, selector)
+        if len(causes) > MOST_CAUSES:
+            return causes
         if scope in _EXISTING and operator != "Exists":
             causes.append(invalid_value(f"{field}.operator", operator, _ONLY_EXISTS))
         values = expression.get("values") or []
@@ -80,13 +86,13 @@ def _quota_spec(spec: Object) -> list[Cause]:
     return causes + _conflicts([each.get("scopeName", "") for each in expressions], field, scopes or None)
 
 
-def _scope(scope: str, hard: Object, field: str, shown: Any, applied: str, applied_to: Any) -> list[Cause]:
+def _scope(scope: str, limited: Sequence[str], field: str, shown: Any, applied: str, applied_to: Any) -> list[Cause]:
     if scope not in _SCOPE_RESOURCES:
         return [invalid_value(field, shown, "unsupported scope")]
     return [
         invalid_value(applied, applied_to, "unsupported scope applied to resource")
-        for name in sorted(hard)
-        if is_standard_quota(name) and name not in _SCOPE_RESOURCES[scope]
+        for name in limited
+        if name not in _SCOPE_RESOURCES[scope]
     ]
 
 

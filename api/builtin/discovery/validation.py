@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
@@ -46,12 +46,12 @@ def endpoint_slice(obj: Object) -> list[Cause]:
 
 def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
     """Check a changed slice: its address type is immutable, and addresses of the old slice stay valid."""
-    held = {tuple(one.get("addresses") or ()): one.get("addresses") or [] for one in old.get("endpoints") or ()}
+    held = {tuple(one.get("addresses") or ()): set(one.get("addresses") or ()) for one in old.get("endpoints") or ()}
     causes = _slice(new, held)
     return causes + immutable("addressType", new.get("addressType", ""), old.get("addressType", ""))
 
 
-def _slice(obj: Object, held: dict[tuple[str, ...], list[str]]) -> list[Cause]:
+def _slice(obj: Object, held: dict[tuple[str, ...], set[str]]) -> list[Cause]:
     kind = obj.get("addressType", "")
     causes = one_of(kind, ADDRESS_TYPES, "addressType")
     given = obj.get("endpoints") or ()
@@ -59,7 +59,7 @@ def _slice(obj: Object, held: dict[tuple[str, ...], list[str]]) -> list[Cause]:
         causes.append(too_many("endpoints", len(given), MAX_ENDPOINTS))
         given = ()
     for index, endpoint in enumerate(given):
-        before = held.get(tuple(endpoint.get("addresses") or ()), [])
+        before = held.get(tuple(endpoint.get("addresses") or ()), set())
         causes += _endpoint(endpoint, f"endpoints[{index}]", kind, before)
     return causes + _ports(obj.get("ports") or ())
 
@@ -86,7 +86,7 @@ def _ports(ports: Sequence[Object]) -> list[Cause]:
     return causes
 
 
-def _endpoint(endpoint: Object, field: str, kind: str, held: Sequence[str]) -> list[Cause]:
+def _endpoint(endpoint: Object, field: str, kind: str, held: Collection[str]) -> list[Cause]:
     causes: list[Cause] = []
     addresses, path = endpoint.get("addresses") or (), f"{field}.addresses"
     if not addresses:
@@ -129,7 +129,7 @@ def _hints(hints: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _of_family(address: str, field: str, item: str, kind: str, held: Sequence[str]) -> list[Cause]:
+def _of_family(address: str, field: str, item: str, kind: str, held: Collection[str]) -> list[Cause]:
     causes, parsed = legacy_ip(address, item, held), parse_ip(address)
     if causes or parsed is None:
         return causes

@@ -104,7 +104,7 @@ def _new_event(obj: Object) -> list[Cause]:
 def _metadata(meta: Object) -> list[Cause]:
     """Check the name and the finalizers more strictly than the common rules do."""
     strict = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
-    common = metadata.validate(meta, namespaced=True, name_check=names.segment_name, kube=False)
+    common = set(metadata.validate(meta, namespaced=True, name_check=names.segment_name, kube=False))
     return [cause for cause in strict if cause not in common]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.builtin.common.checks import dns_label, immutable
+from kubechronicle.api.builtin.common.checks import dns_label, immutable, repeated
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.resource_amounts import requirements
 from kubechronicle.api.builtin.common.scheduling import tolerations
@@ -27,10 +27,9 @@ def runtime_class(obj: Object) -> list[Cause]:
         causes += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
         given = scheduling.get("tolerations") or []
         causes += tolerations(given, "scheduling.tolerations")
-        keys = [_key_of(toleration) for toleration in given]
-        for index, toleration in enumerate(given):
-            if keys[index] in keys[:index]:
-                causes.append(duplicate(f"scheduling.tolerations[{index}]", shape(toleration, "Toleration")))
+        for index, again in enumerate(repeated(map(_key_of, given))):
+            if again:
+                causes.append(duplicate(f"scheduling.tolerations[{index}]", shape(given[index], "Toleration")))
     return causes
 
 

@@ -13,6 +13,8 @@ from kubechronicle.api.builtin.common.checks import (
     missing,
     one_of_if_set,
     qualified_name,
+    repeated,
+    unique,
     wrong,
 )
 from kubechronicle.api.builtin.common.go_shapes import shape
@@ -68,7 +70,7 @@ def storage_class(obj: Object) -> list[Cause]:
 
 def _topologies(terms: Any) -> list[Cause]:
     causes: list[Cause] = []
-    earlier: list[dict[str, frozenset[str]]] = []
+    earlier: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for index, term in enumerate(terms):
         seen: dict[str, frozenset[str]] = {}
         for position, requirement in enumerate(term.get("matchLabelExpressions") or ()):
@@ -76,16 +78,15 @@ def _topologies(terms: Any) -> list[Cause]:
             key, values = requirement.get("key", ""), requirement.get("values") or []
             if not values:
                 causes.append(required(f"{path}.values"))
-            for place, value in enumerate(values):
-                if value in values[:place]:
-                    causes.append(duplicate(f"{path}.values[{place}]", value))
+            causes += unique(values, f"{path}.values")
             causes += wrong(f"{path}.key", key, names.qualified_name(key))
             if key in seen:
                 causes.append(duplicate(f"{path}.key", key))
             seen[key] = frozenset(values)
-        if seen in earlier:
+        shown = frozenset(seen.items())
+        if shown in earlier:
             causes.append(duplicate(f"allowedTopologies[{index}].matchLabelExpressions", ""))
-        earlier.append(seen)
+        earlier.add(shown)
     return causes
 
 
@@ -179,11 +180,11 @@ def csi_node(obj: Object) -> list[Cause]:
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
         keys = driver.get("topologyKeys") or []
-        for position, key in enumerate(keys):
+        for key, again in zip(keys, repeated(keys), strict=True):
             # Kubernetes names the driver here, not the key.
             if not key:
                 causes.append(required(path))
-            if key in keys[:position]:
+            if again:
                 causes.append(duplicate(path, key))
             causes += wrong(path, key, names.qualified_name(key))
     return causes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from writing_warnings import (
     volume,
     warnings,
 )
+
+from kubechronicle.api.builtin.core.pod.warnings import spec_warnings
+from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
 
 
 @pytest.mark.parametrize(
@@ -228,3 +232,45 @@ def test_template_annotations(annotations: dict[str, str], expected: list[str]) 
     assert warnings("apps/v1/daemonsets", {"spec": {**WORKLOAD, "template": template}}) == tuple(
         f"spec.template.metadata.annotations[{text}" for text in expected
     )
+
+
+def overlap(one: str, other: str) -> bool:
+    return bool(one and other) and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/"))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_same_files_overlap_as_in_a_comparison_of_all_pairs(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ("a", "a/b", "a/b/c", "ab", "a//b", "b", "b/a", "/a", "c")
+    paths = [chance.choice(names) for _ in range(chance.randint(1, 9))]
+    expected = dict.fromkeys(
+        f'volume "v" (ConfigMap "m"): overlapping paths: "{paths[index]}" with "{other}"'
+        for index in range(len(paths))
+        for other in paths[:index]
+        if overlap(paths[index], other)
+    )
+    found = volume_warnings([{"name": "v", "configMap": {"name": "m", "items": files(*paths)}}], "spec.volumes")
+    assert found == list(expected)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_same_ports_clash_as_in_a_comparison_of_all_pairs(seed: int) -> None:
+    chance = random.Random(seed)
+    ports = [
+        {"containerPort": 80, "hostPort": chance.choice((0, 1, 2)), "hostIP": chance.choice(("", "a", "b"))}
+        for _ in range(chance.randint(2, 9))
+    ]
+    expected = []
+    for index, port in enumerate(ports):
+        for position, other in enumerate(ports[:index]):
+            if port == other:
+                kind = "duplicate port definition"
+            elif not (port["hostPort"] and other["hostPort"]):
+                kind = "overlapping port definition"
+            elif port["hostPort"] == other["hostPort"] and bool(port["hostIP"]) != bool(other["hostIP"]):
+                kind = "dangerously ambiguous port definition"
+            else:
+                continue
+            expected.append(f"spec.containers[0].ports[{index}]: {kind} with spec.containers[0].ports[{position}]")
+    found = spec_warnings({}, container(ports=ports), "")
+    assert [text for text in found if "definition" in text] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -161,3 +162,28 @@ def test_an_empty_path_is_nil() -> None:
     assert str(Path()) == "<nil>"
     assert str(Path("a").child("b", "c").key("k").index(2)) == "a.b.c[k][2]"
     assert Path("a").child("b") == Path("a", "b")
+
+
+def test_of_very_many_causes_the_first_are_shown() -> None:
+    causes = [field_errors.invalid_value("f", number, "no") for number in range(3000)]
+    error = status.invalid("", "Pod", "a", causes)
+    assert error.details is not None
+    assert [each["message"] for each in error.details["causes"]] == [
+        f"Invalid value: {number}: no" for number in range(field_errors.MOST_CAUSES)
+    ]
+    assert error.message.endswith("f: Invalid value: 999: no, and 2000 more]")
+
+
+def test_causes_with_long_values_are_shown_up_to_a_megabyte() -> None:
+    value = ["x" * 400_000]
+    error = status.invalid("", "Pod", "a", [field_errors.invalid_value(f"f{each}", value, "no") for each in range(9)])
+    assert error.details is not None
+    assert [each["field"] for each in error.details["causes"]] == ["f0", "f1"]
+
+
+def test_the_text_of_a_cause_is_built_once_and_compared() -> None:
+    cause = field_errors.not_supported("f", "x", ("a", "b"))
+    assert cause == Cause("FieldValueNotSupported", 'Unsupported value: "x": supported values: "a", "b"', "f")
+    assert cause.message is cause.message
+    assert len({cause, Cause(cause.reason, cause.message, "f"), Cause(cause.reason, cause.message, "g")}) == 2
+    assert pickle.loads(pickle.dumps(field_errors.required("f", "no"))).message == "Required value: no"

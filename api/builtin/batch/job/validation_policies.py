@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.checks import not_negative, qualified_name
+from kubechronicle.api.builtin.common.checks import not_negative, qualified_name, repeated
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -83,10 +83,10 @@ def _exit_codes(codes: Object, containers: set[Any], field: str) -> list[Cause]:
         causes.append(invalid_value(path, values or codes.get("values"), "at least one value is required"))
     elif len(values) > MAX_EXIT_CODES:
         causes.append(too_many(path, len(values), MAX_EXIT_CODES))
-    for index, value in enumerate(values):
+    for index, (value, again) in enumerate(zip(values, repeated(values), strict=True)):
         if operator == "In" and value == 0:
             causes.append(invalid_value(f"{path}[{index}]", value, "must not be 0 for the In operator"))
-        if value in values[:index]:
+        if again:
             causes.append(duplicate(f"{path}[{index}]", value))
     if values != sorted(values):
         causes.append(invalid_value(path, values, "must be ordered"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr
+from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr, repeated
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import legacy_cidr
 from kubechronicle.api.builtin.common.resource_amounts import amount
@@ -49,9 +49,9 @@ def node_change(new: Object, old: Object) -> list[Cause]:
     spec, held, status = new["spec"], old["spec"], new.get("status") or {}
     causes = _node_amounts(status)
     addresses = status.get("addresses") or []
-    for index, address in enumerate(addresses):
-        if address in addresses[:index]:
-            causes.append(duplicate(f"status.addresses[{index}]", shape(address, "NodeAddress")))
+    for index, again in enumerate(repeated(tuple(sorted(address.items())) for address in addresses)):
+        if again:
+            causes.append(duplicate(f"status.addresses[{index}]", shape(addresses[index], "NodeAddress")))
     refused = 'node updates may not change {} except from "" to valid'
     before, after = held.get("podCIDRs") or [], spec.get("podCIDRs") or []
     changed = 1 if len(before) != len(after) else sum(one != other for one, other in zip(before, after, strict=True))

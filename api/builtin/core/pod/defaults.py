@@ -153,11 +153,10 @@ def container_requests(spec: Object, part: str = "requests") -> dict[str, str]:
         if held.get("restartPolicy") == "Always":
             _add(total, held, part)
             _add(sidecars, held, part)
-            running = dict(sidecars)
-        else:
-            running = dict(sidecars)
-            _add(running, held, part)
-        for name, value in running.items():
+        for name, amount in ((held.get("resources") or {}).get(part) or {}).items():  # the others are as before
+            value = sidecars.get(name, Decimal(0))
+            if held.get("restartPolicy") != "Always":
+                value += quantity.value_of(amount)
             peak[name] = max(peak.get(name, value), value)
     for name, value in peak.items():
         total[name] = max(total.get(name, value), value)

@@ -112,6 +112,7 @@ PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 def _mounts(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause]:
     causes: list[Cause] = []
     devices = {each.get("name", ""): each.get("devicePath", "") for each in given.get("volumeDevices") or ()}
+    device_places = set(devices.values())
     taken: set[str] = set()
     for index, mount in enumerate(given["volumeMounts"]):
         path, name, place = f"{field}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
@@ -126,7 +127,7 @@ def _mounts(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause
         taken.add(place)
         if name in devices:
             causes.append(invalid_value(f"{path}.name", name, "must not already exist in volumeDevices"))
-        if place in devices.values():
+        if place in device_places:
             detail = "must not already exist as a path in volumeDevices"
             causes.append(invalid_value(f"{path}.mountPath", place, detail))
         if len(mount) > 2:
@@ -166,6 +167,7 @@ def _mount_options(mount: Object, path: str, field: str, given: Object) -> list[
 def _devices(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause]:
     causes: list[Cause] = []
     mounts = {each.get("name", ""): each.get("mountPath", "") for each in given.get("volumeMounts") or ()}
+    mount_places = set(mounts.values())
     seen: set[str] = set()
     places: set[str] = set()
     for index, device in enumerate(given["volumeDevices"]):
@@ -190,7 +192,7 @@ def _devices(given: Object, field: str, volumes: dict[str, Object]) -> list[Caus
             places.add(place)
         if name in mounts:
             causes.append(invalid_value(f"{path}.name", name, "must not already exist in volumeMounts"))
-        if place in mounts.values():
+        if place in mount_places:
             detail = "must not already exist as a path in volumeMounts"
             causes.append(invalid_value(f"{path}.devicePath", place, detail))
         if name:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import (
     MAX_INT32,
@@ -40,7 +40,12 @@ NO_FIELD: Final = "[]"
 
 _NOT_BACK: Final = "may not be transitioned to non-terminated state"
 _CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
-_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_GROUPS: Final = {
+    "containerStatuses": "containers",
+    "initContainerStatuses": "initContainers",
+    "ephemeralContainerStatuses": "ephemeralContainers",
+}
+_STATUSES: Final = tuple(_GROUPS)
 
 
 def pod_status(new: Object, old: Object) -> list[Cause]:
@@ -76,9 +81,10 @@ def pod_status(new: Object, old: Object) -> list[Cause]:
             if "user" in each:
                 causes += _user(each["user"], new["spec"], f"status.{member}[{index}].user.linux")
     for member in _STATUSES:
+        known = _resource_names(new["spec"].get(_GROUPS[member]) or ())
         for index, each in enumerate(status.get(member) or ()):
             if "allocatedResourcesStatus" in each:
-                causes += _allocated(each, new["spec"], member, f"status.{member}[{index}].allocatedResourcesStatus")
+                causes += _allocated(each, known, member, f"status.{member}[{index}].allocatedResourcesStatus")
     return causes
 
 
@@ -182,7 +188,7 @@ def _extended_claim(status: Object, spec: Object) -> list[Cause]:
 
 def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
     values = [each.get("ip", "") for each in status.get(member) or ()]
-    present = [each.get("ip", "") for each in held.get(member) or ()]
+    present = {each.get("ip", "") for each in held.get(member) or ()}
     causes: list[Cause] = []
     for index, value in enumerate(values):
         causes += legacy_ip(value, f"status.{member}[{index}]", present)
@@ -209,17 +215,16 @@ def _user(user: Object, spec: Object, field: str) -> list[Cause]:
     return [invalid_value(path, value, detail) for path, value in numbers if not 0 <= value <= MAX_INT32]
 
 
-def _allocated(status: Object, spec: Object, member: str, field: str) -> list[Cause]:
+def _allocated(status: Object, known: Mapping[Any, Collection[str]], member: str, field: str) -> list[Cause]:
     given = status["allocatedResourcesStatus"]
     if member == "ephemeralContainerStatuses":
         return [forbidden(field, "must not be specified in container status")] if given else []
-    group = "containers" if member == "containerStatuses" else "initContainers"
-    containers = [each for each in spec.get(group) or () if each.get("name") == status.get("name")]
+    resources = known.get(status.get("name"))
     causes: list[Cause] = []
     for index, each in enumerate(given or ()):
         path, name = f"{field}[{index}]", each.get("name", "")
-        if containers:
-            causes += _known_resource(name, containers[0].get("resources") or {}, f"{path}.name")
+        if resources is not None:
+            causes += _known_resource(name, resources, f"{path}.name")
         seen: set[str] = set()
         for position, resource in enumerate(each.get("resources") or ()):
             health, unit = resource.get("health", ""), resource.get("resourceID", "")
@@ -232,19 +237,29 @@ def _allocated(status: Object, spec: Object, member: str, field: str) -> list[Ca
     return causes
 
 
-def _known_resource(name: str, resources: Object, field: str) -> list[Cause]:
-    if name.startswith("claim:"):
-        claims = {
+def _resource_names(containers: Sequence[Object]) -> dict[Any, Collection[str]]:
+    """Return the requested resources and the claims of each container. The first one of a name counts."""
+    found: dict[Any, Collection[str]] = {}
+    for container in reversed(containers):
+        resources = container.get("resources") or {}
+        claims = (
             "/".join(filter(None, (f"claim:{claim.get('name', '')}", claim.get("request"))))
             for claim in resources.get("claims") or ()
-        }
+        )
+        requests = (name for name in resources.get("requests") or () if not name.startswith("claim:"))
+        found[container.get("name")] = {*claims, *requests}
+    return found
+
+
+def _known_resource(name: str, known: Collection[str], field: str) -> list[Cause]:
+    if name in known:
+        return []
+    if name.startswith("claim:"):
         detail = (
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
         )
-        return [] if name in claims else [invalid_value(field, name, detail)]
-    if name in (resources.get("requests") or ()):
-        return []
+        return [invalid_value(field, name, detail)]
     return [invalid_value(field, name, "must match one of the container's resource requests")]
 
 

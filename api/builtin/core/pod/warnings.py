@@ -6,7 +6,7 @@ order. A rejected object gets none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.network_values import ip_warnings
@@ -15,6 +15,7 @@ from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, SE
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.strategy.strategy import MOST_WARNINGS
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -198,28 +199,52 @@ def _environment(variables: Sequence[Object], field: str) -> list[str]:
 
 def _ports(ports: Sequence[tuple[Object, str]]) -> list[str]:
     warnings: list[str] = []
-    alike: dict[tuple[int, str], list[tuple[Object, str]]] = {}
+    alike: dict[tuple[int, str], _SamePort] = {}
     named: dict[str, str] = {}
     same_names: list[str] = []
     for port, field in ports:
         address, outside = port.get("hostIP", ""), port.get("hostPort", 0)
         if address and not outside:
             warnings.append(f"{field}: hostIP set without hostPort: {_printed(port)}")
-        others = alike.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
-        for other, container_path in others:
-            address_there, outside_there = other.get("hostIP", ""), other.get("hostPort", 0)
-            if (address, outside) == (address_there, outside_there):
-                warnings.append(f"{field}: duplicate port definition with {container_path}")
-            elif not outside or not outside_there:
-                warnings.append(f"{field}: overlapping port definition with {container_path}")
-            elif outside == outside_there and (not address) != (not address_there):
-                warnings.append(f"{field}: dangerously ambiguous port definition with {container_path}")
-        others.append((port, field))
+        if len(warnings) < MOST_WARNINGS:  # of n ports, n² pairs may overlap
+            others = alike.setdefault((port.get("containerPort", 0), port.get("protocol", "")), _SamePort())
+            warnings += [f"{field}: {text}" for text in others.add(address, outside, field)]
         name = port.get("name", "")
         if name and (first := named.setdefault(name, field)) != field:
             used = f"services and probes that select ports by name will use {first}"
             same_names.append(f"{field}: duplicate port name {go_quote(name)} with {first}, {used}")
     return warnings + same_names
+
+
+class _SamePort:
+    """The definitions of one container port, as (number, field), by host port and host address."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_host: dict[int, dict[str, list[tuple[int, str]]]] = {}
+
+    def add(self, address: str, outside: int, field: str) -> list[str]:
+        """Add a definition. Return warnings about the earlier ones that it clashes with."""
+        clashes: list[tuple[int, str]] = []
+        for there, definitions in self._clashing(address, outside):
+            kind = _clash((address, outside), there)
+            clashes += [(number, f"{kind} with {other}") for number, other in definitions]
+        self._by_host.setdefault(outside, {}).setdefault(address, []).append((self._count, field))
+        self._count += 1
+        return [text for _, text in sorted(clashes)]
+
+    def _clashing(self, address: str, outside: int) -> Iterator[tuple[tuple[str, int], list[tuple[int, str]]]]:
+        for port in self._by_host if not outside else (0, outside):
+            known = self._by_host.get(port, {})
+            for there in known if not (address and outside and port) else ("", address):
+                if there in known:
+                    yield (there, port), known[there]
+
+
+def _clash(one: tuple[str, int], other: tuple[str, int]) -> str:
+    if one == other:
+        return "duplicate port definition"
+    return "overlapping port definition" if not (one[1] and other[1]) else "dangerously ambiguous port definition"
 
 
 def _printed(port: Object) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, NamedTuple
 
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.strategy.strategy import MOST_WARNINGS
 from kubechronicle.api.values.objects import Object
 
 _REMOVED_SOURCES: Final[Mapping[str, str]] = {
@@ -41,49 +43,85 @@ def volume_warnings(volumes: Sequence[Object], field: str) -> list[str]:
             inner = f"{path}.ephemeral.volumeClaimTemplate.spec.resources"
             warnings += fractional_warnings(resources.get("requests"), f"{inner}.requests", "storage")
             warnings += fractional_warnings(resources.get("limits"), f"{inner}.limits", "storage")
-    for volume in volumes:
-        warnings += _overlapping(volume)
-    return warnings
+    # Of n files, n² pairs may overlap.
+    return [*warnings, *islice(chain.from_iterable(map(_overlapping, volumes)), MOST_WARNINGS)]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     path: str
     source: str = ""
 
     def __str__(self) -> str:
         return f"{go_quote(self.path)} ({self.source})" if self.source else go_quote(self.path)
 
-    def overlaps(self, other: _File) -> bool:
-        """Return whether one of two paths is the other, or a directory above it."""
-        if not self.path or not other.path:
-            return False
-        return f"{self.path}/".startswith(f"{other.path}/") or f"{other.path}/".startswith(f"{self.path}/")
+
+class _Directory:
+    """A directory or file. ``here``: numbers of the files of this path; ``below``: these and of all files below it."""
+
+    __slots__ = ("below", "entries", "here")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Directory] = {}
+        self.here: list[int] = []
+        self.below: list[int] = []
 
 
-def _overlapping(volume: Object) -> list[str]:
+class _Files:
+    """The files of a volume so far. Two overlap if they have the same path, or one is a directory above the other.
+
+    The numbers of the distinct files stand in a tree of directories, so that no file is compared with all others.
+    ``_reported``: file -> the number of the first file that was not yet returned as overlapping with it.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Directory()
+        self._order: list[_File] = []
+        self._reported: dict[_File, int] = {}
+
+    def add(self, file: _File) -> list[_File]:
+        """Add a file. Return the earlier ones that overlap with it, but each pair of equal files only once."""
+        if not file.path:
+            return []
+        first, number = self._reported.get(file), len(self._order)
+        self._reported[file] = number
+        passed = [self._root]
+        for name in file.path.split("/"):
+            passed.append(passed[-1].entries.setdefault(name, _Directory()))
+        overlapping = _from(first or 0, passed[-1].below)
+        for directory in passed[1:-1]:
+            overlapping += _from(first or 0, directory.here)
+        if first is None:
+            self._order.append(file)
+            passed[-1].here.append(number)
+            for directory in passed[1:]:
+                directory.below.append(number)
+        return [self._order[each] for each in sorted(overlapping)]
+
+
+def _from(first: int, numbers: list[int]) -> list[int]:
+    return numbers[bisect_left(numbers, first) :]
+
+
+def _overlapping(volume: Object) -> Iterator[str]:
     projected = volume.get("projected")
     if projected is not None:
-        return _overlapping_sources(projected, volume.get("name", ""))
+        yield from _overlapping_sources(projected, volume.get("name", ""))
+        return
     for member in _WITH_ITEMS:
         source = volume.get(member)
         if source is not None and source.get("items"):
-            files = [_File(item.get("path", "").rstrip("/")) for item in source["items"]]
-            return list(_overlap_warnings(volume.get("name", ""), _described(member, source), files))
-    return []
+            files = (_File(item.get("path", "").rstrip("/")) for item in source["items"])
+            yield from _overlap_warnings(volume.get("name", ""), _described(member, source), files, _Files())
+            return
 
 
-def _overlapping_sources(projected: Object, name: str) -> list[str]:
-    warnings: list[str] = []
-    files: list[_File] = []
+def _overlapping_sources(projected: Object, name: str) -> Iterator[str]:
+    known = _Files()
     for source in projected.get("sources") or ():
         if not any(value is not None for value in source.values()):
-            warnings.append(f"volume {go_quote(name)} (Projected) has no sources provided")
+            yield f"volume {go_quote(name)} (Projected) has no sources provided"
             continue
-        known = len(files)
-        files += _projected_files(source)
-        warnings += _overlap_warnings(name, "Projected", files, known)
-    return warnings
+        yield from _overlap_warnings(name, "Projected", _projected_files(source), known)
 
 
 def _projected_files(source: Object) -> Iterator[_File]:
@@ -104,10 +142,8 @@ def _described(member: str, source: Object, *, projected: bool = False) -> str:
     return "DownwardAPI"
 
 
-def _overlap_warnings(name: str, described: str, files: Sequence[_File], known: int = 0) -> Iterator[str]:
-    """Yield warnings about the files from ``known`` on that overlap with earlier ones."""
-    for position in range(known, len(files)):
-        for other in files[:position]:
-            if files[position].overlaps(other):
-                pair = f"{files[position]} with {other}"
-                yield f"volume {go_quote(name)} ({described}): overlapping paths: {pair}"
+def _overlap_warnings(name: str, described: str, files: Iterable[_File], known: _Files) -> Iterator[str]:
+    """Yield warnings about files that overlap with earlier ones."""
+    for file in files:
+        for other in known.add(file):
+            yield f"volume {go_quote(name)} ({described}): overlapping paths: {file} with {other}"

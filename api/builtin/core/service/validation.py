@@ -5,16 +5,14 @@ Free addresses and node ports are not checked here but on allocation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import (
     PROTOCOLS,
-    cidr,
     dns_label,
     dns_subdomain,
     dual_stack,
-    ip,
     non_special_ip,
     one_of,
     one_of_if_set,
@@ -22,8 +20,10 @@ from kubechronicle.api.builtin.common.checks import (
     port_number,
     port_number_or_name,
     qualified_name,
+    repeated,
 )
 from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_cidr, legacy_ip
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values.objects import Object
@@ -45,8 +45,14 @@ def _headless(spec: Object) -> bool:
 
 
 def service(obj: Object) -> list[Cause]:
-    """Check a Service."""
+    """Check a new Service."""
+    return _service(obj, {})
+
+
+def _service(obj: Object, old: Object) -> list[Cause]:
+    """Check a Service; addresses and ranges of the old one stay valid."""
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+    held = old.get("spec") or {}
     causes: list[Cause] = []
     hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
     if hints is not None and mode is not None and hints != mode:
@@ -66,13 +72,14 @@ def service(obj: Object) -> list[Cause]:
         causes += validate_labels(spec["selector"], "spec.selector")
     causes += _affinity(spec)
     if kind != "ExternalName":
-        causes += cluster_ips(spec)
+        causes += cluster_ips(spec, held.get("clusterIPs") or ())
+    known = frozenset(held.get("externalIPs") or ())
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
-        causes += ip(address, field) or non_special_ip(address, field)
+        causes += legacy_ip(address, field, known) or non_special_ip(address, field)
     causes += one_of(kind, SERVICE_TYPES, "spec.type")
     causes += _port_conflicts(ports, kind)
-    causes += _source_ranges(spec, annotations, kind)
+    causes += _source_ranges(obj, old)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         causes.append(forbidden("spec.allocateLoadBalancerNodePorts", ONLY_BALANCERS))
     return causes + _balancer_class(spec, kind) + _policies(spec, kind)
@@ -128,8 +135,9 @@ def _affinity(spec: Object) -> list[Cause]:
     return causes
 
 
-def cluster_ips(spec: Object) -> list[Cause]:
-    """Check that addresses, families and the family policy agree."""
+def cluster_ips(spec: Object, held: Collection[str] = ()) -> list[Cause]:
+    """Check that addresses, families and the family policy agree; addresses of the old Service (``held``) stay
+    valid."""
     field, address, addresses = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     causes: list[Cause] = []
     if address and not addresses:
@@ -139,10 +147,10 @@ def cluster_ips(spec: Object) -> list[Cause]:
     elif addresses and not address:
         causes.append(invalid_value(field, addresses, "must be empty when `clusterIP` is not specified"))
     families = spec.get("ipFamilies") or []
-    for index, family in enumerate(families):
+    for index, (family, again) in enumerate(zip(families, repeated(families), strict=True)):
         if family not in FAMILIES:
             causes.append(not_supported(f"spec.ipFamilies[{index}]", family, FAMILIES))
-        if family in families[:index]:
+        if again:
             causes.append(duplicate(f"spec.ipFamilies[{index}]", family))
     causes += one_of_if_set(spec.get("ipFamilyPolicy"), FAMILY_POLICIES, "spec.ipFamilyPolicy")
     bad = False
@@ -152,7 +160,7 @@ def cluster_ips(spec: Object) -> list[Cause]:
                 bad = True
                 causes.append(invalid_value(field, addresses, "'None' must be the first and only value"))
             continue
-        found = ip(each, f"{field}[{index}]")
+        found = legacy_ip(each, f"{field}[{index}]", held)
         bad = bad or bool(found)
         causes += found
     if len(addresses) > 2:
@@ -193,22 +201,26 @@ def _port_conflicts(ports: Sequence[Object], kind: str) -> list[Cause]:
     return causes
 
 
-def _source_ranges(spec: Object, annotations: Object, kind: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _source_ranges(obj: Object, old: Object) -> list[Cause]:
+    """Check the ranges of a load balancer's clients, in the field or else in the older annotation."""
+    spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+    kind, causes = spec.get("type", ""), list[Cause]()
     ranges = spec.get("loadBalancerSourceRanges") or ()
     if ranges:
         field = "spec.LoadBalancerSourceRanges"
         if kind != "LoadBalancer":
             causes.append(forbidden(field, ONLY_BALANCERS))
+        known = {value.strip() for value in (old.get("spec") or {}).get("loadBalancerSourceRanges") or ()}
         for index, value in enumerate(ranges):
-            causes += cidr(value.strip(), f"{field}[{index}]")
+            causes += legacy_cidr(value.strip(), f"{field}[{index}]", known)
     elif SOURCE_RANGES in annotations:
         field = f"metadata.annotations[{SOURCE_RANGES}]"
         if kind != "LoadBalancer":
             causes.append(forbidden(field, ONLY_BALANCERS))
         text = annotations[SOURCE_RANGES].strip()
-        for value in text.split(",") if text else ():
-            causes += cidr(value.strip(), field)
+        before = ((old.get("metadata") or {}).get("annotations") or {}).get(SOURCE_RANGES)
+        for value in text.split(",") if text and annotations[SOURCE_RANGES] != before else ():
+            causes += legacy_cidr(value.strip(), field)
     return causes
 
 
@@ -249,7 +261,10 @@ def _policies(spec: Object, kind: str) -> list[Cause]:
 
 
 def service_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed Service: the first address and family are immutable, a second may be added or removed."""
+    """Check a changed Service: the first address and family are immutable, a second may be added or removed.
+
+    Kubernetes checks the class of a load balancer once for the change and once for the whole Service.
+    """
     spec, held = new["spec"], old["spec"]
     causes: list[Cause] = []
     if "ExternalName" not in (spec.get("type"), held.get("type")):
@@ -262,10 +277,11 @@ def service_update(new: Object, old: Object) -> list[Cause]:
         if name != held.get("loadBalancerClass"):
             shown = "null" if name is None else name
             causes.append(invalid_value("spec.loadBalancerClass", shown, "may not change once set"))
+    causes += _balancer_class(spec, spec.get("type", ""))
     checked = _needs_health_check(spec) and _needs_health_check(held)
     if checked and spec.get("healthCheckNodePort", 0) != held.get("healthCheckNodePort", 0):
         causes.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
-    return causes
+    return causes + _service(new, old)
 
 
 def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
@@ -289,15 +305,22 @@ def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[
     return causes
 
 
-def balancer_status(obj: Object, *, modes: bool = True) -> list[Cause]:
-    """Check the addresses and host names of a load balancer; Services also have an address mode."""
-    balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+def _ingress_points(obj: Object) -> Sequence[Object]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+
+
+def balancer_status(obj: Object, old: Object, *, modes: bool = True) -> list[Cause]:
+    """Check the addresses and host names of a load balancer; Services also have an address mode.
+
+    Addresses of the old status stay valid.
+    """
+    held = {ingress.get("ip", "") for ingress in _ingress_points(old)}
     causes: list[Cause] = []
-    for index, ingress in enumerate(balancer.get("ingress") or ()):
+    for index, ingress in enumerate(_ingress_points(obj)):
         field = f"status.loadBalancer.ingress[{index}]"
         address, mode, name = ingress.get("ip", ""), ingress.get("ipMode"), ingress.get("hostname", "")
         if address:
-            causes += ip(address, f"{field}.ip")
+            causes += legacy_ip(address, f"{field}.ip", held)
         if modes and mode is None and address:
             causes.append(required(f"{field}.ipMode", "must be specified when `ip` is set"))
         elif modes and mode is not None and not address:
@@ -313,8 +336,17 @@ def balancer_status(obj: Object, *, modes: bool = True) -> list[Cause]:
 
 def service_status(new: Object, old: Object) -> list[Cause]:
     """Check a status update: only load balancers have addresses."""
-    ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
-    if ingress and new["spec"].get("type") != "LoadBalancer":
+    if _ingress_points(new) and new["spec"].get("type") != "LoadBalancer":
         detail = "may only be used when `spec.type` is 'LoadBalancer'"
         return [forbidden("status.loadBalancer.ingress", detail)]
-    return balancer_status(new)
+    return balancer_status(new, old)
+
+
+def balancer_status_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about addresses of a load balancer that are not in canonical form."""
+    return [
+        warning
+        for index, ingress in enumerate(_ingress_points(new))
+        if ingress.get("ip")
+        for warning in ip_warnings(ingress["ip"], f"status.loadBalancer.ingress[{index}]")
+    ]

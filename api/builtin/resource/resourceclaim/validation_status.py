@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_label, qualified_name
+from kubechronicle.api.builtin.common.checks import dns_label, qualified_name, repeated, unique
 from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import interface_address
@@ -75,7 +75,8 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     if reserved and allocation is None:
         detail = "may not be specified when `allocated` is not set"
         causes.append(forbidden(f"{field}.reservedFor", detail))
-    added = any(one not in (held.get("reservedFor") or ()) for one in reserved)
+    present = {tuple(sorted(one.items())) for one in held.get("reservedFor") or ()}
+    added = any(tuple(sorted(one.items())) not in present for one in reserved)
     if allocation is not None and added and new["metadata"].get("deletionTimestamp"):
         detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
         causes.append(forbidden(f"{field}.reservedFor", detail))
@@ -135,11 +136,12 @@ def binding(device: Object, field: str) -> list[Cause]:
     ready_path, failed_path = f"{field}.bindingConditions", f"{field}.bindingFailureConditions"
     causes = check_each(ready, MAX_BINDING, ready_path, qualified_name)
     causes += check_each(failed, MAX_BINDING, failed_path, qualified_name)
-    causes += [duplicate(f"{ready_path}[{index}]", name) for index, name in enumerate(ready) if name in ready[:index]]
-    for index, name in enumerate(failed):
-        if name in failed[:index]:
+    causes += unique(ready, ready_path)
+    known = set(ready)
+    for index, (name, again) in enumerate(zip(failed, repeated(failed), strict=True)):
+        if again:
             causes.append(duplicate(f"{failed_path}[{index}]", name))
-        if name in ready:
+        if name in known:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
             causes.append(invalid_value(f"{failed_path}[{index}]", name, detail))
     if failed and not ready:
