@@ -81,7 +81,8 @@ def _local_subject_access_causes(sent: Object) -> list[Cause]:
         shown = attributes.get("namespace", "")
         causes.append(invalid_value("spec.resourceAttributes.namespace", shown, "must match metadata.namespace"))
     if spec.get("nonResourceAttributes") is not None:
-        causes.append(forbidden("spec.nonResourceAttributes", "disallowed on this kind of request"))
+        shown = _printed_path(spec["nonResourceAttributes"])
+        causes.append(invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request"))
     return causes
 
 
@@ -107,12 +108,17 @@ def _subject_causes(spec: Mapping[str, Any]) -> list[Cause]:
     return causes
 
 
+def _printed_path(path: Mapping[str, Any]) -> Object:
+    """Return a path and its verb as messages print them."""
+    return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+
+
 def _attributes_causes(spec: Mapping[str, Any]) -> list[Cause]:
     """Validate that there is one kind of attributes, and no empty selector."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     causes: list[Cause] = []
     if resource is not None and path is not None:
-        shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        shown = _printed_path(path)
         detail = "cannot be specified in combination with resourceAttributes"
         causes.append(invalid_value("spec.nonResourceAttributes", shown, detail))
     elif resource is None and path is None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.certificates import validation
-from kubechronicle.api.builtin.certificates.validation import conditions_of
+from kubechronicle.api.builtin.certificates.validation import APPROVED, DENIED, conditions_of
 from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
 from kubechronicle.api.strategy.write_context import Requester
 from kubechronicle.api.values.objects import Object
@@ -52,9 +52,29 @@ def stamp_conditions(new: Object, old: Object, now: str) -> None:
             condition["lastTransitionTime"] = next(same, now)
 
 
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep approvals and denials; if their number differs, validation rejects the change."""
+    after = conditions_of(new)
+    for kind in (APPROVED, DENIED):
+        held = [condition for condition in conditions_of(old) if condition.get("type") == kind]
+        places = [index for index, condition in enumerate(after) if condition.get("type") == kind]
+        if len(held) == len(places):
+            for index, condition in zip(places, held, strict=True):
+                after[index] = condition
+
+
+def prepare_approval(new: Object, old: Object) -> None:
+    """Take over the conditions alone."""
+    after = conditions_of(new)
+    new["status"] = {name: value for name, value in (old.get("status") or {}).items() if name != "conditions"}
+    if after:
+        new["status"]["conditions"] = after
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         names="any",
+        reset=(("spec",), ("status",)),
         requested=record_requester,
         prepare_update=keep_request_spec,
         validates_whole_update=False,
@@ -64,11 +84,15 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {
                 "status": status_update(
                     "spec",
+                    prepare=prepare_status,
+                    reset=(("spec",), ("status", "conditions")),
                     validate_update=validation.request_status,
                     timed=stamp_conditions,
                 ),
                 "approval": status_update(
                     "spec",
+                    prepare=prepare_approval,
+                    reset=(("spec",), ("status", "certificate")),
                     validate_update=validation.request_approval,
                     timed=stamp_conditions,
                 ),

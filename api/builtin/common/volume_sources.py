@@ -194,9 +194,9 @@ def named_secret(source: Object, field: str) -> list[Cause]:
 
 def csi_driver_name(name: str, field: str) -> list[Cause]:
     """Check the name of a CSI driver: a DNS subdomain in either case."""
-    causes = [] if name else [required(field)]
-    if len(name) > MAX_DRIVER_NAME:
-        causes.append(too_long(field, MAX_DRIVER_NAME))
+    if not name:
+        return [required(field)]
+    causes = [too_long(field, MAX_DRIVER_NAME)] if len(name.encode()) > MAX_DRIVER_NAME else []
     return causes + wrong(field, name, names.dns_subdomain(name.lower()))
 
 

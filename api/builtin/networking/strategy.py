@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin.common.status_strategies import STATUS
+from kubechronicle.api.builtin.common.status_strategies import only_status
+from kubechronicle.api.builtin.core.service.validation import balancer_status_warnings
 from kubechronicle.api.builtin.networking import validation
 from kubechronicle.api.strategy.strategy import Strategy, status_update
 
@@ -21,7 +22,15 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate=validation.new_ingress,
         validate_update=validation.ingress_update,
         warnings=validation.ingress_warnings,
-        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.ingress_status)}),
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    validate_update=validation.ingress_status,
+                    warnings=balancer_status_warnings,
+                )
+            }
+        ),
     ),
     "ingressclasses.networking.k8s.io": Strategy(
         status=False,
@@ -47,8 +56,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "servicecidrs.networking.k8s.io": Strategy(
         validates_whole_update=False,
+        validates_spec_update=False,
         validate=validation.service_cidr,
         validate_update=validation.service_cidr_update,
-        subresources=STATUS,
+        subresources=only_status(),
     ),
 }

@@ -341,20 +341,25 @@ def service_cidr(obj: Object) -> list[Cause]:
     if not ranges:
         return [required(field, "at least one CIDR required")]
     if len(ranges) > 2:
-        return [invalid_value(field, ranges, "may only hold up to 2 values")]
+        return [invalid_value(field, {"CIDRs": ranges}, "may only hold up to 2 values")]
+    causes = [cause for index, value in enumerate(ranges) for cause in strict_cidr(value, f"{field}[{index}]")]
     known = [network for network in map(parse_range, ranges) if network is not None]
-    if len(ranges) == 2 and not dual_stack(known):
+    if len(known) == 2 and not dual_stack(known):
         detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-        return [invalid_value(field, ranges, detail)]
-    return [cause for index, value in enumerate(ranges) for cause in strict_cidr(value, f"{field}[{index}]")]
+        causes.append(invalid_value(field, ranges, detail))
+    return causes
 
 
 def service_cidr_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed range; a second one may be added."""
     after, before = new["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []
-    if len(before) == 1 and len(after) == 2:
-        return [] if after[0] == before[0] else immutable("spec.cidrs[0]", after[0], before[0])
-    return immutable("spec.cidrs", after, before)
+    grown = len(before) == 1 and len(after) == 2
+    if len(before) != len(after) and not grown:
+        return immutable("spec.cidrs", after, before)
+    causes: list[Cause] = []
+    for index, (value, held) in enumerate(zip(after, before, strict=False)):
+        causes += immutable(f"spec.cidrs[{index}]", value, held)
+    return causes + service_cidr(new) if grown else causes
 
 
 # -- ingress status ---------------------------------------------------------------------------------------------------
@@ -362,4 +367,4 @@ def service_cidr_update(new: Object, old: Object) -> list[Cause]:
 
 def ingress_status(new: Object, old: Object) -> list[Cause]:
     """Check the load balancer addresses of an Ingress."""
-    return balancer_status(new, modes=False)
+    return balancer_status(new, old, modes=False)

@@ -119,8 +119,18 @@ def test_ip_address_names_must_be_canonical(name: str, problem: str) -> None:
     assert found == [f'metadata.name: Invalid value: "{name}": {problem}']
 
 
-def test_service_cidr_has_at_most_two_ranges() -> None:
-    ranges = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]
-    assert rejections_of("networking.k8s.io/v1/servicecidrs", {"spec": {"cidrs": ranges}}) == [
-        'spec.cidrs: Invalid value: ["10.1.0.0/16","10.2.0.0/16","10.3.0.0/16"]: may only hold up to 2 values'
+def test_service_cidrs() -> None:
+    path = "networking.k8s.io/v1/servicecidrs"
+    first, second, third = "10.0.0.0/8", "2001:db8::/64", "192.168.0.0/16"
+    assert rejections_of(path, {"spec": {"cidrs": [first, second, third]}}) == [
+        f'spec.cidrs: Invalid value: {{"CIDRs":["{first}","{second}","{third}"]}}: may only hold up to 2 values'
     ]
+    found = rejections_of(path, {"spec": {"cidrs": ["10.0.0.1/8", third]}})
+    assert [each.partition(":")[0] for each in found] == ["spec.cidrs[0]", "spec.cidrs"]
+    one, both = {"spec": {"cidrs": [first]}}, {"spec": {"cidrs": [first, second]}}
+    assert rejection_reasons(path, one, both) == []
+    assert rejection_reasons(path, one, {"spec": {"cidrs": [third]}}) == [("spec.cidrs[0]", "Invalid")]
+    changed = {"spec": {"cidrs": ["11.0.0.0/8", "2001:db9::/64"]}}
+    assert rejection_reasons(path, both, changed) == [("spec.cidrs[0]", "Invalid"), ("spec.cidrs[1]", "Invalid")]
+    assert rejection_reasons(path, both, one) == [("spec.cidrs", "Invalid")]
+    assert rejection_reasons(path, one, {"spec": {"cidrs": [first, third]}}) == [("spec.cidrs", "Invalid")]

@@ -134,7 +134,7 @@ async def test_a_local_review_stays_in_its_namespace(autojump_clock: MockClock) 
         assert found["details"]["causes"][0]["field"] == "spec.resourceAttributes.namespace"
         spec = {"user": "joe", "nonResourceAttributes": {"path": "/x", "verb": "get"}}
         found = (await ask(server, "localsubjectaccessreviews", spec, namespace="default")).refused(422)
-        assert found["details"]["causes"][-1]["reason"] == "FieldValueForbidden"
+        assert found["details"]["causes"][-1]["reason"] == "FieldValueInvalid"
 
 
 async def test_nothing_is_stored(autojump_clock: MockClock) -> None:

@@ -134,9 +134,19 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         prepare_create=prepare_new_service,
         prepare_update=prepare_service_update,
+        validates_whole_update=False,
+        validates_spec_update=False,
         validate=validation.service,
         validate_update=validation.service_update,
         warnings=warnings.service_warnings,
-        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.service_status)}),
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    validate_update=validation.service_status,
+                    warnings=validation.balancer_status_warnings,
+                )
+            }
+        ),
     ),
 }
