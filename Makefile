@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test lint conformance bench bench-curves bench-nodes bench-idle \
+.PHONY: install install-test serve test lint conformance differential bench bench-curves bench-nodes bench-idle \
 	bench-profile docs lock release clean
 
 install:
@@ -28,6 +28,10 @@ lint: install-test
 
 conformance: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS)
+
+# Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
+differential: install-test
+	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
 
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)

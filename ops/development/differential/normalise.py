@@ -1,0 +1,109 @@
+"""Normal forms of answers: values that differ by server and run become ordinals, first seen first."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any
+
+UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+TIME = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+SERVICE_IP = re.compile(r"\b10\.96\.\d{1,3}\.\d{1,3}\b(?!/)")
+RANDOM_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
+AGE = re.compile(r"\d+(?:ms|[smhdy])(?:\d+[smhd])?")
+NEAR = 2  # days around the present: a time in these is the servers' clock, not the request's
+PORTS = range(30000, 32768)
+PORT_KEYS = frozenset({"nodePort", "healthCheckNodePort"})
+SECRET_KEYS = frozenset({"token"})  # in the answers of token requests
+
+
+class Normaliser:
+    """Tokens for one server's values within one sequence, and the way back from a token to the value."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[tuple[str, str], str] = {}
+        self._values: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self.given = ""  # texts of all requests: a value that was asked for is no random one
+        today = datetime.datetime.now(datetime.UTC).date()
+        self._near = {(today + datetime.timedelta(days=n)).isoformat() for n in range(-NEAR, NEAR + 1)}
+
+    def token(self, family: str, value: str) -> str:
+        known = self._tokens.get((family, value))
+        if known is None:
+            self._counts[family] = self._counts.get(family, 0) + 1
+            known = self._tokens[family, value] = f"<{family}:{self._counts[family]}>"
+            self._values[known] = value
+        return known
+
+    def value_of(self, token: str) -> str | None:
+        return self._values.get(token)
+
+    def generated(self, request: Any, metadata: Mapping[str, Any]) -> None:
+        """Note a name that the server made from metadata.generateName."""
+        prefix, name = metadata.get("generateName"), metadata.get("name")
+        if not (isinstance(prefix, str) and prefix and isinstance(name, str)):
+            return
+        asked = request.get("metadata") if isinstance(request, Mapping) else None
+        if (
+            isinstance(asked, Mapping)
+            and not asked.get("name")
+            and name.startswith(prefix[:58])
+            and name not in self._names
+        ):
+            self._names[name] = self.token("generated", name)
+
+    def answer(self, data: Any, names: Mapping[str, str]) -> Any:
+        self._shared = names
+        form = self._node(data, "", 0)
+        if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")) and "metadata" in form:
+            listed = form["metadata"]
+            # Other sequences write at the same time, so the revision of a list is not comparable.
+            if isinstance(listed, dict) and str(listed.get("resourceVersion", "")).startswith("<rv:"):
+                listed["resourceVersion"] = "<rv>"
+        return form
+
+    def _node(self, node: Any, key: str, depth: int) -> Any:
+        if isinstance(node, dict):
+            return {self._text(k): self._node(v, k, depth + 1) for k, v in node.items()}
+        if isinstance(node, list):
+            return [self._node(v, key, depth + 1) for v in node]
+        if isinstance(node, str):
+            return self._string(node, key)
+        if key in PORT_KEYS and isinstance(node, int) and node in PORTS and str(node) not in self.given:
+            return self.token("port", str(node))
+        return node
+
+    def _string(self, value: str, key: str) -> str:
+        if key == "resourceVersion" and value.isdigit() and value != "0":
+            return self.token("rv", value)
+        if key == "continue" and value:
+            return "<continue>"
+        if key == "cells" and AGE.fullmatch(value):
+            return "<age>"
+        if key in SECRET_KEYS and value.count(".") == 2:
+            return "<token>"
+        return self._text(value)
+
+    def _text(self, value: str) -> str:
+        for name, token in self._names.items():
+            if name in value:
+                value = value.replace(name, token)
+        for name, token in self._shared.items():
+            if name in value:
+                value = value.replace(name, token)
+        if "-" in value:
+            value = UID.sub(lambda match: self.token("uid", match[0]), value)
+            value = TIME.sub(self._time, value)
+            value = RANDOM_VOLUME.sub("kube-api-access-<random>", value)
+        if "10.96." in value:
+            value = SERVICE_IP.sub(self._address, value)
+        return value
+
+    def _time(self, match: re.Match[str]) -> str:
+        return "<time>" if f"{match[1]}-{match[2]}-{match[3]}" in self._near else match[0]
+
+    def _address(self, match: re.Match[str]) -> str:
+        return match[0] if match[0] in self.given else self.token("ip", match[0])

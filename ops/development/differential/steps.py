@@ -1,0 +1,135 @@
+"""Requests as data: a step with placeholders, and a conversation that sends each step to both servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kubechronicle.ops.development.differential.normalise import Normaliser
+from kubechronicle.ops.development.differential.transport import Answer, Connection
+
+TOKEN = re.compile(r"<(?:uid|rv|ip|port|generated|continue):\d+>|\$\{\w+\}")
+
+
+@dataclass(slots=True)
+class Step:
+    """One request.
+
+    ``$NS`` and ``$ID`` in it stand for the sequence's namespace and for a suffix of cluster-scoped names; both servers
+    get the same. ``${rv}``, ``${uid}``, ``${name}`` and the normaliser's tokens stand for each server's own values.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+    text: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
+    verb: str = ""
+    area: str = ""
+
+    @property
+    def dry_run(self) -> bool:
+        return "dryRun=All" in self.path
+
+    @property
+    def writes(self) -> bool:
+        return self.method in ("POST", "PUT", "PATCH", "DELETE") and not self.dry_run
+
+    def wire(self) -> str | None:
+        return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False)
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", {})}
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A step with the two answers and their normal forms."""
+
+    step: Step
+    want: Answer
+    have: Answer
+    want_form: Any
+    have_form: Any
+
+
+class Side:
+    """One server within one sequence: its connection, its own values and the normaliser that knows them."""
+
+    def __init__(self, connection: Connection, namespace: str, suffix: str) -> None:
+        self.connection = connection
+        self.normaliser = Normaliser()
+        self.variables: dict[str, str] = {}
+        self._shared = {"$NS": namespace, "$ID": suffix}
+
+    def fill(self, text: str) -> str:
+        for name, value in self._shared.items():
+            text = text.replace(name, value)
+        if "<" in text or "${" in text:
+            text = TOKEN.sub(self._own, text)
+        return text
+
+    def _own(self, match: re.Match[str]) -> str:
+        token = match[0]
+        if token.startswith("$"):
+            return self.variables.get(token[2:-1], "unset")
+        return self.normaliser.value_of(token) or token
+
+    def send(self, step: Step) -> None:
+        text = step.wire()
+        self.normaliser.given += f" {text or ''}"
+        headers = dict(step.headers)
+        if text is not None:
+            headers.setdefault("Content-Type", "application/json")
+        body = None if text is None else self.fill(text).encode("utf-8", "surrogatepass")
+        self.connection.send(step.method, quoted(self.fill(step.path)), body, headers)
+
+    def learn(self, step: Step, data: Any) -> None:
+        """Note the values of the object that later steps refer to."""
+        metadata = data.get("metadata") if isinstance(data, Mapping) else None
+        if not isinstance(metadata, Mapping):
+            return
+        if token := metadata.get("continue"):
+            self.variables["continue"] = str(token)
+        if metadata.get("uid") and step.area != "other":
+            for name, key in (("rv", "resourceVersion"), ("uid", "uid"), ("name", "name")):
+                self.variables[name] = str(metadata.get(key, ""))
+        self.normaliser.generated(step.body, metadata)
+
+
+def quoted(path: str) -> str:
+    """Percent-encode only the characters that would break the request line."""
+    return "".join(c if "!" <= c <= "~" else "".join(f"%{b:02X}" for b in c.encode("utf-8", "replace")) for c in path)
+
+
+class Conversation:
+    """One sequence's namespace on both servers."""
+
+    def __init__(self, reference: Connection, ours: Connection, tag: str) -> None:
+        self.namespace, self.suffix = f"d-{tag}", tag
+        self.sides = (Side(reference, self.namespace, tag), Side(ours, self.namespace, tag))
+
+    def begin(self) -> None:
+        """Create the namespace and its default service account."""
+        for path, body in (
+            ("/api/v1/namespaces", {"metadata": {"name": "$NS"}}),
+            ("/api/v1/namespaces/$NS/serviceaccounts", {"metadata": {"name": "default"}}),
+        ):
+            self.say(Step("POST", path, body, area="other"))
+
+    def say(self, step: Step) -> Exchange:
+        for side in self.sides:
+            side.send(step)
+        answers = [side.connection.receive() for side in self.sides]
+        forms = []
+        for side, answer in zip(self.sides, answers, strict=True):
+            data = answer.decoded()
+            if answer.status < 300:
+                side.learn(step, data)
+            names = {self.namespace: "$NS", self.suffix: "$ID"}
+            forms.append(side.normaliser.answer(data, names))
+        return Exchange(step, answers[0], answers[1], forms[0], forms[1])
