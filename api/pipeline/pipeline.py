@@ -358,8 +358,11 @@ _OUTCOMES = {
 
 
 def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
-    """Return the result of a deletion. Raises 409 for failed preconditions."""
+    """Return the result of a deletion. Raises 403 for an object that stays, 409 for failed preconditions."""
     strategy = strategy_of(rt.resource)
+    reason = strategy.refuses_deletion(old["metadata"].get("name", ""))
+    if reason:
+        raise status.forbidden(rt, old["metadata"]["name"], reason)
     if rt.resource == NAMESPACES:
         decision = deletion.decide_namespace(old, options, now=ctx.now)
     else:

@@ -78,6 +78,7 @@ class Strategy:
     ``validates_spec_update``: without ``validates_whole_update``, ``validate`` still runs on an update.
     ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: defaults follow from fields that the hooks set.
+    ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
@@ -98,6 +99,7 @@ class Strategy:
     validates_spec_update: bool = True
     kube_finalizers: bool = True
     defaults_again: bool = False
+    refuses_deletion: Callable[[str], str] = lambda name: ""
     requested: Callable[[Object, Requester], None] = lambda new, requester: None
     stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None
     prepare_create: PrepareCreate = lambda new: None

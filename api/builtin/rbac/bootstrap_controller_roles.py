@@ -87,7 +87,6 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         get,list,watch "" nodes,pods,services
         update "" services/finalizers
         create,delete,get,list,update,watch discovery.k8s.io endpointslices
-        create discovery.k8s.io endpointslices/restricted
         create,patch,update "",events.k8s.io events
     """,
     "endpointslicemirroring-controller": """
@@ -95,7 +94,6 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         update "" services/finalizers
         update "" endpoints/finalizers
         create,delete,get,list,update,watch discovery.k8s.io endpointslices
-        create discovery.k8s.io endpointslices/restricted
         create,patch,update "",events.k8s.io events
     """,
     "ephemeral-volume-controller": """
@@ -219,10 +217,6 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
     """,
     "service-account-controller": """
         create "" serviceaccounts
-        create,patch,update "",events.k8s.io events
-    """,
-    "service-ca-cert-publisher": """
-        create,update "" configmaps
         create,patch,update "",events.k8s.io events
     """,
     "service-cidrs-controller": """

@@ -52,7 +52,9 @@ def cluster_role(obj: Object) -> list[Cause]:
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         causes.append(required("aggregationRule.clusterRoleSelectors", detail))
     for index, selector in enumerate(selectors):
-        causes += label_selector(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
+        path = f"aggregationRule.clusterRoleSelectors[{index}]"
+        found = label_selector(selector, path)
+        causes += [*found, invalid_value(path, None, "invalid label selector.")] if found else []
     return causes
 
 

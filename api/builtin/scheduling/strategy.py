@@ -11,6 +11,12 @@ from typing import Final
 from kubechronicle.api.builtin.scheduling import validation
 from kubechronicle.api.strategy.strategy import Strategy
 
+
+def reason_to_keep(name: str) -> str:
+    """Keep the system priority classes."""
+    return "this is a system priority class and cannot be deleted" if name in validation.SYSTEM_PRIORITIES else ""
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "priorityclasses.scheduling.k8s.io": Strategy(
         status=False,
@@ -18,6 +24,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation_fields=(),
         validates_whole_update=False,
         validates_spec_update=False,
+        refuses_deletion=reason_to_keep,
         validate=validation.priority_class,
         validate_update=validation.priority_class_update,
     ),

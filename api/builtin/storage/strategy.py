@@ -45,6 +45,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation.csi_driver,
         validate_update=validation.csi_driver_update,
+        warnings=warnings.csi_driver_warnings,
     ),
     "csinodes.storage.k8s.io": Strategy(
         returns_deleted=True,

@@ -76,3 +76,13 @@ def test_volume_attachments() -> None:
     assert after["status"] == {"attached": True}
     assert after["spec"] == stored["spec"]
     assert "labels" not in after["metadata"]
+
+
+def test_a_driver_says_where_it_gets_tokens() -> None:
+    path, requests = "storage.k8s.io/v1/csidrivers", {"tokenRequests": [{"audience": "a"}]}
+    stored = create(path, {"spec": {}})
+    (warning,) = update(path, stored, {"spec": requests}).warnings
+    assert warning.startswith("spec.serviceAccountTokenInSecrets is unset")
+    assert update(path, stored, {"spec": {**requests, "serviceAccountTokenInSecrets": False}}).warnings == []
+    unchanged = create(path, {"spec": requests})
+    assert update(path, unchanged, {"spec": {"requiresRepublish": True}}).warnings == []

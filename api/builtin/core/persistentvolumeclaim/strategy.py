@@ -10,36 +10,29 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim import validation, warnings
+from kubechronicle.api.builtin.core.persistentvolumeclaim.data_sources import copy_between_fields, drop_unusable
 from kubechronicle.api.strategy.strategy import Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
-_DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
-
-
-def _is_data_source(reference: Object) -> bool:
-    return (reference.get("apiGroup") or "", reference.get("kind")) in _DATA_SOURCES
-
 
 def prepare_new_claim(new: Object) -> None:
-    """Set the phase to Pending; copy the data source between its older field (dataSource) and its newer
-    (dataSourceRef)."""
+    """Set the phase to Pending, and write the data source into both of its fields."""
     new["status"] = {"phase": "Pending"}
-    spec = new["spec"]
-    if (spec.get("dataSourceRef") or {}).get("namespace"):
-        del spec["dataSourceRef"]  # CrossNamespaceVolumeDataSource is disabled
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source and not reference and not _is_data_source(source):
-        del spec["dataSource"]
-    elif source and not reference:
-        spec["dataSourceRef"] = dict(source)
-    elif reference and not source and not reference.get("namespace") and _is_data_source(reference):
-        spec["dataSource"] = dict(reference)
+    drop_unusable(new["spec"], {})
+    copy_between_fields(new["spec"])
+
+
+def prepare_claim_update(new: Object, old: Object) -> None:
+    """Write the data source into both of its fields: older clients know one only."""
+    drop_unusable(new["spec"], old["spec"])
+    copy_between_fields(new["spec"])
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumeclaims": Strategy(
         returns_deleted=True,
         prepare_create=prepare_new_claim,
+        prepare_update=prepare_claim_update,
         validates_spec_update=False,
         validate=validation.claim,
         validate_update=validation.claim_update,

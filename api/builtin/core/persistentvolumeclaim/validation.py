@@ -15,6 +15,7 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.resource_amounts import amount, basic_amount, is_native, positive
+from kubechronicle.api.builtin.core.persistentvolumeclaim.data_sources import copy_between_fields
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
 from kubechronicle.api.strategy.strategy import keep
@@ -111,7 +112,8 @@ def claim(obj: Object) -> list[Cause]:
 def claim_update(new: Object, old: Object) -> list[Cause]:
     """Check a changed claim: volume and class are set once, the size of a bound claim can grow, all else is
     immutable."""
-    spec, held = new["spec"], old["spec"]
+    spec, held = new["spec"], dict(old["spec"])
+    copy_between_fields(held)  # an older server may have stored one field only
     found = claim_spec(spec, "spec", old=held)
     causes = found + found  # Kubernetes checks the object before and within the update check
     wanted, present = dict(spec), dict(held)
