@@ -115,7 +115,7 @@ class PastReads:
             speed=self._speed,
             **watch_scope(rt, selection),
         )
-        ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
+        ends_with_bookmark = bool(initial) and bookmarks
         return Watching(entries, start, ends_with_bookmark, cursor, selection.matcher())
 
     async def _moment_of(self, revision: int) -> Moment:

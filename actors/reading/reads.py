@@ -279,8 +279,7 @@ class Reads:
         if send_initial:
             entries = self._select(rt, selection)
         cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
-        # In KEP-3157's legacy form, a watch from 0 with bookmarks ends its initial events with one, too.
-        ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
+        ends_with_bookmark = bool(initial) and bookmarks
         return Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
 
 

@@ -9,7 +9,7 @@ repeated parameter counts, only dryRun takes several, and unknown parameters are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
@@ -67,7 +67,7 @@ class GetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Options of a list, a watch or a deletion of a collection. ``limit`` 0 is all."""
+    """Options of a list, a watch or a deletion of a collection. ``limit`` 0 is all; a negative one is the same."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -221,13 +221,17 @@ def parse_get_options(query: Query) -> GetOptions:
     return GetOptions(resource_version=_first(query, "resourceVersion"))
 
 
-def parse_list_options(query: Query, *, watch: bool | None = None) -> ListOptions:
-    """Parse the options of a list or watch. ``watch`` overrides the parameter (paths under /watch/)."""
-    watching = bool(_boolean(query, "watch")) if watch is None else watch
+def parse_list_options(query: Query) -> ListOptions:
+    """Parse the options of a list or watch, which the parameter ``watch`` tells apart.
+
+    As in kube-apiserver, it also does for a watch whose path begins with /watch/: without the parameter, its options
+    are checked as those of a list.
+    """
+    watching = bool(_boolean(query, "watch"))
     options = ListOptions(
         label_selector=_first(query, "labelSelector"),
         field_selector=_first(query, "fieldSelector"),
-        limit=_integer(query, "limit") or 0,
+        limit=max(_integer(query, "limit") or 0, 0),
         continue_=_first(query, "continue"),
         resource_version=_first(query, "resourceVersion"),
         resource_version_match=_first(query, "resourceVersionMatch"),
@@ -236,12 +240,24 @@ def parse_list_options(query: Query, *, watch: bool | None = None) -> ListOption
         send_initial_events=_boolean(query, "sendInitialEvents"),
         timeout_seconds=_integer(query, "timeoutSeconds"),
     )
+    if watching:
+        options = _with_initial_events(options)
     causes = _validate_watch(options) if watching else _validate_list(options)
     _raise("ListOptions", causes)
     return options
 
 
 _MATCH: Final = "resourceVersionMatch"
+
+
+def _with_initial_events(options: ListOptions) -> ListOptions:
+    """Return the options of a watch with their defaults: a watch from no revision, or from "0", begins with the state,
+    and ends it with a bookmark if bookmarks are allowed (SetListOptionsDefaults of apimachinery)."""
+    if options.send_initial_events is not None or options.resource_version_match:
+        return options
+    if options.resource_version not in ("", "0"):
+        return options
+    return replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
 
 
 def _validate_list(options: ListOptions) -> list[Cause]:
@@ -264,16 +280,18 @@ def _validate_list(options: ListOptions) -> list[Cause]:
 def _validate_watch(options: ListOptions) -> list[Cause]:
     causes: list[Cause] = []
     match = options.resource_version_match
-    if options.send_initial_events is not None:
-        if match != "NotOlderThan":
-            detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            causes.append(forbidden(_MATCH, detail))
-    elif match:
+    if options.send_initial_events is not None and match != "NotOlderThan":
+        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        causes.append(forbidden(_MATCH, detail))
+    if not match:
+        return causes
+    if options.send_initial_events is None:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         causes.append(forbidden(_MATCH, detail))
-        return causes
-    if match and match != "NotOlderThan":
+    if match != "NotOlderThan":
         causes.append(not_supported(_MATCH, match, ("NotOlderThan",)))
+    if options.continue_:
+        causes.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
     return causes
 
 
@@ -286,11 +304,17 @@ def parse_resource_version(text: str) -> int:
         return 0
     problem = "invalid syntax"
     if text.isascii() and text.isdigit():
-        if int(text) < 2**64:
-            return int(text)
+        number = _bounded(text)
+        if number is not None and number < 2**64:
+            return number
         problem = "value out of range"
     quoted = go_quote(text)
     raise ValueError(f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {problem}")
+
+
+def go_seconds(seconds: int) -> float:
+    """Return a number of seconds as Go's Duration holds it: beyond 292 years it overflows, into the past perhaps."""
+    return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
 
 
 def _first(query: Query, name: str) -> str:
@@ -300,16 +324,24 @@ def _first(query: Query, name: str) -> str:
 
 def _integer(query: Query, name: str) -> int | None:
     values = query.get(name)
-    if not values or values[0] == "":
+    if not values:
         return None
     text = values[0]
-    digits = text[1:] if text[0] in "+-" else text
+    digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise status.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
-    number = int(text)
-    if not -(2**63) <= number < 2**63:
+    number = _bounded(digits)
+    if number is not None and text[0] == "-":
+        number = -number
+    if number is None or not -(2**63) <= number < 2**63:
         raise status.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
     return number
+
+
+def _bounded(digits: str) -> int | None:
+    """Return the number of decimal digits, None for one that is too large for 64 bits in any case."""
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= 20 else None
 
 
 def _boolean(query: Query, name: str) -> bool | None:

@@ -12,6 +12,7 @@ Pure: without registry look-ups, so a group or resource here need not exist.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
@@ -31,8 +32,8 @@ NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 # Verbs with selectors. Deprecated watches have none.
 SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 SPECIAL_VERBS = frozenset({"proxy", "watch"})
-# Values that strconv.ParseBool accepts as false. Any other value of ?watch= turns a list into a watch.
-FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+# Values of ?watch= that mean false, in lower case. Any other turns a list into a watch.
+FALSE_VALUES = frozenset({"0", "false"})
 
 
 @dataclass(slots=True)
@@ -65,15 +66,23 @@ class RequestInfo:
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
+# A pair that Go's net/url drops: with a semicolon, or a percent sign without two hexadecimal digits.
+_DROPPED = re.compile(r";|%(?![0-9A-Fa-f]{2})")
+
+
 class Query:
-    """The parameters of a query string. The first value counts (Go's url.Values.Get); invalid UTF-8 is replaced."""
+    """The parameters of a query string, as Go's net/url reads them: the first value of a name counts, and pairs that it
+    cannot decode are dropped. Invalid UTF-8 is replaced."""
 
     __slots__ = ("_values",)
 
     def __init__(self, query_string: str) -> None:
         values: dict[str, list[str]] = {}
         if query_string:
-            for pair in query_string.split("&"):
+            pairs = query_string.split("&")
+            if _DROPPED.search(query_string) is not None:
+                pairs = [pair for pair in pairs if _DROPPED.search(pair) is None]
+            for pair in pairs:
                 if pair:
                     name, _, value = pair.partition("=")
                     values.setdefault(_unquote(name), []).append(_unquote(value))
@@ -89,7 +98,7 @@ class Query:
     def flag(self, name: str) -> bool:
         """Read a boolean as metav1 does: true if present and not a word for false."""
         values = self._values.get(name)
-        return values is not None and values[0] not in FALSE_VALUES
+        return values is not None and values[0].lower() not in FALSE_VALUES
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

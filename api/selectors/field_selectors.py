@@ -122,7 +122,9 @@ def _field_terms(text: str, vocabulary: selectable.Vocabulary) -> Iterator[Field
         match = _FIELD_OPERATOR.search(part)
         if match is None:
             raise SelectorSyntaxError(f"invalid selector: '{text}'; can't understand '{part}'")
-        yield FieldTerm(part[: match.start()], match.group() != "!=", _unescape(part[match.end() :]))
+        field, value = part[: match.start()], _unescape(part[match.end() :])
+        if field or value:  # kube-apiserver drops "=" and "!=" alone
+            yield FieldTerm(field, match.group() != "!=", value)
 
 
 @cached(PARSED_KEPT, longest=LONGEST_KEPT)

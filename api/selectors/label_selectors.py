@@ -123,7 +123,7 @@ def _int64(text: str) -> int | None:
 
 
 _KEYWORDS: Final = frozenset((")", ",", "!", "==", "=", ">", "in", "<", "!=", "notin", "("))
-_TOKEN: Final = re.compile(r"(==|!=|[=!(),><]|[^ \t\r\n=!(),><]+)")
+_TOKEN: Final = re.compile(r"(==|!=|[=!(),><]|[^ \t\r\n=!(),><\0]+)\0?|\0")
 _IDENTIFIER: Final = "identifier"
 _END: Final = "end"
 _OPERATORS: Final = {
@@ -144,9 +144,14 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Split into symbols, keywords and words, with an end token. As in apimachinery's lexer, a NUL ends the text."""
-    for match in _TOKEN.finditer(text.partition("\0")[0]):
+    """Split into symbols, keywords and words, with an end token.
+
+    As in apimachinery's lexer, a NUL ends the text, but one right behind a symbol or word is skipped.
+    """
+    for match in _TOKEN.finditer(text):
         word = match.group(1)
+        if word is None:
+            break
         yield _Token(word if word in _KEYWORDS else _IDENTIFIER, word)
     yield _Token(_END, "")
 

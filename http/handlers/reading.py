@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.options import (
@@ -16,7 +16,12 @@ from kubechronicle.api.meta.options import (
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
-from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
+from kubechronicle.api.selectors.field_selectors import (
+    FieldSelector,
+    FieldTerm,
+    parse_field_selector,
+    parse_label_selector,
+)
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
@@ -41,18 +46,19 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    options = parse_list_options(context.query.as_dict(), watch=False)
+    options = parse_list_options(context.query.as_dict())
     if rt.group == HISTORY and SUMMARY in context.query:
         return await summarize(backend, context, rt, selection_of(context.info, rt, options))
     encoder = backend.encoders.choose(request, context, rt)
     selection = selection_of(context.info, rt, options)
     if options.continue_ and options.resource_version not in ("", "0"):
+        parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
     revision = list_revision(options)
     match = options.resource_version_match
     exact = match == "Exact" or (not match and options.limit > 0 and bool(revision))
     listing = await backend.reads.list(
-        rt, selection, limit=options.limit, continue_token=options.continue_, revision=revision, exact=exact
+        rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )
     if listing.erased:
         context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
@@ -60,22 +66,35 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
 
 
 async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    options = parse_list_options(context.query.as_dict(), watch=True)
+    options = parse_list_options(context.query.as_dict())
     return await watch(backend, request, context, rt, options, selection_of(context.info, rt, options))
 
 
 def selection_of(info: RequestInfo, rt: ResourceType, options: ListOptions) -> Selection:
     """Return the objects that a list, a watch or a deletecollection is about. StatusError 400."""
     labels = parse_label_selector(options.label_selector) if options.label_selector else None
-    text = options.field_selector
+    fields = parse_field_selector(options.field_selector, rt) if options.field_selector else None
     if info.name and info.deprecated_watch:
-        text = f"metadata.name={info.name},{text}" if text else f"metadata.name={info.name}"
-    fields = parse_field_selector(text, rt) if text else None
+        fields = _of_name(fields, info.name)
     return Selection(
         namespace=namespace_of(info, rt),
         labels=None if labels is None or labels.empty else labels,
         fields=None if fields is None or fields.empty else fields,
     )
+
+
+def _of_name(fields: FieldSelector | None, name: str) -> FieldSelector:
+    """Return the field selector of a watch whose path names one object. StatusError 400 if it selects another one."""
+    if fields is None or fields.empty:
+        return FieldSelector([FieldTerm("metadata.name", True, name)])
+    if fields.required("metadata.name") != name:
+        raise status.bad_request("fieldSelector metadata.name doesn't match requested name")
+    return fields
+
+
+def list_limit(options: ListOptions, rt: ResourceType) -> int:
+    """Return the limit of a list. kube-apiserver ignores it if the resourceVersion is "0": its cache answers whole."""
+    return 0 if options.resource_version == "0" and rt.group != HISTORY else options.limit
 
 
 def list_revision(options: ListOptions) -> int | None:

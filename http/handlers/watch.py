@@ -16,7 +16,7 @@ import trio
 
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.options import ListOptions, parse_resource_version
+from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
@@ -63,7 +63,7 @@ async def watch(
         initial=options.send_initial_events,
         bookmarks=options.allow_watch_bookmarks,
     )
-    seconds = options.timeout_seconds or backend.min_watch * (1 + random.random())
+    seconds = go_seconds(options.timeout_seconds or 0) or backend.min_watch * (1 + random.random())
     stream = WatchStream(
         watching,
         encoder,

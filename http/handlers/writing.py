@@ -17,7 +17,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.reading import list_revision, selection_of
+from kubechronicle.http.handlers.reading import list_limit, list_revision, selection_of
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.write_request import read_delete, read_patch, read_write
@@ -100,7 +100,7 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
-    list_options = parse_list_options(context.query.as_dict(), watch=False)
+    list_options = parse_list_options(context.query.as_dict())
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
     deleted = await backend.store.writes.delete_collection(
@@ -108,7 +108,7 @@ async def delete_collection(backend: Backend, request: Request, context: Context
         write.target,
         selection_of(context.info, rt, list_options),
         write.options,
-        limit=list_options.limit,
+        limit=list_limit(list_options, rt),
         continue_token=list_options.continue_,
         revision=list_revision(list_options),
     )

@@ -181,6 +181,60 @@ def test_options_that_are_refused(parse: Any, message: str) -> None:
     assert caught.value.message == message
 
 
+@pytest.mark.parametrize("limit", ["0", "-1", "-5", str(-(2**63)), "-" + "0" * 5000 + "7"])
+def test_a_limit_that_is_not_positive_is_none(limit: str) -> None:
+    assert options.parse_list_options({"limit": [limit]}).limit == 0
+
+
+@pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "invalid syntax"),
+        ("-", "invalid syntax"),
+        ("²", "invalid syntax"),
+        ("1_0", "invalid syntax"),
+        ("9" * 5000, "value out of range"),
+        (str(2**63), "value out of range"),
+        ("-" + "9" * 5000, "value out of range"),
+    ],
+)
+def test_numbers_that_are_refused(name: str, text: str, problem: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        options.parse_list_options({name: [text]})
+    assert caught.value.message == f'strconv.ParseInt: parsing "{text}": {problem}'
+
+
+@pytest.mark.parametrize("text", ["7", "+7", "0" * 5000 + "7"])
+def test_numbers_that_are_taken(text: str) -> None:
+    assert options.parse_list_options({"timeoutSeconds": [text]}).timeout_seconds == 7
+    assert options.parse_resource_version("0" * 5000 + "7") == 7
+
+
+@pytest.mark.parametrize("revision", ["", "0"])
+def test_a_watch_from_no_revision_begins_with_the_state(revision: str) -> None:
+    found = options.parse_list_options({"watch": ["1"], "resourceVersion": [revision]})
+    assert found.send_initial_events
+    assert found.resource_version_match == "NotOlderThan"
+    assert options.parse_list_options(
+        {"watch": ["1"], "sendInitialEvents": ["0"], "resourceVersionMatch": ["NotOlderThan"]}
+    )
+    with pytest.raises(StatusError, match="resourceVersionMatch is forbidden when continue is provided"):
+        options.parse_list_options({"watch": ["1"], "resourceVersion": [revision], "continue": ["abc"]})
+    assert options.parse_list_options({"resourceVersion": [revision]}).send_initial_events is None
+
+
+def test_a_watch_from_a_revision_takes_a_continue_token() -> None:
+    found = options.parse_list_options({"watch": ["1"], "resourceVersion": ["5"], "continue": ["abc"]})
+    assert found.send_initial_events is None
+
+
+def test_a_watch_of_longer_than_go_can_count_ends_at_once() -> None:
+    assert options.go_seconds(3) == 3
+    assert options.go_seconds(-1) == -1
+    assert options.go_seconds(2**63 - 1) < 0
+
+
 def test_list_options() -> None:
     query = {"limit": ["5"], "continue": ["c"], "labelSelector": ["a=b"], "timeoutSeconds": ["3"], "watch": ["false"]}
     found = options.parse_list_options(query)
@@ -194,7 +248,7 @@ def test_the_body_of_a_delete_counts_alone() -> None:
     assert (found.propagation_policy, found.grace_period_seconds) == (None, 3)
 
 
-@pytest.mark.parametrize("text", ["abc", "-1", "1.0"])
+@pytest.mark.parametrize("text", ["abc", "-1", "1.0", "²", "+1"])
 def test_revisions_of_reads(text: str) -> None:
     with pytest.raises(ValueError, match="invalid syntax"):
         options.parse_resource_version(text)
