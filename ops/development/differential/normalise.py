@@ -25,16 +25,21 @@ class Normaliser:
         self._tokens: dict[tuple[str, str], str] = {}
         self._values: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        self._step = 0
         self._names: dict[str, str] = {}
         self.given = ""  # texts of all requests: a value that was asked for is no random one
         today = datetime.datetime.now(datetime.UTC).date()
         self._near = {(today + datetime.timedelta(days=n)).isoformat() for n in range(-NEAR, NEAR + 1)}
 
     def token(self, family: str, value: str) -> str:
+        """Return the token of a value: the step that showed it first, and its place among the new ones of that step.
+
+        So a value that only one server shows does not shift the tokens of later steps.
+        """
         known = self._tokens.get((family, value))
         if known is None:
             self._counts[family] = self._counts.get(family, 0) + 1
-            known = self._tokens[family, value] = f"<{family}:{self._counts[family]}>"
+            known = self._tokens[family, value] = f"<{family}:{self._step}.{self._counts[family]}>"
             self._values[known] = value
         return known
 
@@ -57,6 +62,8 @@ class Normaliser:
 
     def answer(self, data: Any, names: Mapping[str, str]) -> Any:
         self._shared = names
+        self._step += 1
+        self._counts.clear()
         form = self._node(data, "", 0)
         if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")) and "metadata" in form:
             listed = form["metadata"]

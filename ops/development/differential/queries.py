@@ -17,7 +17,7 @@ LIST_PARAMETERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sendInitialEvents", ("true", "false", "x")),
     ("shardSelector", ("", "x")),
     ("includeObject", ("Object", "Metadata", "None", "x", "")),
-    ("watch", ("false", "0", "x")),
+    ("watch", ("false", "0", "x&timeoutSeconds=1")),
     ("unknown", ("1",)),
 )  # fmt: skip
 ACCEPTS = (
@@ -112,6 +112,6 @@ def encode(value: str) -> str:
     if "${" in value or "$NS" in value:
         return value.replace(" ", "%20")
     return "".join(
-        c if c.isalnum() and c.isascii() or c in "-._~%&=,!/:" else "".join(f"%{b:02X}" for b in c.encode())
+        c if (c.isalnum() and c.isascii()) or c in "-._~%&=,!/:" else "".join(f"%{b:02X}" for b in c.encode())
         for c in value
     )

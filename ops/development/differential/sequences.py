@@ -109,7 +109,7 @@ class Sequence:
         areas = [
             area
             for area in AREAS
-            if area in self.areas and area != "create" or area == "create" and self.areas == {"create"}
+            if (area in self.areas and area != "create") or (area == "create" and self.areas == {"create"})
         ]
         weights = [AREAS[area] for area in areas]
         for _ in range(self.rng.randint(4, LONGEST)):
@@ -120,7 +120,7 @@ class Sequence:
                 continue
             area = self.rng.choices(areas, weights)[0]
             yield from getattr(self, f"do_{area}")()
-        if self.stored is not None and not self.resource.namespaced or self.resource.kind == "Service":
+        if (self.stored is not None and not self.resource.namespaced) or self.resource.kind == "Service":
             yield self.step("other", "delete", "DELETE", f"{self.one}?gracePeriodSeconds=0")
 
     def reviews(self) -> Talk:

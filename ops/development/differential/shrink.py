@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from kubechronicle.ops.development.differential.grouping import Groups
 from kubechronicle.ops.development.differential.steps import Conversation
 from kubechronicle.ops.development.differential.transport import Connection

@@ -11,7 +11,7 @@ from typing import Any
 from kubechronicle.ops.development.differential.normalise import Normaliser
 from kubechronicle.ops.development.differential.transport import Answer, Connection
 
-TOKEN = re.compile(r"<(?:uid|rv|ip|port|generated|continue):\d+>|\$\{\w+\}")
+TOKEN = re.compile(r"<(?:uid|rv|ip|port|generated|continue):\d+\.\d+>|\$\{\w+\}")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-TIMEOUT = 60.0  # seconds for one answer; a server that hangs is a difference, not the end of the run
+TIMEOUT = 20.0  # seconds for one answer; a server that hangs is a difference, not the end of the run
 UNANSWERED = 0  # the status of a request without an answer
 
 

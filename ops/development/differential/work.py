@@ -17,7 +17,7 @@ from kubechronicle.ops.development.differential.compare import Difference, compa
 from kubechronicle.ops.development.differential.grouping import Example, Groups, signature
 from kubechronicle.ops.development.differential.seeds import Seeds
 from kubechronicle.ops.development.differential.sequences import AREAS, Sequence
-from kubechronicle.ops.development.differential.steps import Conversation, Exchange, Step
+from kubechronicle.ops.development.differential.steps import Conversation, Exchange
 from kubechronicle.ops.development.differential.transport import Connection, Target
 
 WORKERS = 4
