@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.autoscaling.conversions import (
     BEHAVIOR,
-    CONDITIONS,
-    CURRENT_METRICS,
-    METRIC_FIELDS,
-    METRICS,
+    TOLERANCES,
     behavior_from_annotation,
     behavior_to_annotation,
-    status_name,
+    new_metric,
+    old_metric,
+    pop_conversion_annotations,
 )
 from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, typed
 from kubechronicle.api.errors.field_errors import go_json
@@ -28,30 +27,10 @@ V2: Final = "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler"
 V2BETA1: Final = "io.k8s.api.autoscaling.v2beta1.HorizontalPodAutoscaler"
 V2BETA2: Final = "io.k8s.api.autoscaling.v2beta2.HorizontalPodAutoscaler"
 
-_PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
-TOLERANCES: Final = (("scaleDown", _PREFIX + "scale-down-tolerance"), ("scaleUp", _PREFIX + "scale-up-tolerance"))
-_ROUND_TRIP: Final = (
-    METRICS,
-    BEHAVIOR,
-    CURRENT_METRICS,
-    CONDITIONS,
-    *(name for _, name in TOLERANCES),
-)
-
-
-def _pop_conversion_annotations(obj: Object) -> dict[str, str]:
-    """Remove the annotations that only conversions write, and return them."""
-    metadata = obj["metadata"]
-    given = metadata.get("annotations") or {}
-    taken = {name: given.pop(name) for name in _ROUND_TRIP if name in given}
-    if not given:
-        metadata.pop("annotations", None)
-    return taken
-
 
 def _to_v2beta2(obj: Object) -> Object:
     obj = copy_object(obj)
-    _pop_conversion_annotations(obj)
+    pop_conversion_annotations(obj)
     behavior = obj["spec"].get("behavior") or {}
     for direction, name in TOLERANCES:
         tolerance = (behavior.get(direction) or {}).pop("tolerance", None)
@@ -62,7 +41,7 @@ def _to_v2beta2(obj: Object) -> Object:
 
 def _from_v2beta2(obj: Object) -> Object:
     obj = copy_object(obj)
-    taken = _pop_conversion_annotations(obj)
+    taken = pop_conversion_annotations(obj)
     for direction, name in TOLERANCES:
         try:
             tolerance = values.quantity_text(taken[name]) if name in taken else None
@@ -76,21 +55,21 @@ def _from_v2beta2(obj: Object) -> Object:
 
 def _to_v2beta1(obj: Object) -> Object:
     obj = copy_object(obj)
-    _pop_conversion_annotations(obj)
+    pop_conversion_annotations(obj)
     behavior = obj["spec"].pop("behavior", None)
     if behavior is not None:
         note = go_json(behavior_to_annotation(behavior))
         obj["metadata"].setdefault("annotations", {})[BEHAVIOR] = note
-    _convert_metrics(obj, lambda metric, status: _old_metric(metric, status=status))
+    _convert_metrics(obj, lambda metric, status: old_metric(metric, status=status))
     return typed(obj, "autoscaling/v2beta1", V2BETA1)
 
 
 def _from_v2beta1(obj: Object) -> Object:
     obj = copy_object(obj)
-    behavior = behavior_from_annotation(_pop_conversion_annotations(obj).get(BEHAVIOR))
+    behavior = behavior_from_annotation(pop_conversion_annotations(obj).get(BEHAVIOR))
     if behavior is not None:
         obj["spec"]["behavior"] = behavior
-    _convert_metrics(obj, lambda metric, status: _new_metric(metric, status=status))
+    _convert_metrics(obj, lambda metric, status: new_metric(metric, status=status, is_unused=_is_filler_zero))
     return typed(obj, "autoscaling/v2", V2)
 
 
@@ -101,43 +80,6 @@ def _convert_metrics(obj: Object, convert: Callable[[Object, bool], Object]) -> 
             holder[name] = [convert(metric, status) for metric in holder[name]]
 
 
-def _old_metric(metric: Object, *, status: bool) -> Object:
-    converted: Object = {"type": metric.get("type", "")}
-    for source, pairs in METRIC_FIELDS.items():
-        if metric.get(source) is None:
-            continue
-        target_source = converted[source] = {}
-        for name, path in pairs:
-            value: Any = metric[source]
-            for part in (path.replace("target.", "current.") if status else path).split("."):
-                value = value.get(part) if isinstance(value, dict) else None
-            if value is not None:
-                target_source[status_name(name) if status else name] = value
-    return converted
-
-
-def _new_metric(metric: Object, *, status: bool) -> Object:
-    converted: Object = {"type": metric.get("type", "")}
-    for source, pairs in METRIC_FIELDS.items():
-        given = metric.get(source)
-        if given is None:
-            continue
-        target_source = converted[source] = {}
-        for name, path in pairs:
-            value = given.get(status_name(name) if status else name)
-            if value is None or _is_filler_zero(source, name, value, given, status=status):
-                continue
-            *parents, last = (path.replace("target.", "current.") if status else path).split(".")
-            place = target_source
-            for part in parents:
-                place = place.setdefault(part, {})
-            place[last] = value
-        if not status:
-            target = target_source.setdefault("target", {})
-            target["type"] = _target_type(source, target)
-    return converted
-
-
 _AVERAGES: Final = ("averageValue", "currentAverageValue", "targetAverageValue")
 
 
@@ -146,16 +88,6 @@ def _is_filler_zero(source: str, name: str, value: Any, given: Object, *, status
     meaning."""
     always = source == "object" or (status and source == "external")
     return value == "0" and name == "targetValue" and always and any(average in given for average in _AVERAGES)
-
-
-def _target_type(source: str, target: Object) -> str:
-    if source == "pods":
-        return "AverageValue"
-    if source in ("resource", "containerResource"):
-        return "Utilization" if target.get("averageUtilization") is not None else "AverageValue"
-    if source == "external":
-        return "Value" if target.get("value") is not None else "AverageValue"
-    return "AverageValue" if target.get("averageValue") is not None else "Value"
 
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin.autoscaling.conversions import (
+    DEFAULT_CPU,
+    METRICS,
+    ROUND_TRIP,
+    autoscaler_to_v1,
+    autoscaler_to_v2,
+    pop_conversion_annotations,
+)
 from kubechronicle.api.values.objects import Object
 
 _SPEC: Final[Mapping[str, Any]] = {"minReplicas": 1}
@@ -18,10 +26,15 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def autoscaler_v2(obj: Object) -> None:
-    """Default to a target of 80 % of the requested CPU, and fill in scaling rules if a behavior is present."""
+    """Default to a target of the requested CPU, and fill in scaling rules if a behavior is present.
+
+    Kubernetes' decoder drops the annotations of conversions here, too.
+    """
+    if obj["metadata"].get("annotations"):
+        pop_conversion_annotations(obj)
     spec = obj["spec"]
     if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": 80}
+        target = {"type": "Utilization", "averageUtilization": DEFAULT_CPU}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     behavior = spec.get("behavior")
     if behavior is None:
@@ -50,18 +63,23 @@ def _scaling_rules(given: Object | None, fallback: Object) -> Object:
 
 
 def autoscaler_v1(obj: Object) -> None:
-    """Set the same CPU target as in v2, unless the annotation holds metrics."""
+    """Set the same CPU target as in v2, unless the annotation holds metrics.
+
+    Annotations of conversions become what Kubernetes makes of them when it decodes and encodes the object.
+    """
     notes = obj["metadata"].get("annotations") or {}
     spec = obj["spec"]
-    if spec.get("targetCPUUtilizationPercentage") is None and "autoscaling.alpha.kubernetes.io/metrics" not in notes:
-        spec["targetCPUUtilizationPercentage"] = 80
+    if spec.get("targetCPUUtilizationPercentage") is None and METRICS not in notes:
+        spec["targetCPUUtilizationPercentage"] = DEFAULT_CPU
+    if not notes.keys().isdisjoint(ROUND_TRIP):
+        obj.update(autoscaler_to_v1(autoscaler_to_v2(obj)))
 
 
 def autoscaler_v2beta1(obj: Object) -> None:
     """Set the same CPU target as in v2."""
     spec = obj["spec"]
     if not spec.get("metrics"):
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 80}}]
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": DEFAULT_CPU}}]
 
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {

@@ -17,6 +17,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.autoscaler_status)}),
         validates_whole_update=False,
         names="segment",
+        validates_spec_update=False,
         validate=validation.autoscaler,
+        validate_update=validation.autoscaler_update,
     ),
 }

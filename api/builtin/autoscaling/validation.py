@@ -22,20 +22,37 @@ MAX_WINDOW: Final = 3600
 
 
 def autoscaler(obj: Object) -> list[Cause]:
-    """Check the bounds, target, metrics and behavior of an autoscaler."""
-    spec = obj["spec"]
+    """Check a new autoscaler."""
+    target = obj["spec"].get("scaleTargetRef") or {}
+    return _spec(obj["spec"], _api_version(target, needs_group=target.get("kind") != "ReplicationController"), old={})
+
+
+def autoscaler_update(new: Object, old: Object) -> list[Cause]:
+    """Check a changed autoscaler; the API version of its target only if the version or the kind has changed."""
+    target, held = (each["spec"].get("scaleTargetRef") or {} for each in (new, old))
+    same = all(target.get(name, "") == held.get(name, "") for name in ("apiVersion", "kind"))
+    problem = "" if same else _api_version(target, needs_group=target.get("kind") != "ReplicationController")
+    return _spec(new["spec"], problem, old=old["spec"])
+
+
+def _spec(spec: Object, target_problem: str, *, old: Object) -> list[Cause]:
+    """Check the bounds, target, metrics and behavior. ``target_problem`` is of the target's API version."""
     causes: list[Cause] = []
     low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-    if low < 1:
-        causes.append(invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
-    if high < 1:
+    least = 0 if old.get("minReplicas") == 0 else 1
+    if low < least:
+        causes.append(invalid_value("spec.minReplicas", low, f"must be greater than or equal to {least}"))
+    if high == 0:
         causes.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    elif high < 0:
+        causes.append(invalid_value("spec.maxReplicas", high, "must be greater than or equal to 1"))
     if high < low:
         causes.append(invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
-    causes += _target_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+    causes += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", target_problem)
     metrics = spec.get("metrics") or ()
+    lenient = any(_api_version(object_metric, needs_group=False) for object_metric in _described(old))
     for index, metric in enumerate(metrics):
-        causes += _metric(metric, f"spec.metrics[{index}]")
+        causes += _metric(metric, f"spec.metrics[{index}]", lenient=lenient)
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
         causes.append(forbidden("spec.metrics", detail))
@@ -46,7 +63,16 @@ def autoscaler(obj: Object) -> list[Cause]:
     return causes
 
 
-def _target_reference(reference: Object, field: str) -> list[Cause]:
+def _described(spec: Object) -> list[Object]:
+    """Return the references to the objects that metrics of type Object describe."""
+    return [
+        metric["object"].get("describedObject") or {}
+        for metric in spec.get("metrics") or ()
+        if metric.get("type") == "Object" and metric.get("object") is not None
+    ]
+
+
+def _reference(reference: Object, field: str, version_problem: str) -> list[Cause]:
     causes: list[Cause] = []
     for name in ("kind", "name"):
         value = reference.get(name, "")
@@ -54,18 +80,26 @@ def _target_reference(reference: Object, field: str) -> list[Cause]:
             causes.append(required(f"{field}.{name}"))
         else:
             causes += [invalid_value(f"{field}.{name}", value, problem) for problem in names.path_segment(value)]
-    api_version = reference.get("apiVersion", "")
-    if "/" not in api_version and api_version != "v1":
-        detail = "apiVersion must specify API group"
-        causes.append(invalid_value(f"{field}.apiVersion", api_version, detail))
+    if version_problem:
+        causes.append(invalid_value(f"{field}.apiVersion", reference.get("apiVersion", ""), version_problem))
     return causes
+
+
+def _api_version(reference: Object, *, needs_group: bool) -> str:
+    """Return the problem of a reference's API version, "" if it has none."""
+    api_version = reference.get("apiVersion", "")
+    slashes = api_version.count("/")
+    if slashes > 1:
+        return f"unexpected GroupVersion string: {api_version}"
+    group = api_version.partition("/")[0] if slashes else ""
+    return "apiVersion must specify API group" if needs_group and not group else ""
 
 
 _SOURCE_ORDER: Final = ("object", "external", "pods", "resource", "containerResource")
 """Metric sources in Kubernetes' order; only the first that is set is checked in detail."""
 
 
-def _metric(metric: Object, field: str) -> list[Cause]:
+def _metric(metric: Object, field: str, *, lenient: bool) -> list[Cause]:
     kind = metric.get("type", "")
     causes: list[Cause] = []
     if not kind:
@@ -75,7 +109,7 @@ def _metric(metric: Object, field: str) -> list[Cause]:
         causes.append(unsupported)
     given = [source for source in _SOURCE_ORDER if metric.get(source) is not None]
     if given:
-        causes += _source(metric[given[0]], given[0], f"{field}.{given[0]}")
+        causes += _source(metric[given[0]], given[0], f"{field}.{given[0]}", lenient=lenient)
     source = SOURCES.get(kind)
     if source is None:
         causes.append(unsupported)
@@ -87,7 +121,7 @@ def _metric(metric: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _source(metric: Object, source: str, field: str) -> list[Cause]:
+def _source(metric: Object, source: str, field: str, *, lenient: bool) -> list[Cause]:
     causes: list[Cause] = []
     target = metric.get("target") or {}
     if source in ("resource", "containerResource"):
@@ -101,7 +135,9 @@ def _source(metric: Object, source: str, field: str) -> list[Cause]:
             causes += dns_label(container, path) if container else [required(path, "must specify a container")]
     else:
         if source == "object":
-            causes += _target_reference(metric.get("describedObject") or {}, f"{field}.describedObject")
+            described = metric.get("describedObject") or {}
+            problem = "" if lenient else _api_version(described, needs_group=False)
+            causes += _reference(described, f"{field}.describedObject", problem)
         name = (metric.get("metric") or {}).get("name", "")
         if not name:
             causes.append(required(f"{field}.metric.name", "must specify a metric name"))

@@ -400,7 +400,7 @@ def test_autoscalers_of_both_versions_are_one_object() -> None:
         "pods": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "1k"}},
     }
     behavior = {"scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}}
-    rich = {**stored, "spec": {**stored["spec"], "metrics": [*stored["spec"]["metrics"], pods_metric]}}
+    rich = {**stored, "spec": {**stored["spec"], "metrics": [pods_metric, *stored["spec"]["metrics"]]}}
     rich["spec"]["behavior"] = behavior
     there = pipeline.to_request_version(older.rt, rich)
     assert set(there["metadata"]["annotations"]) == {

@@ -253,7 +253,7 @@ def test_invalid_metrics_annotation_is_ignored(text: str) -> None:
         ROUND_TRIP + "conditions": text,
     }
     found = converted("v1", "v2", obj, HPA)
-    assert "metrics" not in found["spec"]
+    assert [metric["resource"]["name"] for metric in found["spec"]["metrics"]] == ["cpu"]
     assert not found["status"]["currentMetrics"]
 
 
