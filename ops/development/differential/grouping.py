@@ -11,9 +11,13 @@ from kubechronicle.ops.development.differential.compare import Difference
 
 TEMPLATE = re.compile(r"spec\.(?:jobTemplate\.spec\.)?template\.(?=spec|metadata)")
 INDEX = re.compile(r"\[(?:\d+|\{[^}]*\}|[^\]]*)\]")
+MAPS = re.compile(
+    r"((?:^|[. ])(?:f:)?(?:labels|annotations|nodeSelector|matchLabels|data|binaryData|stringData|parameters|limits|requests"
+    r"|hard|used|capacity|allocatable|attributes|volumeAttributes|podFixed|default|defaultRequest|max|min))(?:\[\]|\.[\w:-]+)$"
+)
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|`[^`]*`")
 NUMBER = re.compile(r"(?<![\w:])-?\d[\w.+-]*")
-OWNED = re.compile(r"(fieldsV1)\..*")
+OWNED = re.compile(r"\[(f:[^\]]*)\]")
 GO_VALUE = re.compile(r"(?:Invalid value|Unsupported value|Duplicate value|Too many|Too long): .*?(?=: |$)")
 LONGEST = 220
 
@@ -70,7 +74,7 @@ def signature(difference: Difference, kind: str) -> tuple[str, str, str]:
 
 
 def general_path(path: str) -> str:
-    path = OWNED.sub(r"\1.…", path)
+    path = OWNED.sub(r".\1", path)
     path = re.sub(
         r"(\.(?:labels|annotations|nodeSelector|matchLabels|data|binaryData|stringData)[.\[]).*", r"\1*", path
     )

@@ -46,37 +46,35 @@ class Normaliser:
     def value_of(self, token: str) -> str | None:
         return self._values.get(token)
 
-    def generated(self, request: Any, metadata: Mapping[str, Any]) -> None:
-        """Note a name that the server made from metadata.generateName."""
-        prefix, name = metadata.get("generateName"), metadata.get("name")
-        if not (isinstance(prefix, str) and prefix and isinstance(name, str)):
-            return
+    def generated(self, request: Any, name: Any) -> None:
+        """Note a name that the server made from the request's metadata.generateName."""
         asked = request.get("metadata") if isinstance(request, Mapping) else None
-        if (
-            isinstance(asked, Mapping)
-            and not asked.get("name")
-            and name.startswith(prefix[:58])
-            and name not in self._names
-        ):
+        prefix = asked.get("generateName") if isinstance(asked, Mapping) else None
+        if not isinstance(prefix, str) or not prefix or asked is None or asked.get("name"):
+            return
+        start = prefix.replace("$ID", "")[:20]
+        if isinstance(name, str) and name.startswith(start.split("-")[0]) and name not in self._names:
             self._names[name] = self.token("generated", name)
 
     def answer(self, data: Any, names: Mapping[str, str]) -> Any:
         self._shared = names
         self._step += 1
         self._counts.clear()
-        form = self._node(data, "", 0)
+        form = self._node(data, "")
         if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")) and "metadata" in form:
             listed = form["metadata"]
             # Other sequences write at the same time, so the revision of a list is not comparable.
             if isinstance(listed, dict) and str(listed.get("resourceVersion", "")).startswith("<rv:"):
                 listed["resourceVersion"] = "<rv>"
+        if isinstance(form, dict) and form.get("kind") == "SelfSubjectRulesReview":
+            sort_rules(form)
         return form
 
-    def _node(self, node: Any, key: str, depth: int) -> Any:
+    def _node(self, node: Any, key: str) -> Any:
         if isinstance(node, dict):
-            return {self._text(k): self._node(v, k, depth + 1) for k, v in node.items()}
+            return {self._text(k): self._node(v, k) for k, v in node.items()}
         if isinstance(node, list):
-            return [self._node(v, key, depth + 1) for v in node]
+            return [self._node(v, key) for v in node]
         if isinstance(node, str):
             return self._string(node, key)
         if key in PORT_KEYS and isinstance(node, int) and node in PORTS and str(node) not in self.given:
@@ -114,3 +112,12 @@ class Normaliser:
 
     def _address(self, match: re.Match[str]) -> str:
         return match[0] if match[0] in self.given else self.token("ip", match[0])
+
+
+def sort_rules(review: dict[str, Any]) -> None:
+    """Sort the rules of a review: the reference lists them in the random order of a map."""
+    status = review.get("status")
+    for name in ("resourceRules", "nonResourceRules"):
+        rules = status.get(name) if isinstance(status, dict) else None
+        if isinstance(rules, list):
+            rules.sort(key=str)

@@ -98,7 +98,12 @@ class Side:
         if metadata.get("uid") and step.area != "other":
             for name, key in (("rv", "resourceVersion"), ("uid", "uid"), ("name", "name")):
                 self.variables[name] = str(metadata.get(key, ""))
-        self.normaliser.generated(step.body, metadata)
+        self.normaliser.generated(step.body, metadata.get("name"))
+
+    def learn_rejection(self, step: Step, data: Any) -> None:
+        details = data.get("details") if isinstance(data, Mapping) else None
+        if isinstance(details, Mapping):
+            self.normaliser.generated(step.body, details.get("name"))
 
 
 def quoted(path: str) -> str:
@@ -130,6 +135,8 @@ class Conversation:
             data = answer.decoded()
             if answer.status < 300:
                 side.learn(step, data)
+            else:
+                side.learn_rejection(step, data)
             names = {self.namespace: "$NS", self.suffix: "$ID"}
             forms.append(side.normaliser.answer(data, names))
         return Exchange(step, answers[0], answers[1], forms[0], forms[1])

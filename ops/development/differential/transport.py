@@ -83,40 +83,43 @@ class Connection:
         """Send a request; receive() reads its answer. So two servers work at the same time."""
         full = {"Authorization": f"Bearer {self.target.token}", "Accept": "application/json", **headers}
         self._sent = (method, path, body, {name: value for name, value in full.items() if value})
-        try:
+        if not self._write():
             self._write()
-        except (OSError, http.client.HTTPException):
-            self.close()
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._write()
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
         assert self._sent is not None
         method, path, body, headers = self._sent
-        self._open().request(method, path, body=body, headers=dict(headers))
+        try:
+            self._open().request(method, path, body=body, headers=dict(headers))
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return False
+        return True
 
     def receive(self) -> Answer:
-        assert self._sent is not None
-        for attempt in (1, 2):
-            try:
-                answer = self._open().getresponse()
-                body = answer.read()
-                break
-            except (http.client.RemoteDisconnected, http.client.ResponseNotReady, ConnectionError) as error:
-                # The server had closed the idle connection before it saw the request.
-                self.close()
-                if attempt == 2:
-                    return Answer(UNANSWERED, body=repr(error).encode())
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    self._write()
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                return Answer(UNANSWERED, body=type(error).__name__.encode())
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        warnings = answer.headers.get_all("Warning") or []
-        if answer.will_close:
+        answer, error = self._read()
+        if answer is None and self._write():
+            # The server had closed the idle connection before it saw the request.
+            answer, error = self._read()
+        return answer or Answer(UNANSWERED, body=repr(error).encode())
+
+    def _read(self) -> tuple[Answer | None, Exception | None]:
+        if self._connection is None:
+            return None, None
+        try:
+            got = self._connection.getresponse()
+            body = got.read()
+        except (http.client.RemoteDisconnected, http.client.ResponseNotReady, ConnectionError) as error:
             self.close()
-        return Answer(answer.status, headers.get("content-type", ""), warnings, body, headers)
+            return None, error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return Answer(UNANSWERED, body=type(error).__name__.encode()), error
+        headers = {name.lower(): value for name, value in got.getheaders()}
+        warnings = got.headers.get_all("Warning") or []
+        if got.will_close:
+            self.close()
+        return Answer(got.status, headers.get("content-type", ""), warnings, body, headers), None
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
