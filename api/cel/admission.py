@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, base_environment
-from kubechronicle.api.cel.errors import InstantiationError
+from kubechronicle.api.cel.errors import InstantiationError, Report
 from kubechronicle.api.cel.library import json_patch
 from kubechronicle.api.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
+from kubechronicle.api.cel.syntax.ast import Node
 from kubechronicle.api.cel.types import (
     ANY,
     BOOL,
@@ -162,6 +163,8 @@ def environment(offer: Offer) -> Environment:
     return base_environment().extend(variables=variables)
 
 
+FAILED: Final = "compilation failed: "
+
 CONDITION: Final = (BOOL,)
 MESSAGE: Final = (STRING,)
 ANNOTATION: Final = (STRING, NULL)
@@ -177,12 +180,13 @@ class Composition:
     def __init__(self, composed: bool) -> None:
         """``composed``: the policy has variables, so that ``variables`` exists from the start."""
         self._variables: dict[str, Type] | None = {} if composed else None
+        self._scopes: dict[Offer, Environment] = {}
 
-    def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str:
+    def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str | Report:
         """Return the reason against storing the expression, empty if none. InstantiationError as in `check`."""
         return self._compile(expression, wanted, offer)[0]
 
-    def declare(self, name: str, expression: str, offer: Offer) -> str:
+    def declare(self, name: str, expression: str, offer: Offer) -> str | Report:
         """Declare a variable for later expressions; return the reason against storing its expression, empty if none.
 
         Raises InstantiationError as `check` does."""
@@ -194,19 +198,26 @@ class Composition:
                 self._variables[name] = _as_variable(kind)
         return problem
 
-    def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str, Type]:
-        scope = environment(offer)
-        if self._variables is not None:
-            scope = scope.extend(variables={"variables": object_type(VARIABLES, dict(self._variables))})
-        return check(expression, scope, wanted)
+    def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str | Report, Type]:
+        return check(expression, self._scope(offer), wanted)
+
+    def _scope(self, offer: Offer) -> Environment:
+        """Return the environment with the variables so far. It grows with each declaration, so one serves all."""
+        if self._variables is None:
+            return environment(offer)
+        scope = self._scopes.get(offer)
+        if scope is None:
+            declared = {"variables": object_type(VARIABLES, self._variables)}
+            scope = self._scopes[offer] = environment(offer).extend(variables=declared)
+        return scope
 
 
-def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str, Type]:
+def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str | Report, Type]:
     """Return (reason against storing the expression, its type). ANY among the wanted types takes every type.
 
     InstantiationError if a constant in it cannot be converted: callers report that in other words."""
     problem, kind = compiled_type(expression, scope)
-    if isinstance(problem, str):
+    if isinstance(problem, Report):
         return problem, DYN
     if ANY not in wanted and kind not in wanted:
         shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
@@ -216,14 +227,24 @@ def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tupl
     return "", kind
 
 
-def compiled_type(expression: str, scope: Environment) -> tuple[str | InstantiationError | None, Type]:
+def compiled_type(expression: str, scope: Environment) -> tuple[Report | InstantiationError | None, Type]:
     """Return (problem of the expression, its type). An InstantiationError is found last, when the type is known."""
     try:
-        return None, scope.compile(expression).result_type
-    except InstantiationError as problem:
-        return problem, scope.check(expression).type
+        tree = scope.check(expression)
     except CompileError as problem:
-        return f"compilation failed: {problem}", DYN
+        return problem.report._replace(head=FAILED), DYN
+    return program_problem(expression, tree, scope), tree.type
+
+
+def program_problem(expression: str, tree: Node, scope: Environment) -> Report | InstantiationError | None:
+    """Return the problem of making a program of a checked expression, if there is any."""
+    try:
+        scope.program(expression, tree)
+    except InstantiationError as problem:
+        return problem
+    except CompileError as problem:
+        return problem.report._replace(head=FAILED)
+    return None
 
 
 def type_text(of: Type) -> str:

@@ -10,10 +10,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel import Environment, Program, base_environment
-from kubechronicle.api.cel.admission import compiled_type, type_text
+from kubechronicle.api.cel import CompileError, Environment, Program, base_environment
+from kubechronicle.api.cel.admission import FAILED, program_problem, type_text
 from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
+from kubechronicle.api.cel.errors import Report
 from kubechronicle.api.cel.library import estimates, quantity_arithmetic, semver_parser
 from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
@@ -54,22 +55,36 @@ def environment() -> Environment:
     return base_environment().extend(variables={"device": DEVICE}, libraries=(BINDINGS,))
 
 
-@functools.lru_cache(maxsize=1024)
-def problem(expression: str) -> str:
+class _Unusable(Exception):
+    """A selector that must not be stored. ``args[0]``: the reason, to be shown as text."""
+
+
+def problem(expression: str) -> str | Report:
     """Return the reason against storing a selector, empty if none. InstantiationError as in `compile`."""
-    problem, kind = compiled_type(expression, environment())
-    if isinstance(problem, str):
-        return problem
-    if kind not in (BOOL, ANY):
-        return f"must evaluate to bool or the unknown type, not {type_text(kind)}"
-    if problem is not None:
-        raise problem
+    try:
+        worst_cost(expression)
+    except _Unusable as error:
+        reason: str | Report = error.args[0]
+        return reason
     return ""
 
 
+@functools.lru_cache(maxsize=1024)
 def worst_cost(expression: str) -> int:
-    """Return the worst-case cost of a selector that compiles. One above MAX_COST must not be stored."""
-    return estimate(environment().check(expression), _size, estimates.estimate).most
+    """Return the worst-case cost of a selector without a problem. One above MAX_COST must not be stored."""
+    scope = environment()
+    try:
+        tree = scope.check(expression)
+    except CompileError as error:
+        raise _Unusable(error.report._replace(head=FAILED)) from None
+    problem = program_problem(expression, tree, scope)
+    if isinstance(problem, Report):
+        raise _Unusable(problem)
+    if tree.type not in (BOOL, ANY):
+        raise _Unusable(f"must evaluate to bool or the unknown type, not {type_text(tree.type)}")
+    if problem is not None:
+        raise problem
+    return estimate(tree, _size, estimates.estimate).most
 
 
 _MOST_NAMES: Final = 32

@@ -80,6 +80,10 @@ class Environment:
         tree = self.check(expression)
         if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
             raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
+        return self.program(expression, tree)
+
+    def program(self, expression: str, tree: Node) -> Program:
+        """Return the program of an expression that was checked. Raises CompileError as `compile` does."""
         planner = Planner(self.types)
         try:
             code = planner.plan(tree)

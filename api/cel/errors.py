@@ -37,22 +37,38 @@ class Issue(NamedTuple):
         return f"{text}\n | {source}\n | {dots}{chr(0xFF3E) if wide else '^'}"
 
 
-class CompileError(Exception):
-    """An expression that cannot be compiled.
+class Report(NamedTuple):
+    """Issues of an expression. ``str()`` is cel-go's text, which repeats the source line for each issue: it may take a
+    hundred times as much memory as the source, so it is built only to be shown.
 
-    ``issues``: the first MAX_ISSUES found, in order of place.
-    ``str()``: cel-go's text of these issues.
+    ``left_out``: the number of further issues.
     """
+
+    issues: tuple[Issue, ...]
+    left_out: int
+    source: str
+    head: str = ""
+
+    def __str__(self) -> str:
+        lines = self.source.split("\n")
+        shown = [issue.display(lines) for issue in self.issues]
+        if self.left_out:
+            shown.append(f"{self.left_out} more errors were truncated")
+        return self.head + "\n".join(shown)
+
+
+class CompileError(Exception):
+    """An expression that cannot be compiled. ``issues``: the first MAX_ISSUES found, in order of place."""
 
     def __init__(self, issues: Iterable[Issue], source: str) -> None:
         every = list(issues)
         first = sorted(every[:MAX_ISSUES], key=lambda issue: (issue.line, issue.column))
-        self.issues: tuple[Issue, ...] = tuple(first)
-        lines = source.split("\n")
-        shown = [issue.display(lines) for issue in first]
-        if len(every) > MAX_ISSUES:
-            shown.append(f"{len(every) - MAX_ISSUES} more errors were truncated")
-        super().__init__("\n".join(shown))
+        self.report = Report(tuple(first), len(every) - len(first), source)
+        super().__init__(self.report)
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        return self.report.issues
 
 
 class InstantiationError(CompileError):
@@ -62,8 +78,8 @@ class InstantiationError(CompileError):
     """
 
     def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
-        self.issues = ()
+        super().__init__((), "")
+        self.args = (message,)
 
 
 class EvaluationError(Exception):

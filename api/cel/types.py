@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+MAX_TYPE_SIZE: Final = 512
+"""Types in one type. Lists in lists reach half of it, but maps in maps are twice as large with each level: without a
+bound, a text of 600 characters would have a type of a million."""
+
 Fields = Mapping[str, "Type | Field"] | Callable[[], Mapping[str, "Type | Field"]]
 """The fields of an object type, or a function that returns them at the first use."""
 
@@ -32,9 +36,11 @@ class Type:
     ``name``: the name of the type at run time.
     ``read``: converts data to the CEL value whenever a field, element or entry of this type is read, for example a text
     to a Timestamp. None: the data holds CEL values already.
+    ``open``: it contains type parameters.
+    ``size``: the number of types it consists of; at most MAX_TYPE_SIZE, otherwise RecursionError.
     """
 
-    __slots__ = ("_fields", "_hash", "kind", "name", "parameters", "read")
+    __slots__ = ("_fields", "_hash", "kind", "name", "open", "parameters", "read", "size")
 
     def __init__(
         self,
@@ -50,6 +56,10 @@ class Type:
         self.parameters = parameters
         self._fields = fields
         self._hash = hash((kind, name, parameters))
+        self.open: bool = kind == "param" or any(each.open for each in parameters)
+        self.size: int = 1 + sum(each.size for each in parameters)
+        if self.size > MAX_TYPE_SIZE:
+            raise RecursionError("the type is too large")
 
     @property
     def fields(self) -> Mapping[str, Type | Field]:

@@ -38,7 +38,9 @@ class Cause:
 
     __slots__ = ("_detail", "_message", "_value", "field", "reason")
 
-    def __init__(self, reason: str, message: str, field: str = "", *, value: Any = _NO_VALUE, detail: str = "") -> None:
+    def __init__(
+        self, reason: str, message: str, field: str = "", *, value: Any = _NO_VALUE, detail: object = ""
+    ) -> None:
         self.reason = reason
         self.field = field
         self._message = message
@@ -77,8 +79,8 @@ class Cause:
 
 MOST_CAUSES: Final = 1000
 MOST_CAUSE_TEXT: Final = 1024 * 1024
-"""Characters of the causes' messages. kube-apiserver has no such bounds, but then needs quadratic time: it answers 1,000
-causes after a second, and a timeout instead of 10,000."""
+"""Characters of the causes' messages. kube-apiserver has no such bounds, but joins the causes in quadratic time: 1,000
+take a second, and for 20,000 it answers a timeout."""
 
 
 def shown(causes: Sequence[Cause]) -> Sequence[Cause]:
@@ -207,8 +209,8 @@ def duplicate(field: Path | str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", "Duplicate value", str(field), value=value)
 
 
-def invalid_value(field: Path | str, value: Any, detail: str) -> Cause:
-    """The value is malformed, out of range or must not change."""
+def invalid_value(field: Path | str, value: Any, detail: object) -> Cause:
+    """The value is malformed, out of range or must not change. ``detail``: a text, or its maker, for ``str``."""
     return Cause("FieldValueInvalid", "Invalid value", str(field), value=value, detail=detail)
 
 

@@ -14,6 +14,7 @@ from kubechronicle.api.cel.checking.type_relations import (
     Bindings,
     all_assignable,
     assignable,
+    closed,
     is_dynamic,
     is_dynamic_or_error,
     most_general,
@@ -109,9 +110,9 @@ class _Checker:
     def finish(self) -> None:
         if self._issues:
             raise CompileError(self._issues, self._source.text)
-        bindings = self._bindings
+        known: dict[int, Type] = {}  # nodes share the types of their parts; new types are closed, and not looked up
         for node in self._seen:
-            node.type = substitute(bindings, node.type, to_dyn=True)
+            node.type = closed(self._bindings, node.type, known)
 
     def _issue(self, offset: int, message: str) -> Type:
         self._issues.append(self._source.issue(offset, message))

@@ -68,6 +68,8 @@ def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence
 
 
 def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
+    if first is second and not first.open:
+        return True
     if second.kind == "param":
         valid, known = _substitutes(bindings, first, second)
         if valid or known:
@@ -114,6 +116,8 @@ def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool
 
 def _absent(bindings: Bindings, parameter: Type, within: Type) -> bool:
     """Return whether a type does not contain the parameter, which may then be bound to it."""
+    if not within.open:
+        return True
     if within == parameter:
         return False
     if within.kind == "param":
@@ -128,6 +132,8 @@ def most_general(first: Type, second: Type) -> Type:
 
 
 def _less_specific(first: Type, second: Type) -> bool:
+    if first is second:
+        return True
     if is_dynamic(first) or first.kind == "param":
         return True
     if is_dynamic(second) or second.kind == "param" or first.kind != second.kind:
@@ -145,15 +151,33 @@ def _less_specific(first: Type, second: Type) -> bool:
 
 def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) -> Type:
     """Return a type with its bound parameters replaced. ``to_dyn``: replace unbound ones with dyn."""
+    if not of.open:
+        return of
     bound = bindings.get(of) if of.kind == "param" else None
     if bound is not None:
         return substitute(bindings, bound, to_dyn)
     if of.kind == "param":
         return DYN if to_dyn else of
-    if not of.parameters:
-        return of
     inner = tuple(substitute(bindings, parameter, to_dyn) for parameter in of.parameters)
     return of if inner == of.parameters else of.with_parameters(inner)
+
+
+def closed(bindings: Mapping[Type, Type], of: Type, known: dict[int, Type]) -> Type:
+    """Return a type with its bound parameters replaced, and unbound ones by dyn.
+
+    ``known``: the results so far by the id of the type, which must not change or end meanwhile.
+    """
+    if not of.open:
+        return of
+    found = known.get(id(of))
+    if found is None:
+        if of.kind == "param":
+            bound = bindings.get(of)
+            found = DYN if bound is None else closed(bindings, bound, known)
+        else:
+            found = of.with_parameters(tuple(closed(bindings, inner, known) for inner in of.parameters))
+        known[id(of)] = found
+    return found
 
 
 def parameters_of(types: Sequence[Type]) -> set[Type]:
@@ -162,13 +186,15 @@ def parameters_of(types: Sequence[Type]) -> set[Type]:
     for of in types:
         if of.kind == "param":
             found.add(of)
-        elif of.parameters:
+        elif of.open:
             found |= parameters_of(of.parameters)
     return found
 
 
 def equivalent(first: Type, second: Type) -> bool:
     """Return whether two types are the same, apart from the names of type parameters."""
+    if first is second:
+        return True
     if first.kind != second.kind or len(first.parameters) != len(second.parameters):
         return False
     if first.kind != "param" and first.name != second.name:

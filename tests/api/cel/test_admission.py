@@ -16,6 +16,7 @@ from kubechronicle.api.cel.admission import (
     Offer,
     environment,
 )
+from kubechronicle.api.cel.errors import Report
 from kubechronicle.api.cel.types import Type
 
 PATCHES = Offer(patches=True)
@@ -71,16 +72,16 @@ def test_accepted_expressions(expression: str, wanted: tuple[Type, ...], offer: 
     ],
 )
 def test_rejected_expressions(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
-    assert problem in Composition(False).problem(expression, wanted, offer)
+    assert problem in str(Composition(False).problem(expression, wanted, offer))
 
 
 def test_variables_are_known_to_later_expressions() -> None:
     rules = Composition(True)
-    assert "undefined field 'first'" in rules.declare("zeroth", "variables.first", Offer())
+    assert "undefined field 'first'" in str(rules.declare("zeroth", "variables.first", Offer()))
     assert rules.declare("first", "object.spec.containers.map(c, c.image)", Offer()) == ""
     assert rules.declare("second", "size(variables.first)", Offer()) == ""
     assert rules.problem("variables.second > 1 && variables.first[0] == 'x'", CONDITION, Offer()) == ""
-    assert "no matching overload" in rules.problem("variables.second == 'x'", CONDITION, Offer())
+    assert "no matching overload" in str(rules.problem("variables.second == 'x'", CONDITION, Offer()))
     assert rules.problem("variables.zeroth == 'x'", CONDITION, Offer()) == ""  # of an unknown type
 
 
@@ -139,4 +140,26 @@ def test_selectors(expression: str, matches: bool) -> None:
     ],
 )
 def test_rejected_selectors(expression: str, problem: str) -> None:
-    assert problem in devices.problem(expression)
+    assert problem in str(devices.problem(expression))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [("1", "x20 == x20"), ("[]", "x20 == x20"), ("[]", "x20"), ("1", "x20.all(y, y == y)")]
+)
+def test_types_that_double_with_each_level_are_rejected(first: str, last: str) -> None:
+    bindings = [f"cel.bind(x0, {first}, ", *(f"cel.bind(x{n}, {{x{n - 1}: x{n - 1}}}, " for n in range(1, 21))]
+    problem = str(devices.problem("".join(bindings) + last + ")" * len(bindings)))
+    assert "recursion limit exceeded" in problem
+
+
+def test_lists_in_lists_keep_their_types() -> None:
+    assert devices.problem(f"{'[' * 100}1{']' * 100} == {'[' * 100}2{']' * 100}") == ""
+
+
+def test_the_text_of_many_issues_is_built_when_it_is_shown() -> None:
+    expression = "||".join(f"a{number}" for number in range(2000))
+    problem = devices.problem(expression)
+    assert isinstance(problem, Report)
+    assert len(problem.issues) == 100
+    assert str(problem).startswith("compilation failed: ERROR: <input>:1:1: undeclared reference to 'a0'")
+    assert str(problem).endswith("\n1900 more errors were truncated")
