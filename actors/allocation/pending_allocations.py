@@ -23,14 +23,16 @@ class PendingAllocations:
     """Addresses and ports allocated and released by one write of ``owner``. A dry run commits none of them.
 
     ``taken``: key → new object.
-    ``released``: deletions of objects.
+    ``released``: deletions of objects, by key.
+    ``dummy``: the highest port taken in a dry run.
     """
 
     owner: Owner
     state: State
     dry_run: bool = False
     taken: dict[Key, Object] = field(default_factory=dict)
-    released: list[CompanionChange] = field(default_factory=list)
+    released: dict[Key, CompanionChange] = field(default_factory=dict)
+    dummy: int = 0
 
     def has(self, key: Key) -> bool:
         """Return True if a key is allocated, perhaps by this write."""
@@ -42,10 +44,11 @@ class PendingAllocations:
     def release(self, key: Key, owner: Owner | None) -> None:
         """Release an allocation if ``owner`` (see ``owner_of_address``, ``owner_of_port``) is this write's owner."""
         entry = self.state.peek(*key)
-        if entry is not None and owner == self.owner and all(key != one.key for one in self.released):
-            self.released.append(CompanionChange(key=key, old=entry, object=None))
+        if entry is not None and owner == self.owner:
+            self.released.setdefault(key, CompanionChange(key=key, old=entry, object=None))
 
     def companion_changes(self) -> list[CompanionChange]:
         if self.dry_run:
             return []
-        return [*(CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()), *self.released]
+        taken = [CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()]
+        return [*taken, *self.released.values()]

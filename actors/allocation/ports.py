@@ -109,7 +109,7 @@ class Ports:
         if pending.dry_run:
             if port_key(number) in pending.taken or (number in self._pool and pending.has(port_key(number))):
                 raise CannotAllocate(TAKEN)
-            pending.take(port_key(number), {})
+            self._take_dummy(pending, number)
             return
         if number not in self._pool:
             self._metrics.port_errors[STATIC] += 1
@@ -124,8 +124,8 @@ class Ports:
     def choose(self, pending: PendingAllocations) -> int:
         """Allocate a random free number. CannotAllocate."""
         if pending.dry_run:
-            number = max((int(key.name) for key in pending.taken if key.resource == NODE_PORTS), default=DUMMY) + 1
-            pending.take(port_key(number), {})
+            number = (pending.dummy or DUMMY) + 1
+            self._take_dummy(pending, number)
             return number
         chosen = self._pool.choose(lambda number: pending.has(port_key(number)), self._random)
         if chosen is None:
@@ -134,6 +134,10 @@ class Ports:
         pending.take(port_key(chosen), new_port(chosen, pending.owner))
         self._metrics.ports[DYNAMIC] += 1
         return chosen
+
+    def _take_dummy(self, pending: PendingAllocations, number: int) -> None:
+        pending.take(port_key(number), {})
+        pending.dummy = max(pending.dummy, number)
 
     def take_for(self, pending: PendingAllocations, index: int, number: int) -> None:
         """Allocate the number requested by the port at ``index``. StatusError 422."""
@@ -153,7 +157,8 @@ class Ports:
 
     def _allocate_changed(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
         # A number at a port of another type of Service was never allocated.
-        known, fresh = numbers_of(held) if needs_node_ports(held) else [], set[int]()
+        before = numbers_of(held) if needs_node_ports(held) else []
+        known, fresh = set(before), set[int]()
         seen: set[tuple[Any, int]] = set()
         for index, port in enumerate(spec.get("ports") or ()):
             number = port.get("nodePort", 0)
@@ -167,8 +172,8 @@ class Ports:
             if (port.get("protocol"), number) in seen:
                 raise status.unknown(f"duplicate nodePort: {{{port.get('protocol')} {number}}}")
             seen.add((port.get("protocol"), number))
-        left = numbers_of(spec)
-        self._release(pending, [number for number in known if number not in left])
+        left = set(numbers_of(spec))
+        self._release(pending, [number for number in before if number not in left])
 
     def _allocate_health_check(self, pending: PendingAllocations, spec: Object) -> None:
         number = spec.get("healthCheckNodePort", 0)
@@ -199,14 +204,17 @@ class _NewPorts:
 
     def allocate(self) -> None:
         listed: Sequence[Object] = self._spec.get("ports") or ()
+        requests: dict[int, int] = {}  # port → the first node port requested for it
+        for port in listed:
+            if port.get("nodePort"):
+                requests.setdefault(port.get("port", 0), port["nodePort"])
         for index, port in enumerate(listed):
             requested, number = port.get("nodePort", 0), port.get("port", 0)
             if not requested and not needs_numbers(self._spec):
                 continue
             shared = self._node_ports.get(number, 0)
             if not shared:
-                same = (one.get("nodePort", 0) for one in listed if one.get("port") == number)
-                wanted = next(filter(None, same), 0)
+                wanted = requests.get(number, 0)
                 if wanted:
                     self._ports.take_for(self._pending, index, wanted)
                 else:
