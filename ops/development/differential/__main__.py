@@ -1,4 +1,4 @@
-"""`make differential`: send the same generated requests to a real kube-apiserver and to this server, compare answers."""
+"""`make differential`: send the same generated requests to a real kube-apiserver and to this server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"differential: skipped: {error}")
         return 0
     print(
-        f"differential: {totals.requests} requests in {seconds:.0f} s; core differences {totals.core} ({report.percent(totals.core, totals.requests)}), strict only {totals.strict} ({report.percent(totals.strict, totals.requests)}); {options.report}"
+        f"differential: {totals.requests} requests in {seconds:.0f} s; "
+        f"core differences {totals.core} ({report.percent(totals.core, totals.requests)}), "
+        f"strict only {totals.strict} ({report.percent(totals.strict, totals.requests)}); {options.report}"
     )
     return 0
 

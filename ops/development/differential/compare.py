@@ -44,10 +44,8 @@ def compare(exchange: Exchange) -> list[Difference]:
     found: list[Difference] = []
     if want.status != have.status:
         place = error_place(exchange.want_form) or error_place(exchange.have_form)
-        found.append(
-            Difference("core", f"{status_word(want.status, exchange.want_form)} → {status_word(have.status, exchange.have_form)}",
-                       place, summary(exchange.want_form), summary(exchange.have_form))
-        )  # fmt: skip
+        change = f"{status_word(want.status, exchange.want_form)} → {status_word(have.status, exchange.have_form)}"
+        found.append(Difference("core", change, place, summary(exchange.want_form), summary(exchange.have_form)))
         return found
     if media(want.content_type) != media(have.content_type):
         found.append(Difference("core", "content type", "", want.content_type, have.content_type))
@@ -97,19 +95,52 @@ def statuses(want: Mapping[str, Any], have: Mapping[str, Any]) -> Iterator[Diffe
         if cause not in wanted:
             yield Difference("core", "cause added", f"{cause[0]} {cause[1]}", *message)
     rest = [{k: v for k, v in (one.get("details") or {}).items() if k != "causes"} for one in (want, have)]
-    yield from fields(*rest, ".details")
+    yield from fields(rest[0], rest[1], ".details")
     others = [
         {k: v for k, v in one.items() if k not in ("status", "reason", "code", "message", "details")}
         for one in (want, have)
     ]
-    yield from fields(*others, "")
-    if want.get("message") != have.get("message"):
-        yield Difference("strict", "message", str(want.get("message", "")), *message)
-    elif wanted == got and (want.get("details") or {}).get("causes") != (have.get("details") or {}).get("causes"):
-        yield Difference("strict", "messages of causes", ";".join(f"{r} {f}" for r, f in wanted[:3]), *message)
+    yield from fields(others[0], others[1], "")
+    yield from messages(want, have, wanted == got)
+
+
+def messages(want: Mapping[str, Any], have: Mapping[str, Any], same_causes: bool) -> Iterator[Difference]:
+    """Compare texts: of each cause if the causes are the same ones, otherwise of the whole."""
+    texts = short(want.get("message", "")), short(have.get("message", ""))
+    lists = [(one.get("details") or {}).get("causes") or [] for one in (want, have)]
+    if not same_causes or not any(lists):
+        if want.get("message") != have.get("message") and same_causes:
+            yield Difference("strict", "message", str(want.get("message", "")), *texts)
+        return
+    told = False
+    ordered = [
+        sorted(one, key=lambda cause: (str(cause.get("field")), str(cause.get("reason")), str(cause.get("message"))))
+        for one in lists
+    ]
+    if len(ordered[0]) != len(ordered[1]):
+        told = True
+        yield Difference(
+            "strict", "number of causes", "; ".join(sorted({str(c.get("field")) for c in ordered[0]})[:3]), *texts
+        )
+    for first, second in zip(*ordered, strict=False):
+        if not told and first.get("message") != second.get("message"):
+            told = True
+            yield Difference(
+                "strict",
+                "message of a cause",
+                f"{first.get('field')}: {first.get('message')}",
+                short(first.get("message")),
+                short(second.get("message")),
+            )
+    if not told and lists[0] != lists[1]:
+        told = True
+        yield Difference("strict", "order of causes", "; ".join(str(c.get("field")) for c in ordered[0][:3]), *texts)
+    if not told and want.get("message") != have.get("message"):
+        yield Difference("strict", "message", str(want.get("message", "")), *texts)
 
 
 def warnings(want: list[str], have: list[str]) -> Iterator[Difference]:
+    want, have = [unquoted(text) for text in want], [unquoted(text) for text in have]
     for text in want:
         if text not in have:
             yield Difference("strict", "warning missing", text, text, short(have))
@@ -118,6 +149,12 @@ def warnings(want: list[str], have: list[str]) -> Iterator[Difference]:
             yield Difference("strict", "warning added", text, short(want), text)
     if want != have and sorted(want) == sorted(have):
         yield Difference("strict", "order of warnings", want[0], short(want), short(have))
+
+
+def unquoted(warning: str) -> str:
+    """Return the text of a Warning header: 299 - "text"."""
+    match = re.fullmatch(r'299 (?:-|\S+) "(.*)"', warning, re.DOTALL)
+    return match[1].replace('\\"', '"').replace("\\\\", "\\") if match else warning
 
 
 def fields(want: Any, have: Any, path: str) -> Iterator[Difference]:
@@ -139,7 +176,7 @@ def fields(want: Any, have: Any, path: str) -> Iterator[Difference]:
             yield Difference("core", "order", path, short(want), short(have))
             return
         for index, pair in enumerate(zip(want, have, strict=True)):
-            yield from fields(*pair, f"{path}[{index}]")
+            yield from fields(pair[0], pair[1], f"{path}[{index}]")
     elif type(want) is not type(have) or want != have:
         if isinstance(want, str) and isinstance(have, str) and path.endswith(".message"):
             yield Difference("strict", "message", want, short(want), short(have))

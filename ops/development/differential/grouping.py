@@ -12,13 +12,17 @@ from kubechronicle.ops.development.differential.compare import Difference
 TEMPLATE = re.compile(r"spec\.(?:jobTemplate\.spec\.)?template\.(?=spec|metadata)")
 INDEX = re.compile(r"\[(?:\d+|\{[^}]*\}|[^\]]*)\]")
 MAPS = re.compile(
-    r"((?:^|[. ])(?:f:)?(?:labels|annotations|nodeSelector|matchLabels|data|binaryData|stringData|parameters|limits|requests"
-    r"|hard|used|capacity|allocatable|attributes|volumeAttributes|podFixed|default|defaultRequest|max|min))(?:\[\]|\.[\w:-]+)$"
+    r"((?:^|[. ])(?:f:)?(?:labels|annotations|nodeSelector|matchLabels|data|binaryData|stringData|parameters"
+    r"|limits|requests|hard|used|capacity|allocatable|attributes|volumeAttributes|podFixed|default|defaultRequest|max|min))(?:\[\]|\.f:\S+|\.[\w:-]+)$"
 )
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|`[^`]*`")
 NUMBER = re.compile(r"(?<![\w:])-?\d[\w.+-]*")
 OWNED = re.compile(r"\[(f:[^\]]*)\]")
 GO_VALUE = re.compile(r"(?:Invalid value|Unsupported value|Duplicate value|Too many|Too long): .*?(?=: |$)")
+SUBJECT = re.compile(r"^[\w.]* ?\"[^\"]*\" is invalid:")
+UNMARSHAL = re.compile(r"cannot unmarshal [^:]*? into Go (?:struct field|value) .*?(?= \(|$|: )")
+HANDLED = re.compile(r"\w+ in version “…” cannot be handled as an? \w+")
+ITEM = re.compile(r"\[(?:\d+|[a-z]:\{[^}]*\})\]")
 LONGEST = 220
 
 
@@ -64,29 +68,26 @@ class Group:
 
 def signature(difference: Difference, kind: str) -> tuple[str, str, str]:
     """Return verdict, type and pattern of a difference. The templates of workloads count as the pods they make."""
-    if difference.type in ("message", "messages of causes") or difference.type.startswith(("warning", "order of w")):
-        place = general_text(difference.place)
-    elif " → " in difference.type:
-        place = general_text(general_path(difference.place))
-    else:
-        place = general_path(difference.place)
-    return difference.verdict, difference.type, place[:LONGEST]
+    place = difference.place
+    texts = difference.verdict == "strict" or " → " in difference.type
+    return difference.verdict, difference.type, (general_text(place) if texts else general_path(place))[:LONGEST]
 
 
 def general_path(path: str) -> str:
-    path = OWNED.sub(r".\1", path)
-    path = re.sub(
-        r"(\.(?:labels|annotations|nodeSelector|matchLabels|data|binaryData|stringData)[.\[]).*", r"\1*", path
-    )
-    path = re.sub(r"(\.(?:limits|requests|hard|used|capacity|allocatable|overhead))[.\[].*", r"\1.*", path)
-    path = INDEX.sub("[]", path)
-    return TEMPLATE.sub("", path)
+    """Return a path, or several with a semicolon between, without indices, keys of maps and templates."""
+    path = INDEX.sub("[]", OWNED.sub(r".\1", path))
+    return "; ".join(TEMPLATE.sub("", MAPS.sub(r"\1.*", part)) for part in path.split("; "))
 
 
 def general_text(text: str) -> str:
+    """Return a message without names, values and numbers."""
+    text = SUBJECT.sub("… is invalid:", text)
+    text = UNMARSHAL.sub("cannot unmarshal … into Go …", text)
     text = QUOTED.sub("“…”", text)
+    text = HANDLED.sub("… cannot be handled as …", text)
     text = GO_VALUE.sub(lambda match: match[0].split(": ")[0] + ": …", text)
-    return NUMBER.sub("N", general_path(text))
+    text = TEMPLATE.sub("", ITEM.sub("[]", text))
+    return NUMBER.sub("N", text)
 
 
 class Groups:

@@ -9,10 +9,10 @@ from kubechronicle.ops.development.differential.catalogue import Resource
 DEFAULT_CLASSES = ("storageclass.kubernetes.io/is-default-class", "ingressclass.kubernetes.io/is-default-class")
 
 
-def guard(resource: Resource, body: Any) -> Any:
+def guard(resource: Resource, body: Any) -> None:
     """Take out of a body everything with an effect beyond its own sequence."""
     if not isinstance(body, dict):
-        return body
+        return
     if resource.kind == "PriorityClass" and body.get("globalDefault") is True:
         body["globalDefault"] = False
     annotations = (body.get("metadata") or {}).get("annotations") if isinstance(body.get("metadata"), dict) else None
@@ -26,4 +26,3 @@ def guard(resource: Resource, body: Any) -> Any:
         name = metadata.get("name")
         if isinstance(name, str) and name and "$" not in name and resource.kind != "IPAddress":
             metadata["name"] = f"{name}$ID" if len(name) < 60 else name
-    return body

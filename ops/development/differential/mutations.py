@@ -8,188 +8,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from kubechronicle.ops.development.differential import values
 from kubechronicle.ops.development.differential.catalogue import Catalogue, Resource
 from kubechronicle.ops.development.differential.nodes import Node, is_quantity, make, walk
-
-BAD_NAMES = (
-    "",
-    "A",
-    "a_b",
-    "-a",
-    "a-",
-    "a.b",
-    "a..b",
-    "a/b",
-    "ä",
-    "a b",
-    "1",
-    "%2f",
-    "..",
-    ".",
-    "a" * 64,
-    "a" * 254,
-    "a%",
-)
-BAD_STRINGS = (
-    "",
-    " ",
-    "\n",
-    "\t x",
-    "ünïcode",
-    "\u0000",
-    "a" * 64,
-    "b" * 257,
-    "c" * 1100,
-    "'\"\\<>&",
-    "${x}",
-    "*",
-    "-",
-    "/",
-    "..",
-    "a/b/c",
-    "a=b",
-    "None",
-    "default",
-    "0",
-    "-1",
-    "true",
-    "null",
-)
-QUANTITIES = (
-    "0",
-    "-1",
-    "1n",
-    "1u",
-    "+1",
-    "01",
-    "010m",
-    "5.",
-    ".5",
-    "1E3",
-    "1e3",
-    "1e-3",
-    "1Ki",
-    "1ki",
-    "0.1m",
-    "1000m",
-    "1024",
-    "1 ",
-    "",
-    "x",
-    "1.0",
-    "9223372036854775808",
-    "1Ei",
-    "16Ei",
-    "100E",
-    "1e30",
-    "1.5Gi",
-    "0Mi",
-    "-0",
-    "1k",
-    "1K",
-    "--1",
-    "1m",
-    "1500m",
-    "0.5",
-    "1e",
-    "1E",
-    "1.1.1",
-)
-DURATIONS = (
-    "0s",
-    "1h",
-    "60m",
-    "1.5h",
-    "-5s",
-    "1d",
-    "P1D",
-    "1",
-    "",
-    "1h1h",
-    "1us",
-    "1µs",
-    "3600000000000ns",
-    "+1s",
-    "1h0m0.5s",
-)
-INT_OR_STRING = (
-    0,
-    -1,
-    1,
-    65536,
-    "0",
-    "1",
-    "0%",
-    "100%",
-    "101%",
-    "-1%",
-    "50 %",
-    "%",
-    "",
-    "http",
-    "HTTP",
-    "a" * 16,
-    "1.5%",
-    2147483648,
-    True,
-    None,
-)
-NUMBERS = (
-    0,
-    -1,
-    1,
-    2,
-    65535,
-    65536,
-    2147483647,
-    2147483648,
-    -2147483649,
-    9223372036854775807,
-    9223372036854775808,
-    10**20,
-    1.0,
-    1.5,
-    -0.0,
-    1e3,
-)
-KEYS = (
-    "",
-    "a",
-    "A/b",
-    "a/b/c",
-    "example.com/x",
-    "example.com/",
-    "/x",
-    "kubernetes.io/x",
-    "a b",
-    "-a",
-    "a" * 64,
-    "é",
-    "requests.cpu",
-    "hugepages-2Mi",
-    "hugepages-0",
-    "limits.memory",
-    "count/pods",
-    "ephemeral-storage",
-    "storage",
-)
-VERSIONS = (
-    "v1",
-    "apps/v1",
-    "apps/v1beta1",
-    "v2",
-    "",
-    "batch/v1",
-    "a/b/c",
-    "autoscaling/v1",
-    "autoscaling/v2",
-    "Apps/v1",
-)
 
 
 @dataclass(slots=True)
@@ -225,14 +51,14 @@ class Place:
 Mutation = Callable[[Place], bool]
 
 
-def replaced(values: tuple[Any, ...], wanted: Callable[[Node], bool]) -> Mutation:
+def replaced(choices: tuple[Any, ...], wanted: Callable[[Node], bool]) -> Mutation:
     """Return the mutation that puts one of the values into a fitting place."""
 
     def mutate(place: Place) -> bool:
         node = place.pick(wanted)
         if node is None:
             return False
-        node.set(copy.deepcopy(place.rng.choice(values)))
+        node.set(copy.deepcopy(place.rng.choice(choices)))
         return True
 
     return mutate
@@ -394,7 +220,7 @@ def change_key(place: Place) -> bool:
     if node is None:
         return False
     value = node.value.pop(place.rng.choice(list(node.value)), "1") if node.value else "1"
-    node.value[place.rng.choice(KEYS)] = value
+    node.value[place.rng.choice(values.KEYS)] = value
     return True
 
 
@@ -412,9 +238,7 @@ def wrong_type(place: Place) -> bool:
     node = place.pick()
     if node is None:
         return False
-    node.set(
-        copy.deepcopy(place.rng.choice([1, 1.5, "1", "a", True, [], {}, ["a"], {"a": "b"}, [1], [{}], [None], None]))
-    )
+    node.set(copy.deepcopy(place.rng.choice(values.OF_OTHER_TYPES)))
     return True
 
 
@@ -428,9 +252,9 @@ def copy_shape(place: Place) -> bool:
     return True
 
 
-def change_metadata(field: str, values: tuple[Any, ...]) -> Mutation:
+def change_metadata(field: str, choices: tuple[Any, ...]) -> Mutation:
     def mutate(place: Place) -> bool:
-        place.metadata()[field] = copy.deepcopy(place.rng.choice(values))
+        place.metadata()[field] = copy.deepcopy(place.rng.choice(choices))
         return True
 
     return mutate
@@ -446,7 +270,7 @@ def use_generate_name(place: Place) -> bool:
 
 def change_version(place: Place) -> bool:
     others = [one.group_version for one in place.catalogue.siblings(place.resource)]
-    place.document["apiVersion"] = place.rng.choice([*others, *others, *VERSIONS])
+    place.document["apiVersion"] = place.rng.choice([*others, *others, *values.VERSIONS])
     return True
 
 
@@ -466,79 +290,6 @@ def add_status(place: Place) -> bool:
     return True
 
 
-OWNER: Mapping[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "name": "a",
-    "uid": "11111111-2222-3333-4444-555555555555",
-}
-OWNERS = (
-    [dict(OWNER)], [dict(OWNER), dict(OWNER)], [{**OWNER, "controller": True, "blockOwnerDeletion": True}],
-    [{**OWNER, "controller": True}, {**OWNER, "name": "b", "controller": True}], [{**OWNER, "uid": ""}], [{**OWNER, "name": ""}],
-    [{**OWNER, "kind": ""}], [{**OWNER, "apiVersion": ""}], [{**OWNER, "kind": "Event"}], [{}], [None], [], None,
-)  # fmt: skip
-FINALIZERS = (
-    ["example.com/a"],
-    ["a"],
-    ["example.com/a", "example.com/a"],
-    [""],
-    ["foregroundDeletion"],
-    ["orphan"],
-    ["orphan", "foregroundDeletion"],
-    ["kubernetes"],
-    ["A B"],
-    ["x/y/z"],
-    [None],
-    [],
-)
-LABELS = (
-    {"a": "b"},
-    {"": "b"},
-    {"a": ""},
-    {"a": "b c"},
-    {"a": "x" * 64},
-    {"example.com/a": "b"},
-    {"a/b/c": "d"},
-    {"A_b.c": "D_e.f"},
-    {"-a": "b"},
-    {"a": None},
-    {"a": 1},
-    None,
-    [],
-    {},
-    {"é": "b"},
-)
-ANNOTATIONS = (
-    {"a": "b"},
-    {"": "b"},
-    {"A B": "c"},
-    {"a": "x" * 1000},
-    {"EXAMPLE.com/a": "b"},
-    {"a": None},
-    {"a": 1},
-    None,
-    {},
-    {"a/b/c": ""},
-    {"example.com/A": "b", "example.com/a": "c"},
-    {"x": "y" * 262145},
-)
-MANAGED = (
-    [],
-    [{}],
-    [
-        {
-            "manager": "x",
-            "operation": "Update",
-            "apiVersion": "v1",
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:metadata": {}},
-        }
-    ],
-    [{"manager": "x", "operation": "Nope"}],
-    [{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "X"}],
-    None,
-)
-
 # Name, weight, mutation.
 MUTATIONS: tuple[tuple[str, int, Mutation], ...] = (
     ("null", 4, replaced((None,), anything)),
@@ -546,15 +297,15 @@ MUTATIONS: tuple[tuple[str, int, Mutation], ...] = (
     ("empty list", 3, replaced(([],), of_type(list))),
     ("empty map", 3, replaced(({},), of_type(dict))),
     ("list with null", 1, replaced(([None],), of_type(list))),
-    ("number", 8, replaced(NUMBERS, of_type(int, float))),
+    ("number", 8, replaced(values.NUMBERS, of_type(int, float))),
     ("wrong type", 3, wrong_type),
     ("other spelling", 2, copy_shape),
-    ("odd string", 6, replaced(BAD_STRINGS, of_type(str))),
-    ("bad name", 4, replaced(BAD_NAMES, named)),
-    ("quantity", 6, replaced(QUANTITIES, quantity)),
+    ("odd string", 6, replaced(values.BAD_STRINGS, of_type(str))),
+    ("bad name", 4, replaced(values.BAD_NAMES, named)),
+    ("quantity", 6, replaced(values.QUANTITIES, quantity)),
     ("null quantity", 1, replaced((None,), quantity)),
-    ("number or string", 5, replaced(INT_OR_STRING, either)),
-    ("duration", 3, replaced(DURATIONS, duration)),
+    ("number or string", 5, replaced(values.INT_OR_STRING, either)),
+    ("duration", 3, replaced(values.DURATIONS, duration)),
     ("enum", 7, change_enum),
     ("boolean", 3, replaced((True, False), of_type(bool))),
     ("field removed", 6, remove),
@@ -571,13 +322,13 @@ MUTATIONS: tuple[tuple[str, int, Mutation], ...] = (
     ("values swapped", 4, swap_values),
     ("status added", 1, add_status),
     ("namespace", 1, change_metadata("namespace", ("default", "", "other", "$NS", "A B", "d-$ID"))),
-    ("name", 1, change_metadata("name", BAD_NAMES)),
+    ("name", 1, change_metadata("name", values.BAD_NAMES)),
     ("generateName", 1, use_generate_name),
-    ("finalizers", 1, change_metadata("finalizers", FINALIZERS)),
-    ("ownerReferences", 1, change_metadata("ownerReferences", OWNERS)),
-    ("labels", 1, change_metadata("labels", LABELS)),
-    ("annotations", 1, change_metadata("annotations", ANNOTATIONS)),
-    ("managedFields", 1, change_metadata("managedFields", MANAGED)),
+    ("finalizers", 1, change_metadata("finalizers", values.FINALIZERS)),
+    ("ownerReferences", 1, change_metadata("ownerReferences", values.OWNERS)),
+    ("labels", 1, change_metadata("labels", values.LABELS)),
+    ("annotations", 1, change_metadata("annotations", values.ANNOTATIONS)),
+    ("managedFields", 1, change_metadata("managedFields", values.MANAGED_FIELDS)),
     ("resourceVersion", 1, change_metadata("resourceVersion", ("", "0", "1", "x", "${rv}", 5, "-1"))),
     ("uid", 1, change_metadata("uid", ("", "x", "11111111-2222-3333-4444-555555555555", "${uid}"))),
     ("generation", 1, change_metadata("generation", (0, 5, -1, "x"))),

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from random import Random
 
+CONTINUE = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9"  # of another list
+LABEL_SELECTORS = (
+    "a=b", "a", "!a", "a in (b,c)", "a notin (b)", "a==b,c!=d", "", "a=", "=b", "a in ()", "a b", "a>1", "a<x",
+    "A/b/c=d", "a=b,,c", "app in (web", "x y", "a=" + "b" * 64, "app=web", "app", "!app", "case",
+)  # fmt: skip
+FIELD_SELECTORS = (
+    "metadata.name=${name}", "metadata.name!=a", "metadata.namespace=$NS", "metadata.namespace=other",
+    "metadata.name=${name},metadata.namespace=$NS", "", "x=y", "metadata.name", "metadata.labels=a",
+    "status.phase=Running", "spec.nodeName=", "type=Opaque", "metadata.name=a,metadata.name=b",
+    "metadata.name in (a)", "metadata.name==A", "=", "a\\=b=c", "spec.unschedulable=true", "reason=Started",
+    "involvedObject.name=p", "status.phase=Pending",
+)  # fmt: skip
+RARE = frozenset({"999999999999", "9" * 5000})  # the first keeps both servers waiting for three seconds
 LIST_PARAMETERS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("limit", ("0", "1", "2", "3", "-1", "-5", "x", "", "9223372036854775807", "9223372036854775808", "1.5", "+1", "01")),
-    ("continue", ("${continue}", "${continue}", "x", "", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9", "%2e")),
-    ("resourceVersion", ("", "0", "1", "${rv}", "${rv}", "x", "-1", "01", "999999999999", "9223372036854775808", "1.0")),
+    ("limit", ("0", "1", "2", "3", "-1", "-5", "x", "", "9223372036854775807", "9223372036854775808", "1.5", "+1", "01",
+               "9" * 5000)),
+    ("continue", ("${continue}", "${continue}", "x", "", "e30", CONTINUE, "%2e")),
+    ("resourceVersion", ("", "0", "1", "${rv}", "${rv}", "x", "-1", "01", "999999999999", "9223372036854775808")),
     ("resourceVersionMatch", ("Exact", "NotOlderThan", "NotOlderThan", "", "x", "exact")),
-    ("labelSelector", ("a=b", "a", "!a", "a in (b,c)", "a notin (b)", "a==b,c!=d", "", "a=", "=b", "a in ()", "a b", "a>1", "a<x", "A/b/c=d", "a=b,,c", "app in (web", "x y", "a=" + "b" * 64)),
-    ("fieldSelector", ("metadata.name=${name}", "metadata.name!=a", "metadata.namespace=$NS", "metadata.namespace=other", "metadata.name=${name},metadata.namespace=$NS", "", "x=y", "metadata.name", "metadata.labels=a", "status.phase=Running", "spec.nodeName=", "type=Opaque", "metadata.name=a,metadata.name=b", "metadata.name in (a)", "metadata.name==A", "=", "a\\=b=c", "spec.unschedulable=true", "reason=Started", "involvedObject.name=p", "status.phase=Pending")),
+    ("labelSelector", LABEL_SELECTORS),
+    ("fieldSelector", FIELD_SELECTORS),
     ("timeoutSeconds", ("0", "1", "-1", "x", "100000", "")),
     ("pretty", ("true", "false", "1", "", "x")),
     ("allowWatchBookmarks", ("true", "x", "")),
@@ -103,7 +117,10 @@ def query(rng: Random, table: tuple[tuple[str, tuple[str, ...]], ...], most: int
     """Return up to ``most`` parameters of a table, with the question mark."""
     pairs = []
     for name, values in rng.sample(table, rng.randint(1, most)):
-        pairs.append(f"{name}={encode(rng.choice(values))}")
+        value = rng.choice(values)
+        if value in RARE and rng.random() < 0.95:
+            value = ""
+        pairs.append(f"{name}={encode(value)}")
     return "?" + "&".join(pairs)
 
 

@@ -88,7 +88,7 @@ def find_go() -> str:
 
 
 def kubernetes_module(go: str) -> str:
-    """Return a go.mod: k8s.io/kubernetes replaces its published libraries by its own folders, so a user must name them."""
+    """Return a go.mod. k8s.io/kubernetes replaces libraries by its own folders, so a user must name their versions."""
     process = subprocess.run(
         [go, "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"],
         capture_output=True, text=True, check=True, timeout=BUILD_TIMEOUT, env=go_environment(), cwd=CACHE,

@@ -22,15 +22,15 @@ def markdown(totals: Totals, groups: Groups, seconds: float, seed: str, revision
     lines = [
         "# Differential run",
         "",
-        f"Seed {seed}, commit {revision}, {seconds:.0f} s, {totals.sequences} sequences, {totals.requests} compared requests "
-        f"({totals.requests / seconds if seconds else 0:.0f}/s).",
+        f"Seed {seed}, commit {revision}, {seconds:.0f} s, {totals.sequences} sequences, "
+        f"{totals.requests} compared requests ({totals.requests / seconds if seconds else 0:.0f}/s).",
         "",
         f"- core differences: {totals.core} ({percent(totals.core, totals.requests)})",
         f"- strict differences only: {totals.strict} ({percent(totals.strict, totals.requests)})",
         f"- groups: {len(groups.ordered('core'))} core, {len(groups.ordered('strict'))} strict",
         "",
-        "A request counts once; a group counts each request that shows it. Differences that follow from an earlier one of",
-        "the same sequence are not counted again.",
+        "A request counts once; a group counts each request that shows it. Differences that follow from an earlier",
+        "one of the same sequence are not counted again.",
         "",
     ]
     lines += table("area", totals.areas) + table("kind", totals.kinds)
@@ -44,9 +44,8 @@ def markdown(totals: Totals, groups: Groups, seconds: float, seed: str, revision
         ordered = groups.ordered(verdict)
         for number, group in enumerate(ordered[:LISTED], 1):
             _, kind, place = group.signature
-            lines.append(
-                f"| {number} | {group.count} | {label(group.kinds)} | {label(group.verbs)} | {cell(kind)} | {cell(place)} |"
-            )
+            columns = (str(number), str(group.count), label(group.kinds), label(group.verbs), cell(kind), cell(place))
+            lines.append(f"| {' | '.join(columns)} |")
         lines.append("")
         for number, group in enumerate(ordered[:LISTED], 1):
             lines += detail(verdict, number, group)
@@ -64,9 +63,8 @@ def table(name: str, counts: Counter[tuple[str, str]]) -> list[str]:
     lines = [f"| {name} | requests | core | strict only |", "|---|---|---|---|"]
     for key in names:
         whole = counts[key, "requests"]
-        lines.append(
-            f"| {key} | {whole} | {counts[key, 'core']} ({percent(counts[key, 'core'], whole)}) | {counts[key, 'strict']} |"
-        )
+        core = f"{counts[key, 'core']} ({percent(counts[key, 'core'], whole)})"
+        lines.append(f"| {key} | {whole} | {core} | {counts[key, 'strict']} |")
     return [*lines, ""]
 
 
@@ -76,11 +74,8 @@ def detail(verdict: str, number: int, group: Group) -> list[str]:
     if example is None:
         return lines
     state = "" if example.reproduced is None else (", reproduced" if example.reproduced else ", not reproduced alone")
-    lines += [
-        f"`--only {example.seed}`{state}{', shrunk' if example.shrunk else ''}. Kinds {dict(group.kinds.most_common(8))}, verbs {dict(group.verbs.most_common(5))}.",
-        "",
-        "```",
-    ]
+    counts = f"Kinds {dict(group.kinds.most_common(8))}, verbs {dict(group.verbs.most_common(5))}."
+    lines += [f"`--only {example.seed}`{state}{', shrunk' if example.shrunk else ''}. {counts}", "", "```"]
     for step in example.steps:
         lines.append(request(step))
     lines += [

@@ -1,4 +1,4 @@
-"""Sequences: from a seed to the steps of one object's life, each chosen after the reference's answer to the last one."""
+"""Sequences: from a seed to the steps of one object's life. Each step follows the reference's last answer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Sequence:
             Place(self.rng, self.catalogue, self.resource, changed),
             number_of_mutations(self.rng) if count is None else count,
         )
-        return guard(self.resource, changed)
+        guard(self.resource, changed)
+        return changed
 
     def base(self) -> dict[str, Any]:
         """Return the object to edit: the stored one, or the one that was sent."""
@@ -204,8 +205,8 @@ class Sequence:
             patch = json_patch(self.rng, self.catalogue, schema, old, target)
         if self.rng.random() < 0.02:
             patch = self.rng.choice([None, [], {}, "x", 1, True, [[]], {"a": None}])
-        guarded = guard(self.resource, patch) if isinstance(patch, dict) else patch
-        yield from self.write(area, f"{form} patch", "PATCH", path, guarded, PATCHES[form])
+        guard(self.resource, patch)
+        yield from self.write(area, f"{form} patch", "PATCH", path, patch, PATCHES[form])
 
     def do_patch(self) -> Talk:
         target = self.mutated(self.base(), self.rng.choice([1, 1, 1, 2]))
@@ -238,7 +239,7 @@ class Sequence:
         elif form == "patch":
             yield from self.patched(target, "status", path, self.catalogue.of(self.resource))
         elif form == "apply":
-            body = {key: target.get(key) for key in ("apiVersion", "kind", "status") if key in target}
+            body: dict[str, Any] = {key: target.get(key) for key in ("apiVersion", "kind", "status") if key in target}
             body["metadata"] = {"name": "${name}"}
             query = f"?fieldManager={self.rng.choice(['m1', 's1'])}&force={self.rng.choice(['true', 'false'])}"
             yield from self.write("status", "apply status", "PATCH", path + query, body, APPLY)
@@ -341,7 +342,7 @@ def portable(document: dict[str, Any]) -> dict[str, Any]:
                 metadata[key] = value
         metadata.pop("creationTimestamp", None)
         metadata.pop("deletionTimestamp", None)
-    return without_clock(copied)
+    return dict(without_clock(copied))
 
 
 def without_clock(node: Any) -> Any:

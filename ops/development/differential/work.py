@@ -221,7 +221,8 @@ def run(plan: Plan) -> tuple[Totals, Groups, float]:
         if now - printed > 10:
             printed = now
             print(
-                f"  {now - began:5.0f} s  {totals.requests} requests, {totals.core} differ in core, {totals.strict} in strict only",
+                f"  {now - began:5.0f} s  {totals.requests} requests, {totals.core} differ in core, "
+                f"{totals.strict} in strict only",
                 flush=True,
             )
     for worker in workers:
