@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.json_bounds import MAX_CONTAINERS, has_too_many_containers
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
@@ -87,7 +89,7 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
     """Parse a PATCH. StatusError 400, 413, 415, 422."""
     media_type = negotiate.patch_type(request.headers.get("content-type"))
     options = parse_patch_options(context.query.as_dict(), media_type)
-    body = Body(await _raw_body(request, context), media_type)
+    body = Body(await _raw_body(request, context, media_type), media_type)
     return _write_request(request, context, rt, options, body)
 
 
@@ -125,18 +127,22 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def _raw_body(request: Request, context: Context) -> bytes:
+async def _raw_body(request: Request, context: Context, media_type: str) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
-    raw = await request.body(MAX_BODY, context.turn.reserve)
-    await context.turn.begin(len(raw))
+    turn = context.turn
+    raw = await request.body(MAX_BODY, turn.reserve)
+    if len(raw) > LARGE:
+        await turn.begin(len(raw))
+        if media_type != negotiate.PROTOBUF and await turn.run(len(raw), has_too_many_containers, raw):
+            raise status.request_entity_too_large(f"the body has more than {MAX_CONTAINERS} lists and objects")
     return raw
 
 
 async def read_body(request: Request, context: Context, body_type: ResourceType, field_validation: str) -> Body:
     """Decode the body by its Content-Type. StatusError 400, 413, 415, 429."""
     media_type = negotiate.body_type(request.headers.get("content-type"))
-    raw = await _raw_body(request, context)
+    raw = await _raw_body(request, context, media_type)
     strict = field_validation != "Ignore"
     try:
         value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
@@ -159,7 +165,7 @@ async def decode_object(body: Body, body_type: ResourceType, context: Context, f
 
 async def read_delete(request: Request, context: Context, rt: ResourceType) -> WriteRequest[DeleteOptions]:
     """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422."""
-    raw = await _raw_body(request, context)
+    raw = await _raw_body(request, context, "")
     value: Any = None
     if raw:
         media_type = negotiate.body_type(request.headers.get("content-type"))
