@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kubechronicle.actors.loops.bootstrap.api_services import APIServices
 from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, authentication_trust
 from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
+from kubechronicle.actors.loops.bootstrap.flow_control import FlowControl
 from kubechronicle.actors.loops.bootstrap.rbac import RbacBootstrap
 from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
@@ -26,6 +27,7 @@ class OwnObjects:
     bootstrap: Bootstrap
     roles: RbacBootstrap
     api_services: APIServices
+    flow_control: FlowControl
     cluster_ips: ClusterIPRepair
     node_ports: NodePortRepair
     trust: KeptConfigMap
@@ -36,6 +38,7 @@ class OwnObjects:
             ChildSpec(name="bootstrap", run=self.bootstrap.run),
             ChildSpec(name="api-services", run=self.api_services.run),
             ChildSpec(name="rbac-bootstrap", run=self.roles.run),
+            ChildSpec(name="flow-control-bootstrap", run=self.flow_control.run),
             ChildSpec(name="cluster-ip-repair", run=self.cluster_ips.run),
             ChildSpec(name="node-port-repair", run=self.node_ports.run),
             ChildSpec(name="authentication-trust", run=self.trust.run),
@@ -57,6 +60,10 @@ class OwnObjects:
             if not self.roles.done:
                 raise Unhealthy("the bootstrap roles have not been checked yet")
 
+        def flow_control() -> None:
+            if not self.flow_control.done:
+                raise Unhealthy("the bootstrap objects of flow control have not been checked yet")
+
         def config_map(loop: KeptConfigMap | LegacyTokenTracking, name: str) -> Callable[[], None]:
             def check() -> None:
                 if not loop.ready:
@@ -70,6 +77,7 @@ class OwnObjects:
             Check("poststarthook/start-service-ip-repair-controllers", services),
             Check("poststarthook/rbac/bootstrap-roles", roles),
             Check("poststarthook/start-kubernetes-service-cidr-controller", ranges),
+            Check("poststarthook/priority-and-fairness-config-producer", flow_control),
         ]
 
 
@@ -78,6 +86,7 @@ def own_objects(plan: Plan, store: Store) -> OwnObjects:
         bootstrap=Bootstrap(store, plan.advertised, plan.services),
         roles=RbacBootstrap(store),
         api_services=APIServices(store),
+        flow_control=FlowControl(store),
         cluster_ips=ClusterIPRepair(store),
         node_ports=NodePortRepair(store, plan.services.node_ports),
         trust=authentication_trust(store, plan.trust),

@@ -6,10 +6,12 @@ Both kinds have two objects that every cluster must have with a fixed spec: ``ex
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
@@ -20,47 +22,19 @@ MAX_QUEUES: Final = 10**7
 HASH_BITS: Final = 60
 """Bits of a flow's hash, from which its queues are chosen."""
 
-_EVERYTHING: Final = {
-    "resourceRules": [
-        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
-    ],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-}
-_SCHEMAS: Final[dict[str, Object]] = {
-    "exempt": {
-        "priorityLevelConfiguration": {"name": "exempt"},
-        "matchingPrecedence": 1,
-        "rules": [{"subjects": [{"kind": "Group", "group": {"name": "system:masters"}}], **_EVERYTHING}],
-    },
-    "catch-all": {
-        "priorityLevelConfiguration": {"name": "catch-all"},
-        "matchingPrecedence": MAX_PRECEDENCE,
-        "distinguisherMethod": {"type": "ByUser"},
-        "rules": [
-            {
-                "subjects": [
-                    {"kind": "Group", "group": {"name": "system:unauthenticated"}},
-                    {"kind": "Group", "group": {"name": "system:authenticated"}},
-                ],
-                **_EVERYTHING,
-            }
-        ],
-    },
-}
-_LEVELS: Final[dict[str, Object]] = {
-    "exempt": {"type": "Exempt"},
-    "catch-all": {
-        "type": "Limited",
-        "limited": {"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}},
-    },
-}
-"""Required specs of the mandatory objects; in the exempt level, the field ``exempt`` may change."""
+_SCHEMAS: Final[Mapping[str, Object]] = bootstrap.schema_specs()
+_LEVELS: Final[Mapping[str, Object]] = bootstrap.level_specs()
 
 
-def _fixed(spec: Object, name: str, wanted: dict[str, Object], kind: str) -> list[Cause]:
-    if name not in wanted or {key: value for key, value in spec.items() if key != "exempt"} == wanted[name]:
+def _fixed(spec: Object, name: str, wanted: Mapping[str, Object], kind: str) -> list[Cause]:
+    """Reject a changed spec of a mandatory object; in the exempt level, the field ``exempt`` may change."""
+    if name not in bootstrap.MANDATORY:
         return []
-    return [invalid_value("spec", shape(spec, kind), f"spec of '{name}' must equal the fixed value")]
+    free, words = ("exempt",), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+    if name != bootstrap.EXEMPT or "exempt" not in wanted[name]:
+        free, words = (), f"spec of '{name}' must equal the fixed value"
+    compared = [{key: value for key, value in each.items() if key not in free} for each in (spec, wanted[name])]
+    return [] if compared[0] == compared[1] else [invalid_value("spec", shape(spec, kind), words)]
 
 
 def _conditions(obj: Object) -> list[Cause]:

@@ -293,6 +293,7 @@ async def test_a_server_is_not_ready_before_the_first_pass(autojump_clock: MockC
         server.assembly.own.cluster_ips.ready = False
         assert (await server.ask("GET", "/readyz/poststarthook/start-service-ip-repair-controllers")).status == 500
         server.assembly.own.cluster_ips.ready = True
+        server.assembly.own.flow_control.done = True
         assert (await server.ask("GET", "/readyz")).status == 200
         server.assembly.own.bootstrap.has_ranges = False
         assert (await server.ask("GET", "/readyz")).status == 500
