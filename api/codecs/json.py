@@ -1,7 +1,8 @@
 """JSON bodies: decoded by orjson where it agrees with Go's decoder, and as Go does where they differ.
 
-Go replaces invalid UTF-8 and lone surrogates with U+FFFD. Of duplicate keys, the last wins. An integer beyond 64 bits
-becomes a float. Go's error texts are in `json_syntax.py`. Only `decode` knows fields: apiVersion and kind of objects.
+Go replaces invalid UTF-8 and lone surrogates with U+FFFD. Of duplicate keys, the last wins (unless the document has a
+type: see `complaints.py`). An integer beyond 64 bits becomes a float. Go's error texts are in `json_syntax.py`. Only
+`decode` knows fields: apiVersion and kind of objects.
 
 A document may be nested 250 levels deep; Go allows 10,000. orjson writes 254 levels, and no Kubernetes schema comes
 near. The error has Go's text.
@@ -15,16 +16,25 @@ from typing import Any, NoReturn
 
 import orjson
 
+from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
 from kubechronicle.api.codecs.json_syntax import syntax_error
 
-__all__ = ["MAX_DEPTH", "as_object", "decode", "decode_value", "encode", "has_unique_keys", "summary"]
+__all__ = [
+    "MAX_DEPTH",
+    "as_object",
+    "decode",
+    "decode_value",
+    "encode",
+    "find_duplicates",
+    "go_kind",
+    "has_unique_keys",
+    "summary",
+]
 
 MAX_DEPTH = 250
 # The validator that finds Go's text is slow. The text about a larger document helps no client.
 _MAX_EXPLAINED = 512 * 1024
-# The most strict errors reported, as in sigs.k8s.io/json.
-_MAX_DUPLICATES = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # The type into which apimachinery's MetaFactory decodes a body first, as Go prints it.
@@ -33,7 +43,7 @@ _VERSION_AND_KIND = (
 )
 
 
-def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[str]]:
+def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], Complaints]:
     """Return (the API object of a body, its strict errors). An error reads `duplicate field "data.k"`.
 
     Strict errors are looked for only with `strict`. Raises DecodeError with the text of apimachinery's JSON serializer,
@@ -53,29 +63,29 @@ def as_object(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if value.__class__ is not dict:
-        problem = f"json: cannot unmarshal {_go_kind(value)} into Go value of type {_VERSION_AND_KIND}"
+        problem = f"json: cannot unmarshal {go_kind(value)} into Go value of type {_VERSION_AND_KIND}"
     else:
         for field in ("apiVersion", "kind"):
             text = value.get(field)
             if text is not None and text.__class__ is not str:
-                problem = f"json: cannot unmarshal {_go_kind(text)} into Go struct field .{field} of type string"
+                problem = f"json: cannot unmarshal {go_kind(text)} into Go struct field .{field} of type string"
     if problem:
         raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
     result: dict[str, Any] = value
     return result
 
 
-def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, list[str]]:
+def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]:
     """Return (JSON value, duplicate fields if `strict`). DecodeError with the text of Go's encoding/json."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        value, duplicates = _as_go_reads(data, error)
-        return value, duplicates if strict else []
+        value, text = _as_go_reads(data, error)
+        return value, _duplicates(text) if strict else Complaints()
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
         _check_depth(data, value)
     if not strict or has_unique_keys(data, value):
-        return value, []
+        return value, Complaints()
     return value, _duplicates(data.decode())
 
 
@@ -121,8 +131,8 @@ def _check_depth(data: bytes, value: Any) -> None:
         _raise_syntax(data, "exceeded max depth")
 
 
-def _as_go_reads(data: bytes, error: orjson.JSONDecodeError) -> tuple[Any, list[str]]:
-    """Return the value of a document that orjson rejects, if Go accepts it; else raise Go's error."""
+def _as_go_reads(data: bytes, error: orjson.JSONDecodeError) -> tuple[Any, str]:
+    """Return (value, text) of a document that orjson rejects, if Go accepts it; else raise Go's error."""
     if len(data) > _MAX_EXPLAINED:
         raise DecodeError(f"invalid JSON: {error}")
     _raise_syntax(data)
@@ -131,7 +141,7 @@ def _as_go_reads(data: bytes, error: orjson.JSONDecodeError) -> tuple[Any, list[
         value = stdlib_json.loads(text, parse_float=_float, parse_int=_int)
     except (ValueError, RecursionError) as problem:
         raise DecodeError(f"invalid JSON: {problem}") from None
-    return _without_surrogates(value), _duplicates(text)
+    return _without_surrogates(value), text
 
 
 def _raise_syntax(data: bytes, otherwise: str = "") -> None:
@@ -159,50 +169,49 @@ def _without_surrogates(value: Any) -> Any:
         return _SURROGATE.sub("\ufffd", value)
     if value.__class__ is list:
         return [_without_surrogates(item) for item in value]
+    if value.__class__ is tuple:
+        return tuple((_without_surrogates(key), _without_surrogates(item)) for key, item in value)
     if value.__class__ is dict:
         return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
 
 
-def _duplicates(text: str) -> list[str]:
-    """Return `duplicate field "path"` for every duplicate key of the document's objects."""
-    twice: dict[int, list[str]] = {}
-
-    def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) != len(pairs):
-            seen: set[str] = set()
-            twice[id(result)] = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-            kept.append(result)
-        return result
-
-    kept: list[dict[str, Any]] = []  # keeps their ids unique
-    value = stdlib_json.loads(text, object_pairs_hook=to_dict)
-    if not twice:
-        return []
-    return list(dict.fromkeys(_paths(value, "", twice)))[:_MAX_DUPLICATES]
+def _duplicates(text: str) -> Complaints:
+    """Return `duplicate field "path"` for the duplicate keys of a document's objects, each path once."""
+    document = stdlib_json.loads(text, parse_float=_float, parse_int=_int, object_pairs_hook=tuple)
+    found: dict[str, None] = {}
+    find_duplicates(document, "", found)
+    if not found:
+        return Complaints()
+    sentences = [f"duplicate field {_quoted(path)}" for path in list(found)[:MAX_COMPLAINTS]]
+    return Complaints(sentences, document=_without_surrogates(document))
 
 
-def _paths(value: Any, path: str, twice: dict[int, list[str]]) -> list[str]:
-    found: list[str] = []
-    if value.__class__ is dict:
+def find_duplicates(value: Any, path: str, found: dict[str, None]) -> None:
+    """Add the paths of duplicate keys, in the order of the document. Objects are tuples of (key, value)."""
+    if value.__class__ is tuple:
         prefix = f"{path}." if path else ""
-        for key, item in value.items():
-            if item.__class__ in (dict, list):
-                found += _paths(item, prefix + key, twice)
-        found += [f"duplicate field {_quoted(prefix + key)}" for key in twice.get(id(value), ())]
+        seen: set[str] = set()
+        for key, item in value:
+            if key in seen:
+                found[prefix + key] = None
+            seen.add(key)
+            if item.__class__ in _CONTAINERS:
+                find_duplicates(item, prefix + key, found)
     elif value.__class__ is list:
         for index, item in enumerate(value):
-            if item.__class__ in (dict, list):
-                found += _paths(item, f"{path}[{index}]", twice)
-    return found
+            if item.__class__ in _CONTAINERS:
+                find_duplicates(item, f"{path}[{index}]", found)
+
+
+_CONTAINERS = frozenset((tuple, list))
 
 
 def _quoted(text: str) -> str:
     return orjson.dumps(_SURROGATE.sub("\ufffd", text)).decode()
 
 
-def _go_kind(value: Any) -> str:
+def go_kind(value: Any) -> str:
     """Return the JSON type of a value in encoding/json's terms."""
     kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
     return kinds.get(value.__class__, "number")

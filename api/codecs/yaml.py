@@ -27,6 +27,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
+from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
@@ -36,20 +37,21 @@ __all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
 
 # The most values that aliases may add to a document. Go's limit is higher and grows with the document.
 _MAX_ALIASED = 100_000
-_MAX_DUPLICATES = 100
+SEVERAL = "yaml: unmarshal errors:"
+"""The first line of one error about several keys."""
+
 _MERGE = object()  # the key <<
 
 
-def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[str]]:
+def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], Complaints]:
     """Return (the API object of a YAML body, its strict errors). Raises DecodeError.
 
     With `strict`, one error lists all duplicate keys, in apimachinery's words: `yaml: unmarshal errors:\\n  line 7:
     key "k" already set in map`.
     """
     value, duplicates = decode_value(data)
-    if duplicates and strict:
-        return as_object(value), ["\n  ".join(["yaml: unmarshal errors:", *duplicates])]
-    return as_object(value), []
+    sentences = ["\n  ".join([SEVERAL, *duplicates])] if duplicates and strict else ()
+    return as_object(value), Complaints(sentences, keys_sorted=True)
 
 
 def decode_value(data: bytes) -> tuple[Any, list[str]]:
@@ -200,7 +202,7 @@ class _Builder:
             if not stack:
                 return value
             duplicate = stack[-1].take(value)
-            if duplicate is not None and len(self.duplicates) < _MAX_DUPLICATES:
+            if duplicate is not None and len(self.duplicates) < MAX_COMPLAINTS:
                 self.duplicates.append(f"line {line}: key {duplicate} already set in map")
 
     def _scalar(self, event: ScalarEvent, *, is_key: bool) -> Any:

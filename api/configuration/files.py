@@ -70,11 +70,12 @@ def decode(data: bytes, record: type[T], versions: Collection[str]) -> T:
         raise ConfigFileError(str(error)) from None
     schema = schema_of_file(record)
     _check_kind(value, schema.go_name, versions)
+    value, problems = bodies.with_repeated_keys(value, schema, decoder_problems)
     try:
         unknown = check.check(value, schema)
     except check.TypeMismatch as error:
         raise ConfigFileError(str(error)) from None
-    if texts := bodies.strict_texts(decoder_problems, unknown):
+    if texts := bodies.strict_texts(problems, unknown):
         raise ConfigFileError(f"strict decoding error: {', '.join(texts)}")
     return structure_checked(value, record)
 

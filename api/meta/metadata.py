@@ -79,14 +79,22 @@ def keep_generation(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
         metadata.pop("generation", None)
 
 
+def match_name_syntax(name: str) -> None:
+    """Reject a name that no stored object can have: 400 (registry/generic/registry/store.go, NamespaceKeyFunc)."""
+    if not name:
+        raise status.bad_request("Name parameter required.")
+    if problems := names.path_segment(name):
+        raise status.bad_request(f"Name parameter invalid: {go_quote(name)}: {';'.join(problems)}")
+
+
 def match_namespace(metadata: dict[str, Any], *, namespaced: bool, namespace: str) -> None:
-    """Fill in the URL's namespace, or reject (400) an object with another one."""
-    given = metadata.get("namespace", "")
+    """Fill in the URL's namespace, or reject (400) an object with another one. Clear it without one in the URL."""
     wanted = namespace if namespaced else ""
-    if not given:
-        if wanted:
-            metadata["namespace"] = wanted
-    elif given != wanted:
+    if not wanted:
+        metadata.pop("namespace", None)
+    elif not metadata.get("namespace"):
+        metadata["namespace"] = wanted
+    elif metadata["namespace"] != wanted:
         raise status.bad_request(NAMESPACE_MISMATCH)
 
 
@@ -227,6 +235,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Ca
         if owner.get("controller"):
             current = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if first:
+                listed = listed or [_ordered_owner(each) for each in owners]
                 causes.append(
                     invalid_value(
                         field,
@@ -238,6 +247,34 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Ca
             else:
                 first = current
     return causes
+
+
+def drop_repeated_owners(metadata: dict[str, Any]) -> list[str]:
+    """Keep one of equal owner references. Return the uids of those left out."""
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return []
+    kept: dict[tuple[Any, ...], Any] = {}
+    repeated: list[str] = []
+    for owner in owners:
+        key = tuple(map(owner.get, _OWNER_ORDER))
+        if key in kept:
+            repeated.append(owner.get("uid", ""))
+        else:
+            kept[key] = owner
+    if repeated:
+        metadata["ownerReferences"] = list(kept.values())
+    return repeated
+
+
+def repeated_owners_warning(uids: Sequence[str], *, after_admission: bool = False) -> str:
+    """Return the warning about references that drop_repeated_owners left out."""
+    when = " after mutating admission happens" if after_admission else ""
+    return (
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and "
+        "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(uids)
+    )
 
 
 def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:

@@ -92,7 +92,8 @@ def apply(document: dict[str, Any], operations: list[Any]) -> dict[str, Any] | l
             run(patching, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}") from error
-    return patching.document
+    result: dict[str, Any] | list[Any] = patching.document
+    return result
 
 
 class _Patching:

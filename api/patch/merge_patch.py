@@ -34,7 +34,7 @@ def apply(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             document.pop(name, None)
         elif value.__class__ is dict:
             held = document.get(name)
-            document[name] = apply(held if held.__class__ is dict else {}, value)  # type: ignore[arg-type]
+            document[name] = apply(held if isinstance(held, dict) else {}, value)
         elif value.__class__ is list and document.get(name).__class__ is not dict:
             document[name] = _without_nulls(value)
         else:

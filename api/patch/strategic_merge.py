@@ -7,8 +7,8 @@ After apimachinery's ``util/strategicpatch``. A patch contains directives beside
     $setElementOrder/F: [...]                the order of list F's items afterwards
     $deleteFromPrimitiveList/F: [...]        remove these values from list F
 
-Items of a merged list are matched by its merge key, plain values by equality. Afterwards the items in the patch have
-the patch's order; the others keep their relative position as far as possible.
+Lives here: maps and their directives. Lists are merged in strategic_lists.py, by functions that get the merge of two
+items as an argument.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
-from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Type
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.patch import strategic_lists
+from kubechronicle.api.patch.strategic_lists import DIRECTIVE, go_map, go_type_of, kind_word, unknown_directive
+from kubechronicle.api.schema.types import Field, ListType, MapType, ObjectType, Type
 from kubechronicle.api.values.objects import Object
 
-DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
-ELEMENT_ORDER: Final = "$setElementOrder/"
-DELETE_FROM: Final = "$deleteFromPrimitiveList/"
+ELEMENT_ORDER: Final = "$setElementOrder"
+DELETE_FROM: Final = "$deleteFromPrimitiveList"
 
-_OPAQUE: Final = AnyType("interface {}", deduced=False)
 _NOTHING: Final = object()
 
 
@@ -33,33 +34,8 @@ def apply(original: Object, patch: Object, kind: ObjectType) -> Object:
     return _merge_map(original, patch, kind)
 
 
-def go_map(value: Any) -> str:
-    """Return a decoded value as Go's ``%v`` prints it."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{go_map(value[name])}" for name in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_map, value)) + "]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _unknown_directive(value: Any, patch: Object) -> status.StatusError:
-    shown = value
-    if not isinstance(value, str):
-        go_type = {bool: "bool", int: "int64", float: "float64"}.get(type(value))
-        shown = f"%!s({go_type}={go_map(value)})" if go_type else f"%!s({go_map(value)})"
-    return status.unknown(f"unknown patch type: {shown} in map: {go_map(patch)}")
-
-
 def _bad_format(directive: str) -> status.StatusError:
     return status.bad_request(f"invalid patch format of {directive}")
-
-
-def _no_merge_key(item: Any, key: str) -> status.StatusError:
-    return status.unknown(f"map: {go_map(item)} does not contain declared merge key: {key}")
 
 
 def _merge_map(original: Object, patch: Object, kind: Type) -> Object:
@@ -69,47 +45,75 @@ def _merge_map(original: Object, patch: Object, kind: Type) -> Object:
             return {name: value for name, value in patch.items() if name != DIRECTIVE}
         if directive == "delete":
             return {}
-        raise _unknown_directive(directive, patch)
+        raise unknown_directive(directive, patch)
     patch = dict(patch)
     _retain_keys(original, patch)
     _order_elements(original, patch, kind)
     for name, value in patch.items():
-        if name.startswith(DELETE_FROM):
-            _delete_from_list(original, name[len(DELETE_FROM) :], value)
-        elif value is None:
-            original.pop(name, None)
+        deletes = name.startswith(DELETE_FROM)
+        field = _named(name, DELETE_FROM, "primitive list") if deletes else name
+        if value is None:
+            original.pop(field, None)
         else:
-            _merge_field(original, name, value, kind)
+            _merge_field(original, field, value, kind, deletes=deletes)
     return original
 
 
-def _merge_field(original: Object, name: str, value: Any, kind: Type) -> None:
+def _named(directive: str, prefix: str, words: str) -> str:
+    """Return the name of the list that a directive is about."""
+    start, slash, name = directive.partition("/")
+    if not slash or start != prefix:
+        raise _bad_format(words)
+    return name
+
+
+def _merge_field(original: Object, name: str, value: Any, kind: Type, *, deletes: bool) -> None:
+    """Merge a field. ``deletes``: its value came with $deleteFromPrimitiveList, which lists alone treat differently."""
     held = original.get(name)
-    field = _field(kind, name)
-    if isinstance(value, dict) and isinstance(held, dict):
-        if field is not None and "replace" in field.strategies:
-            original[name] = value
-        else:
-            original[name] = _merge_map(held, value, _type_below(kind, name))
-    elif isinstance(value, list) and isinstance(held, list):
-        original[name] = _merge_list_field(held, value, _type_below(kind, name))
+    if held.__class__ is value.__class__ and name in original:
+        if value.__class__ is dict:
+            below, strategies = _below(kind, name)
+            original[name] = value if "replace" in strategies else _merge_map(held, value, below)  # type: ignore[arg-type]
+            return
+        if value.__class__ is list:
+            original[name] = _merge_list(held, value, kind, name, deletes=deletes)  # type: ignore[arg-type]
+            return
+    elif deletes:
+        return
+    added = _without_directives(_without_nulls(value))
+    if added is _NOTHING:
+        original.pop(name, None)
     else:
-        added = _without_directives(_without_nulls(value))
-        if added is _NOTHING:
-            original.pop(name, None)
-        else:
-            original[name] = added
+        original[name] = added
 
 
-def _field(kind: Type, name: str) -> Field | None:
-    return kind.fields.get(name) if isinstance(kind, ObjectType) else None
+def _merge_list(original: list[Any], patch: list[Any], kind: Type, name: str, *, deletes: bool = False) -> list[Any]:
+    below = _list_below(kind, name)
+    if not deletes and "merge" not in below.strategies:
+        return patch
+    return strategic_lists.merge(original, patch, below, _merge_map, deletes=deletes)
 
 
-def _type_below(kind: Type, name: str) -> Type:
-    field = _field(kind, name)
-    if field is not None:
-        return field.type
-    return kind.value if isinstance(kind, MapType) else _OPAQUE
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+def _below(kind: Type, name: str) -> tuple[Type, tuple[str, ...]]:
+    """Return (type, patch strategies) of a member. 500 for a map or list where Kubernetes knows no field."""
+    if isinstance(kind, ObjectType):
+        field: Field | None = kind.fields.get(name)
+        if field is not None:
+            return field.type, field.strategies
+    if isinstance(kind, MapType):
+        raise status.unknown("merging an object in json but data type is not struct, instead is: map")
+    struct = kind.go_name if isinstance(kind, ObjectType) else kind.go_type.rpartition(".")[2]
+    raise status.unknown(f"unable to find api field in struct {struct} for the json field {go_quote(name)}")
+
+
+def _list_below(kind: Type, name: str) -> ListType:
+    below, _ = _below(kind, name)
+    if isinstance(below, ListType):
+        return below
+    raise status.unknown(f"expected slice or array type, but got: {kind_word(kind)}")
 
 
 def _without_nulls(value: Any) -> Any:
@@ -122,7 +126,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_directives(value: Any) -> Any:
-    """Drop maps with a $patch directive, and directives for lists, which have nothing to act on."""
+    """Drop maps with a $patch directive, which have nothing to act on."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return _NOTHING
@@ -139,9 +143,10 @@ def _without_directives(value: Any) -> Any:
 def _retain_keys(original: Object, patch: Object) -> None:
     if RETAIN_KEYS not in patch:
         return
-    keys = patch.pop(RETAIN_KEYS)
-    if not isinstance(keys, list):
+    listed = patch.pop(RETAIN_KEYS)
+    if not isinstance(listed, list):
         raise _bad_format("retainKeys")
+    keys = {name for name in listed if isinstance(name, str)}
     for name, value in patch.items():
         if value is not None and not name.startswith((DELETE_FROM, ELEMENT_ORDER)) and name not in keys:
             raise _bad_format("retainKeys")
@@ -149,139 +154,32 @@ def _retain_keys(original: Object, patch: Object) -> None:
         del original[name]
 
 
-def _delete_from_list(original: Object, name: str, values: Any) -> None:
-    if not isinstance(values, list):
-        raise _bad_format("primitive list")
-    held = original.get(name)
-    if isinstance(held, list):
-        original[name] = [item for item in held if item not in values]
-
-
 def _order_elements(original: Object, patch: Object, kind: Type) -> None:
     """Apply the $setElementOrder directives and their list changes; remove both from the patch."""
     for directive in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
-        order = patch.pop(directive)
-        name = directive[len(ELEMENT_ORDER) :]
-        if not isinstance(order, list):
-            raise _bad_format("setElementOrder list")
-        held, changes = original.get(name), patch.pop(name, None)
-        list_type = _type_below(kind, name)
-        key = list_type.merge_key if isinstance(list_type, ListType) else ""
-        _check_order(changes, order, key)
-        if isinstance(held, list) and isinstance(changes, list):
-            merged = _merge_list_field(held, changes, list_type)
-        elif isinstance(changes, list):
-            merged = _without_directives(_without_nulls(changes))
-        elif isinstance(held, list):
+        order = _list(patch.pop(directive))
+        name = _named(directive, ELEMENT_ORDER, "setElementOrder list")
+        found, changes = name in original, name in patch
+        held = _list(original[name]) if found else []
+        changed = _list(patch[name]) if changes else []
+        below = _list_below(kind, name)
+        strategic_lists.check_order(changed, order, below.merge_key)
+        if changes and found:
+            merged = _merge_list(held, changed, kind, name)
+        elif changes:
+            merged = _without_directives(changed)
+        elif found:
             merged = held
         else:
             continue
-        original[name] = _in_order(merged, order, held if isinstance(held, list) else [], key)
+        original[name] = strategic_lists.in_order(merged, order, held, below, among=(held, changed))
+        patch.pop(name, None)
 
 
-def _check_order(changes: Any, order: list[Any], key: str) -> None:
-    """Reject a patch with items in an order other than its own directive's."""
-    if not isinstance(changes, list) or not order:
-        return
-    wanted = [_identity(item, key) for item in order]
-    position = 0
-    for item in changes:
-        if isinstance(item, dict) and item.get(DIRECTIVE) in ("delete", "replace"):
-            continue
-        identity = _identity(item, key)
-        while position < len(wanted) and wanted[position] != identity:
-            position += 1
-        if position == len(wanted):
-            message = "The order in patch list:\n%s\n doesn't match %s list:\n%s\n"
-            raise status.unknown(message % (go_map(changes), ELEMENT_ORDER[:-1], go_map(order)))
+def _list(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    raise status.unknown(f"expected a []interface {{}}, but received a {go_type_of(value)}")
 
 
-# -- lists ------------------------------------------------------------------------------------------------------------
-
-
-def _merge_list_field(original: list[Any], patch: list[Any], kind: Type) -> list[Any]:
-    if not isinstance(kind, ListType) or "merge" not in kind.strategies:
-        return patch
-    if not original and not patch:
-        return original
-    if not any(isinstance(item, dict) for item in (*original, *patch)):
-        merged = list(dict.fromkeys([*original, *patch]))
-        return _in_order(merged, patch, original, "")
-    return _merge_items(original, patch, kind)
-
-
-def _merge_items(original: list[Any], patch: list[Any], kind: ListType) -> list[Any]:
-    key = kind.merge_key
-    if not key:
-        raise status.unknown(f"cannot merge lists without merge key for {kind.go_type}")
-    merged, changes = _special_elements(original, patch, key)
-    before = list(merged)
-    for item in changes:
-        if not isinstance(item, dict) or key not in item:
-            raise _no_merge_key(item, key)
-        position = _position(merged, key, item[key])
-        if position < 0:
-            added = _without_directives(_without_nulls(item))
-            merged.append(added)
-        else:
-            merged[position] = _merge_map(merged[position], item, kind.item)
-    return _in_order(merged, changes, before, key)
-
-
-def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Apply the items that are directives; return (the remaining list, the items to merge into it)."""
-    changes: list[Any] = []
-    left = list(original)
-    replace = False
-    for item in patch:
-        if not isinstance(item, dict) or DIRECTIVE not in item:
-            changes.append(item)
-            continue
-        directive = item[DIRECTIVE]
-        if directive == "delete":
-            if key not in item:
-                raise _no_merge_key(item, key)
-            left = [held for held in left if not (isinstance(held, dict) and held.get(key) == item[key])]
-        elif directive == "replace":
-            replace = True
-        elif directive == "merge":
-            raise status.unknown("merging lists cannot yet be specified in the patch")
-        else:
-            raise _unknown_directive(directive, item)
-    return (changes, []) if replace else (left, changes)
-
-
-def _position(items: list[Any], key: str, value: Any) -> int:
-    for position, item in enumerate(items):
-        if isinstance(item, dict) and key in item and item[key] == value:
-            return position
-    return -1
-
-
-def _identity(item: Any, key: str) -> Any:
-    if not key:
-        return item
-    if not isinstance(item, dict) or key not in item:
-        raise _no_merge_key(item, key)
-    return item[key]
-
-
-def _in_order(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
-    """Return the items, those in ``order`` in that order; the others keep their position from ``before``."""
-    ranks: dict[Any, int] = {}
-    for position, item in enumerate(order):
-        if not (isinstance(item, dict) and DIRECTIVE in item):
-            ranks.setdefault(_identity(item, key), position)
-    places: dict[Any, int] = {}
-    for position, item in enumerate(before):
-        places.setdefault(_identity(item, key), position)
-    named = sorted((item for item in merged if _identity(item, key) in ranks), key=lambda it: ranks[_identity(it, key)])
-    others = [item for item in merged if _identity(item, key) not in ranks]
-    others.sort(key=lambda item: places.get(_identity(item, key), len(places)))
-    result: list[Any] = []
-    for item in named:
-        place = places.get(_identity(item, key))
-        while others and place is not None and places.get(_identity(others[0], key), place) < place:
-            result.append(others.pop(0))
-        result.append(item)
-    return result + others
+__all__ = ["apply", "go_map"]

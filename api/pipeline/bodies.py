@@ -7,14 +7,17 @@ come from the URL, and the rules of writes (pipeline.py).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kubechronicle.api.codecs import yaml
+from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import check, types
+from kubechronicle.api.schema import check, repeated_keys, types, unstructured
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
@@ -48,8 +51,11 @@ OLD_VERSIONS: Final = {
 
 def unrecognized(rt: ResourceType, problem: str, raw: bytes) -> status.StatusError:
     """Return the 400 for an unreadable body. ``problem`` is the codec's text, ``raw`` the body."""
-    message = f"the object provided is unrecognized (must be of type {rt.kind}): {problem} ({summarize(raw)})"
-    return status.bad_request(message)
+    return status.bad_request(f"{_unrecognized(rt)}{problem} ({summarize(raw)})")
+
+
+def _unrecognized(rt: ResourceType) -> str:
+    return f"the object provided is unrecognized (must be of type {rt.kind}): "
 
 
 def summarize(raw: bytes) -> str:
@@ -85,9 +91,8 @@ def set_type(rt: ResourceType, obj: Object) -> None:
     for name, value in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(value, str):
             raise status.bad_request(
-                f"the object provided is unrecognized (must be of type {rt.kind}): couldn't get version/kind; "
-                f"json parse error: json: cannot unmarshal {json_word(value)} into Go struct field .{name} of type "
-                "string"
+                f"{_unrecognized(rt)}couldn't get version/kind; json parse error: json: cannot unmarshal "
+                f"{json_word(value)} into Go struct field .{name} of type string"
             )
     if api_version == rt.api_version and kind == rt.kind:
         obj["apiVersion"], obj["kind"] = api_version, kind
@@ -113,10 +118,39 @@ def _wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusE
     return status.bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}")
 
 
-def strict_texts(duplicates: Iterable[str], unknown: Iterable[str]) -> list[str]:
-    """Return the complaints of strict decoding. A duplicate is a path, or a codec's whole sentence."""
-    texts = [text if " " in text else f"duplicate field {go_quote(text)}" for text in duplicates]
-    return texts + [f"unknown field {go_quote(path)}" for path in unknown]
+def strict_texts(duplicates: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """Return the complaints of strict decoding: sentences about repeated keys, and the paths of unknown fields."""
+    texts = [*duplicates, *(f"unknown field {go_quote(path)}" for path in unknown[:MAX_COMPLAINTS])]
+    return texts[:MAX_COMPLAINTS]
+
+
+def with_repeated_keys(
+    obj: Object, kind: types.ObjectType | None, duplicates: Sequence[str]
+) -> tuple[Object, Sequence[str]]:
+    """Return an object as Go decodes it if keys of its document are repeated, and the complaints in their order."""
+    if isinstance(duplicates, Complaints) and duplicates.document is not None and kind is not None:
+        return repeated_keys.read(duplicates.document, kind)
+    return obj, duplicates
+
+
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[]+)")
+
+
+def _sorted(paths: list[str]) -> list[str]:
+    """Return paths of fields in the order of a document with sorted keys."""
+    if len(paths) < 2:
+        return paths
+    return sorted(paths, key=lambda path: [(int(step[1] or 0), step[2] or "") for step in _STEP.finditer(path)])
+
+
+def _warnings(texts: Sequence[str], validation: str) -> list[str]:
+    """Return complaints as warnings. One error of YAML about several keys is one warning for each key."""
+    if validation == "Ignore":
+        return []
+    lines: list[str] = []
+    for text in texts:
+        lines += map(str.strip, text.split("\n")[1:]) if text.startswith(yaml.SEVERAL) else [text]
+    return lines
 
 
 def kind_type(rt: ResourceType) -> types.ObjectType | None:
@@ -131,8 +165,11 @@ def decode(
 
     ``validation`` is Strict (complaints are errors), Warn or Ignore.
     """
-    set_type(rt, obj)
     kind = kind_type(rt)
+    sentences: Sequence[str] = duplicates
+    if duplicates:
+        obj, sentences = with_repeated_keys(obj, kind, duplicates)
+    set_type(rt, obj)
     unknown: list[str] = []
     if kind is not None:
         _mark_reset(obj)
@@ -141,10 +178,14 @@ def decode(
         except check.TypeMismatch as error:
             raise _cannot_be_handled(rt, str(error)) from None
         defaulting.apply(obj, kind)
-    texts = strict_texts(duplicates, unknown)
-    if texts and validation == "Strict":
+    if not unknown and not sentences:
+        return obj, []
+    if isinstance(duplicates, Complaints) and duplicates.keys_sorted:
+        unknown = _sorted(unknown)
+    texts = strict_texts(sentences, unknown)
+    if validation == "Strict":
         raise _cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
-    return obj, [] if validation == "Ignore" else texts
+    return obj, _warnings(texts, validation)
 
 
 def _mark_reset(obj: Object) -> None:
@@ -191,20 +232,82 @@ def decode_patched(
 
     if not isinstance(obj, dict):
         raise refused(not_an_object(obj))
+    if obj.get("apiVersion") in (None, ""):
+        return _decode_without_version(rt, obj, refused, validation=validation, complaints=complaints)
     try:
         set_type(rt, obj)
     except status.StatusError as error:
-        raise refused(error.message) from None
-    kind = kind_type(rt)
-    unknown: list[str] = []
-    if kind is not None:
-        _mark_reset(obj)
-        try:
-            unknown = check.check(obj, kind)
-        except check.TypeMismatch as error:
-            raise refused(str(error)) from None
-        defaulting.apply(obj, kind)
+        raise refused(error.message.removeprefix(_unrecognized(rt))) from None
+    try:
+        unknown = _sorted(_checked(rt, obj, check.check))
+    except check.TypeMismatch as error:
+        raise refused(str(error)) from None
     texts = [*complaints, *strict_texts((), unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
-    return [] if validation == "Ignore" else texts
+    return _warnings(texts, validation)
+
+
+def _decode_without_version(
+    rt: ResourceType,
+    obj: Object,
+    refused: Callable[[str], status.StatusError],
+    *,
+    validation: str,
+    complaints: Sequence[str],
+) -> list[str]:
+    """Do as kube-apiserver does with a patched object without a version: it knows none of its fields.
+
+    It decodes such an object into its internal type, whose fields have other names. So all of them are lost.
+    """
+    unknown = sorted(name for name in obj if name not in ("apiVersion", "kind"))
+    obj.clear()
+    obj.update({"apiVersion": rt.api_version, "kind": rt.kind, "metadata": {}})
+    texts = [*complaints, *strict_texts((), unknown)]
+    if texts and validation == "Strict":
+        raise refused(f"strict decoding error: {', '.join(texts)}")
+    return _warnings(texts, validation)
+
+
+def convert_patched(
+    rt: ResourceType, obj: Object, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
+) -> list[str]:
+    """Do as ``decode_patched``, for the result of a strategic patch: it is converted, not decoded.
+
+    So its apiVersion and kind are ignored, and wrong types have other errors.
+    """
+
+    def refused(why: str) -> status.StatusError:
+        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
+
+    for name in ("apiVersion", "kind"):
+        if not isinstance(obj.get(name, ""), str | None):
+            raise refused("cannot convert int64 to string" if type(obj[name]) is int else "unrecognized type: string")
+    obj["apiVersion"], obj["kind"] = rt.api_version, rt.kind
+    try:
+        unknown = _checked(rt, obj, _converted)
+    except (check.TypeMismatch, unstructured.ConversionError) as error:
+        raise refused(str(error)) from None
+    texts = [*complaints, *sorted(f'unknown field "{path}"' for path in unknown)]
+    if texts and validation == "Strict":
+        raise refused(f"strict decoding error: {', '.join(texts)}")
+    return _warnings(texts, validation)
+
+
+def _checked(rt: ResourceType, obj: Object, checked: Callable[[Object, types.ObjectType], list[str]]) -> list[str]:
+    """Check an object against its type and default it, in place. Return the paths of its unknown fields."""
+    kind = kind_type(rt)
+    if kind is None:
+        return []
+    _mark_reset(obj)
+    unknown = checked(obj, kind)
+    defaulting.apply(obj, kind)
+    return unknown
+
+
+def _converted(obj: Object, kind: types.ObjectType) -> list[str]:
+    try:
+        return check.check(obj, kind)
+    except check.TypeMismatch:
+        unstructured.convert(obj, kind)
+    return check.check(obj, kind)

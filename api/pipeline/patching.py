@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 
 from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import json as codec
+from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
@@ -36,6 +38,7 @@ def apply(
         return _strategic(rt, base, body, validation)
     checked = validation != "Ignore"
     patched: Any
+    complaints: Sequence[str]
     if content_type == MERGE_PATCH:
         patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:
@@ -57,7 +60,7 @@ def apply(
     return patched, warnings
 
 
-def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, list[str]]:
+def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, Sequence[str]]:
     """Return (the object after a merge patch, complaints). ``checked`` is False for fieldValidation=Ignore.
 
     Then kube-apiserver's library alone reads the patch: it knows one error only, and a list replaces the object.
@@ -80,18 +83,29 @@ def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, list[str]]
 _OPERATION_FIELDS: Final = frozenset(("op", "path", "from", "value"))
 
 
-def _operation_complaints(operations: list[Any], duplicates: list[str]) -> list[str]:
-    """Return complaints about repeated and unknown members of operations."""
-    unknown = [
-        f"json patch unknown field {go_quote(f'[{index}].{name}')}"
-        for index, operation in enumerate(operations)
-        for name in operation or ()
-        if name not in _OPERATION_FIELDS
-    ]
-    return [f"json patch {text}" for text in duplicates] + unknown
+def _operation_complaints(operations: list[Any], duplicates: Complaints) -> list[str]:
+    """Return complaints about repeated and unknown members of operations, in the order of the patch."""
+    # Without repeated keys, the operations are dicts; with them, the document has tuples instead.
+    document = duplicates.document
+    texts: list[str] = []
+    for index, operation in enumerate(operations if document is None else document):
+        seen: set[str] = set()
+        for name, value in operation.items() if isinstance(operation, dict) else operation or ():
+            path = f"[{index}].{name}"
+            if name not in _OPERATION_FIELDS:
+                texts.append(f"json patch unknown field {go_quote(path)}")
+                continue
+            if name in seen:
+                texts.append(f"json patch duplicate field {go_quote(path)}")
+            seen.add(name)
+            if name == "value" and document is not None:
+                below: dict[str, None] = {}
+                codec.find_duplicates(value, path, below)
+                texts += [f"json patch duplicate field {go_quote(each)}" for each in below]
+    return list(dict.fromkeys(texts))[:MAX_COMPLAINTS]
 
 
-def _read(body: bytes, prefix: str) -> tuple[Any, list[str]]:
+def _read(body: bytes, prefix: str) -> tuple[Any, Complaints]:
     """Return the decoded patch and complaints about repeated keys. 400 with Go's text if it is not JSON."""
     try:
         return codec.decode_value(body, strict=True)
@@ -115,5 +129,5 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
     def shown() -> str:
         return strategic_merge.go_map(orjson.loads(as_sent))
 
-    warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    warnings = bodies.convert_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
     return patched, warnings

@@ -71,8 +71,9 @@ def decode_object(
     meta = obj["metadata"]
     if not create:
         metadata.match_name(meta, ctx.name)
-    namespace = meta.get("name", "") if rt.resource == NAMESPACES and not ctx.namespace else ctx.namespace
-    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=namespace)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    if repeated := metadata.drop_repeated_owners(meta):
+        warnings = [*warnings, metadata.repeated_owners_warning(repeated)]
     return obj, warnings
 
 
@@ -84,7 +85,7 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     meta = obj["metadata"]
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
-    _drop_duplicate_owners(meta)
+    metadata.drop_repeated_owners(meta)
     kind = bodies.kind_type(rt)
     if kind is not None and not ctx.applies:
         managers.track(kind, None, obj, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
@@ -156,16 +157,6 @@ def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> li
     return metadata.validate(meta, namespaced=rt.namespaced, name_check=check, kube=strategy.kube_finalizers)
 
 
-def _drop_duplicate_owners(meta: Object) -> None:
-    owners = meta.get("ownerReferences")
-    if owners and len(owners) > 1:
-        # References are flat, so that sorted pairs identify them.
-        unique: dict[tuple[tuple[str, Any], ...], Object] = {}
-        for owner in owners:
-            unique.setdefault(tuple(sorted(owner.items())), owner)
-        meta["ownerReferences"] = list(unique.values())
-
-
 def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
     # A Scale's managers come from the workload's old entries, which have no time for a new manager.
     now = "" if ctx.subresource == "scale" else ctx.now
@@ -189,7 +180,7 @@ def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
 
 def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
     """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion."""
-    _drop_duplicate_owners(new["metadata"])
+    metadata.drop_repeated_owners(new["metadata"])
     kind = bodies.kind_type(rt)
     if kind is not None and not ctx.applies:
         before, versions = to_request_version(rt, old), server_side_apply.versions_of(rt)
@@ -325,6 +316,8 @@ def apply_patch(
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), [cause, cause])
     metadata.match_name(meta, ctx.name)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    if repeated := metadata.drop_repeated_owners(meta):
+        warnings = [*warnings, metadata.repeated_owners_warning(repeated, after_admission=True)]
     return patched, warnings
 
 

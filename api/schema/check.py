@@ -18,8 +18,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.schema import values
-from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError, json_word
+
+MAX_UNKNOWN: Final = 10_000
+"""The most unknown fields whose paths are collected; answers show fewer."""
 
 MAX_DEPTH: Final = 200
 """The deepest nesting of objects, which protects the stack; Kubernetes' own limit in Go is 10,000."""
@@ -79,7 +82,8 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
     for name, item in value.items():
         field = fields.get(name)
         if field is None:
-            unknown.append(name)
+            if len(unknown) < MAX_UNKNOWN:
+                unknown.append(name)
             drop.append(name)
             continue
         if item.__class__ is field.leaf:
@@ -134,7 +138,7 @@ def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
             return _SCALARS[kind.kind](item)
         except DecodeError as error:
             if error.wrong_type:
-                raise _Mismatch(error.wrong_type, kind.go_type) from None
+                raise _Mismatch(error.wrong_type, error.go_type or kind.go_type) from None
             raise
     if kind.__class__ is ListType:
         if item.__class__ is not list:
@@ -191,5 +195,5 @@ def _null_item(kind: Type) -> Any:
     if isinstance(kind, ObjectType):
         return kind.zero()
     if isinstance(kind, Scalar):
-        return {"string": "", "bytes": "", "boolean": False, "int32": 0, "int64": 0, "number": 0}.get(kind.kind)
+        return SCALAR_ZERO[kind.kind]
     return None

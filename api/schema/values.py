@@ -27,12 +27,14 @@ class DecodeError(ValueError):
 
     ``wrong_type``: Go's word for the value ("number", "number 1.5", …) if Go's message names the struct field, else
     empty: then ``text`` is the whole message.
+    ``go_type``: the type in Go's message, if it is not the field's own.
     """
 
-    def __init__(self, text: str = "", *, wrong_type: str = "") -> None:
+    def __init__(self, text: str = "", *, wrong_type: str = "", go_type: str = "") -> None:
         super().__init__(text or wrong_type)
         self.text = text
         self.wrong_type = wrong_type
+        self.go_type = go_type
 
 
 def json_word(value: Any) -> str:
@@ -92,7 +94,9 @@ def number(value: Any) -> int | float:
 
 
 def data_bytes(value: Any) -> str:
-    """Return base64 text in its standard form."""
+    """Return base64 text in its standard form. A list of bytes is as good as its base64 text."""
+    if value.__class__ is list:
+        return base64.b64encode(bytes(map(_byte, value))).decode()
     if not isinstance(value, str):
         raise DecodeError(wrong_type=json_word(value))
     text = value.replace("\n", "").replace("\r", "")
@@ -102,6 +106,16 @@ def data_bytes(value: Any) -> str:
     except ValueError:  # binascii.Error, or a plain ValueError for characters beyond ASCII
         raise DecodeError(f"illegal base64 data at input byte {_first_illegal_byte(value)}") from None
     return text
+
+
+def _byte(value: Any) -> int:
+    if value is None:
+        return 0
+    if value.__class__ is int and 0 <= value < 256:
+        byte: int = value
+        return byte
+    word = json_word(value)
+    raise DecodeError(wrong_type=f"number {value!r}" if word == "number" else word, go_type="uint8")
 
 
 _ALPHABET: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
@@ -151,7 +165,7 @@ def time(value: Any) -> str | None:
             text: str = value
             return None if text.startswith("0001-01-01T00:00:00") else text
     if not isinstance(value, str):
-        raise DecodeError(f"parsing time {go_quote(json_text(value))} as {go_quote(RFC3339)}: {_cannot(value, '2006')}")
+        raise DecodeError(wrong_type=json_word(value), go_type="string")
     moment = _parse_time(value, RFC3339)
     if moment.year == 1 and moment == datetime(1, 1, 1, tzinfo=UTC):
         return None
@@ -161,7 +175,7 @@ def time(value: Any) -> str | None:
 def microtime(value: Any) -> str | None:
     """Return a time with microseconds in UTC: ``2026-11-21T02:30:00.123456Z``."""
     if not isinstance(value, str):
-        raise DecodeError(f"parsing time {go_quote(json_text(value))} as {go_quote(RFC3339_MICRO)}")
+        raise DecodeError(wrong_type=json_word(value), go_type="string")
     moment = _parse_time(value, RFC3339_MICRO)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
@@ -253,4 +267,4 @@ def int_or_string(value: Any) -> int | str:
     word = json_word(value)
     if word == "number":
         word = f"number {value!r}"
-    raise DecodeError(f"json: cannot unmarshal {word} into Go value of type int32")
+    raise DecodeError(wrong_type=word, go_type="int32")

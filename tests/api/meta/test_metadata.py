@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -252,3 +253,44 @@ def test_the_body_of_a_delete_counts_alone() -> None:
 def test_revisions_of_reads(text: str) -> None:
     with pytest.raises(ValueError, match="invalid syntax"):
         options.parse_resource_version(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "namespaced", "namespace", "left"),
+    [("x", False, "", None), ("x", False, "y", None), ("", True, "y", "y"), ("y", True, "y", "y")],
+)
+def test_a_namespace_counts_only_with_one_in_the_url(
+    given: str, namespaced: bool, namespace: str, left: str | None
+) -> None:
+    meta = {"name": "a", "namespace": given}
+    metadata.match_namespace(meta, namespaced=namespaced, namespace=namespace)
+    assert meta.get("namespace") == left
+
+
+def test_equal_owner_references_are_kept_once() -> None:
+    def owner(name: str, **more: bool) -> dict[str, object]:
+        return {"apiVersion": "v1", "kind": "A", "name": name, "uid": f"u{name}", **more}
+
+    meta = {"ownerReferences": [owner("a"), owner("b"), owner("a"), owner("a", controller=False), owner("b")]}
+    assert metadata.drop_repeated_owners(meta) == ["ua", "ub"]
+    assert meta == {"ownerReferences": [owner("a"), owner("b"), owner("a", controller=False)]}
+    assert metadata.drop_repeated_owners(meta) == []
+    warning = metadata.repeated_owners_warning(["ua", "ub"], after_admission=True)
+    assert "after mutating admission happens" in warning
+    assert warning.endswith("duplicate UID(s) observed: ua, ub")
+
+
+def test_many_controllers_take_linear_time() -> None:
+    def seconds(size: int) -> float:
+        owners = [
+            {"apiVersion": "v1", "kind": "A", "name": f"n{n}", "uid": f"u{n}", "controller": True} for n in range(size)
+        ]
+        meta = {"name": "a", "ownerReferences": owners}
+        start = time.thread_time()
+        metadata.drop_repeated_owners(meta)
+        causes = metadata.validate(meta, namespaced=False, name_check=names.segment_name)
+        assert len(causes) == size - 1
+        return time.thread_time() - start
+
+    seconds(100)
+    assert min(seconds(8000) for _ in range(3)) < 3 * min(seconds(4000) for _ in range(3)) + 0.002

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -228,3 +229,60 @@ def test_replacing_and_deleting_whole_maps() -> None:
 def test_nulls_without_a_counterpart_vanish() -> None:
     patch = {"metadata": {"labels": {"a": None, "b": "1"}}}
     assert strategic_merge.apply({}, patch, DEPLOYMENT) == {"metadata": {"labels": {"b": "1"}}}
+
+
+# -- strategic merge patches as Kubernetes' library takes them ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "patch", "result"),
+    [
+        ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["b", 1]}, None),
+        ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["b"]}, {"finalizers": ["a"]}),
+        ({"finalizers": ["a"]}, {"$deleteFromPrimitiveList/finalizers": 5}, {"finalizers": ["a"]}),
+        ({"finalizers": ["a"]}, {"$deleteFromPrimitiveList/finalizers": None}, {}),
+        ({}, {"$deleteFromPrimitiveList/finalizers": ["b"]}, {}),
+        ({"labels": {"a": "1"}}, {"$deleteFromPrimitiveList/labels": {"b": "2"}}, {"labels": {"a": "1", "b": "2"}}),
+        ({"finalizers": ["a", "a", "b"]}, {"finalizers": ["c", "b"]}, {"finalizers": ["c", "a", "b"]}),
+    ],
+)
+def test_lists_to_delete_from(held: dict[str, Any], patch: dict[str, Any], result: dict[str, Any] | None) -> None:
+    if result is None:
+        with pytest.raises(StatusError, match="list element types are not identical"):
+            strategic_merge.apply(held, patch, META)
+    else:
+        assert strategic_merge.apply(held, patch, META) == result
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ({"$setElementOrder/nope": ["a"]}, 'unable to find api field in struct ObjectMeta for the json field "nope"'),
+        ({"$setElementOrder/finalizers": 5}, "expected a []interface {}, but received a int64"),
+        ({"$setElementOrder/labels": ["a"]}, "expected a []interface {}, but received a map[string]interface {}"),
+        ({"$setElementOrder/name": []}, "expected a []interface {}, but received a string"),
+        ({"finalizers": [None]}, "list element types are not identical: [[f] [<nil>]]"),
+        ({"finalizers": [["a"]]}, "list element types are not identical: [[f] [[a]]]"),
+        ({"$deleteFromPrimitiveListX": []}, "invalid patch format of primitive list"),
+    ],
+)
+def test_strategic_patches_that_cannot_be_applied(patch: dict[str, Any], message: str) -> None:
+    held = {"finalizers": ["f"], "labels": {"a": "b"}, "name": "n"}
+    with pytest.raises(StatusError) as caught:
+        strategic_merge.apply(held, patch, META)
+    assert caught.value.message == message
+
+
+def test_the_order_of_long_lists_takes_linear_time() -> None:
+    def seconds(size: int) -> float:
+        containers = {"env": [{"name": f"e{n}", "value": "v"} for n in range(size)]}
+        changed = {"env": [{"name": f"e{n}", "value": "w"} for n in reversed(range(size))]}
+        order = {"$setElementOrder/env": [{"name": f"e{n}"} for n in reversed(range(size))]}
+        kind = types.object_type("io.k8s.api.core.v1.Container")
+        start = time.thread_time()
+        done = strategic_merge.apply(containers, {**changed, **order}, kind)
+        assert [item["name"] for item in done["env"]][:2] == [f"e{size - 1}", f"e{size - 2}"]
+        return time.thread_time() - start
+
+    seconds(100)
+    assert min(seconds(4000) for _ in range(3)) < 3 * min(seconds(2000) for _ in range(3)) + 0.002

@@ -1,0 +1,119 @@
+"""Complaints of strict decoding: their order, and their effect on values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubechronicle.api.codecs import json, yaml
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.pipeline import bodies, patching
+from kubechronicle.api.registry.registry import known_registry
+
+CONFIG_MAPS = known_registry().builtin("", "v1", "configmaps")
+TWICE = b"""{"zeta":1,"metadata":{"name":"c1","zz":1,"name":"c1","aa":2,"labels":{"b":"1","b":"2"}},
+"data":{"k":"1","k":"2","k":"3"},"alpha":{"x":1,"x":2},"data":{"q":"1"},"zeta":2}"""
+
+
+def decoded(body: bytes, validation: str = "Warn", codec: Any = json) -> tuple[dict[str, Any], list[str]]:
+    value, duplicates = codec.decode(body, strict=True)
+    return bodies.decode(CONFIG_MAPS, value, duplicates=duplicates, validation=validation)
+
+
+def test_json_lists_unknown_and_repeated_fields_in_the_order_of_the_document() -> None:
+    obj, warnings = decoded(TWICE)
+    assert warnings == [
+        'unknown field "zeta"',
+        'unknown field "metadata.zz"',
+        'duplicate field "metadata.name"',
+        'unknown field "metadata.aa"',
+        'duplicate field "metadata.labels.b"',
+        'duplicate field "data.k"',
+        'unknown field "alpha"',
+        'duplicate field "data"',
+    ]
+    assert obj["data"] == {"k": "3", "q": "1"}  # Go decodes the second map into the first
+    with pytest.raises(StatusError, match='error: unknown field "zeta", unknown field'):
+        decoded(TWICE, "Strict")
+
+
+def test_yaml_lists_unknown_fields_by_name_behind_the_repeated_ones() -> None:
+    body = b"zeta: 1\nmetadata: {name: a, name: b, zz: 1, aa: 2}\ndata: {k: a, k: b}\nalpha: 1\n"
+    _, warnings = decoded(body, codec=yaml)
+    assert warnings == [
+        'line 2: key "name" already set in map',
+        'line 3: key "k" already set in map',
+        'unknown field "alpha"',
+        'unknown field "metadata.aa"',
+        'unknown field "metadata.zz"',
+        'unknown field "zeta"',
+    ]
+    with pytest.raises(StatusError) as caught:
+        decoded(body, "Strict", yaml)
+    assert 'yaml: unmarshal errors:\n  line 2: key "name" already set in map\n  line 3: key' in caught.value.message
+
+
+def test_no_more_than_a_hundred_complaints() -> None:
+    body = b'{"metadata":{"name":"a"},' + b",".join(b'"f%d":1' % n for n in range(1000)) + b"}"
+    assert len(decoded(body)[1]) == 100
+
+
+def test_a_repeated_key_without_a_type_of_its_own() -> None:
+    body = b'{"metadata":{"name":"a","managedFields":[{"fieldsV1":{"f:a":{},"f:a":{}}}]}}'
+    assert decoded(body)[1] == []
+
+
+def patched(content_type: str, body: bytes, validation: str = "Warn") -> list[str]:
+    old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+    return patching.apply(CONFIG_MAPS, old, content_type, body, validation=validation)[1]
+
+
+def test_a_json_patch_complains_in_its_own_order() -> None:
+    body = b'[{"op":"add","zz":1,"op":"add","path":"/data/z","value":"1","aa":1},'
+    body += b'{"value":{"a":1,"a":2},"op":"add","path":"/zig"},{"op":"add","path":"/metadata/zag","value":1}]'
+    assert patched(patching.JSON_PATCH, body) == [
+        'json patch unknown field "[0].zz"',
+        'json patch duplicate field "[0].op"',
+        'json patch unknown field "[0].aa"',
+        'json patch duplicate field "[1].value.a"',
+        'unknown field "metadata.zag"',
+        'unknown field "zig"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("patch", "problem"),
+    [
+        (b'{"data":{"k":1}}', "cannot convert int64 to string"),
+        (b'{"data":{"k":true}}', "unrecognized type: string"),
+        (b'{"data":["a"]}', "cannot restore map from slice"),
+        (b'{"immutable":"a"}', "unrecognized type: bool"),
+        (b'{"metadata":5}', "cannot restore struct from: int64"),
+        (b'{"metadata":{"generation":1.5}}', "cannot convert float64 to int64"),
+        (b'{"binaryData":{"a":1}}', "cannot restore slice from int64"),
+        (b'{"metadata":{"creationTimestamp":1}}', "json: cannot unmarshal number into Go value of type string"),
+        (b'{"kind":5}', "cannot convert int64 to string"),
+    ],
+)
+def test_wrong_types_in_strategic_patches(patch: bytes, problem: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        patched(patching.STRATEGIC_MERGE_PATCH, patch)
+    assert (caught.value.code, caught.value.message.endswith(problem)) == (422, True)
+
+
+@pytest.mark.parametrize("patch", [b'{"metadata":{"generation":2.0}}', b'{"kind":"Secret","apiVersion":"v7"}', b"null"])
+def test_what_strategic_patches_do_not_mind(patch: bytes) -> None:
+    assert patched(patching.STRATEGIC_MERGE_PATCH, patch) == []
+
+
+def test_a_null_merge_patch() -> None:
+    with pytest.raises(StatusError, match="Invalid JSON Patch"):
+        patched(patching.MERGE_PATCH, b"null")
+
+
+def test_a_patch_that_removes_the_version_loses_all_fields() -> None:
+    old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+    obj, warnings = patching.apply(CONFIG_MAPS, old, patching.MERGE_PATCH, b'{"apiVersion":null}', validation="Warn")
+    assert obj == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+    assert warnings == ['unknown field "data"', 'unknown field "metadata"']
