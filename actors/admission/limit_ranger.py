@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.api.quota import amounts
+from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.values.objects import Object
-from kubechronicle.api.values.quantity import total, value_of
+from kubechronicle.api.values.quantity import value_of
 
 Amounts = Mapping[str, str]
-# Quantities to add up, by name of the resource.
-Sums = dict[str, tuple[str, ...]]
 
 LIMIT_RANGES: Final = "limitranges"
 CLAIMS: Final = "persistentvolumeclaims"
@@ -152,35 +152,23 @@ def pod_total(spec: Object, side: str) -> dict[str, str]:
     That is the larger one of two sums: all containers and sidecars; an init container and the sidecars started before
     it. Resources that the pod sets itself take precedence.
     """
-    sums: Sums = {}
+    sums: Usage = {}
     for container in spec.get("containers") or []:
-        _add(sums, (container.get("resources") or {}).get(side) or {})
-    sidecars: Sums = {}
-    peak: Sums = {}
+        amounts.add(sums, amounts.parsed((container.get("resources") or {}).get(side)))
+    sidecars: Usage = {}
+    peak: Usage = {}
     for container in spec.get("initContainers") or []:
-        own = (container.get("resources") or {}).get(side) or {}
+        own = amounts.parsed((container.get("resources") or {}).get(side))
         if container.get("restartPolicy") == "Always":
-            _add(sums, own)
-            _add(sidecars, own)
-            needed = dict(sidecars)
+            amounts.add(sums, own)
+            amounts.add(sidecars, own)
+            needed = {name: sidecars[name] for name in own}
         else:
-            needed = dict(sidecars)
-            _add(needed, own)
-        _raise(peak, needed)
-    _raise(sums, peak)
-    texts = {name: total(parts) for name, parts in sums.items()}
+            needed = {name: amounts.plus(sidecars.get(name, amounts.ZERO), own[name]) for name in own}
+        amounts.raise_to(peak, needed)  # for other names, the sidecars need what they did before
+    amounts.raise_to(sums, peak)
+    texts = amounts.texts(sums)
     for name, text in ((spec.get("resources") or {}).get(side) or {}).items():
         if name.startswith(POD_LEVEL):
             texts[name] = text
     return texts
-
-
-def _add(sums: Sums, more: Amounts) -> None:
-    for name, text in more.items():
-        sums[name] = (*sums.get(name, ()), text)
-
-
-def _raise(sums: Sums, other: Sums) -> None:
-    for name, texts in other.items():
-        if name not in sums or value_of(total(texts)) > value_of(total(sums[name])):
-            sums[name] = texts

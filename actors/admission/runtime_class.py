@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.api.errors.field_errors import go_quote
@@ -86,30 +87,61 @@ def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
 def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]:
     """Return both lists in order, without tolerations that another one covers. Of equal ones the first remains."""
     every = [*first, *second]
+    later = _Tolerated()
+    covered = []
+    for one in reversed(every):
+        covered.append(later.covers(one))
+        later.add(one)
     merged: list[Object] = []
-    for place, one in enumerate(every):
-        if any(_covers(kept, one) for kept in merged):
-            continue
-        if any(later != one and _covers(later, one) for later in every[place + 1 :]):
-            continue
-        merged.append(one)
+    kept, known = _Tolerated(), set[Identity]()
+    for one, by_later in zip(every, reversed(covered), strict=True):
+        if not by_later and _identity(one) not in known and not kept.covers(one):
+            merged.append(one)
+            kept.add(one)
+            known.add(_identity(one))
     return merged
 
 
-def _covers(wide: Object, narrow: Object) -> bool:
-    """Return True if ``wide`` tolerates every taint that ``narrow`` tolerates."""
-    if wide == narrow:
-        return True
-    operator = wide.get("operator", "")
-    if narrow.get("key", "") != wide.get("key", "") and (wide.get("key", "") or operator != "Exists"):
-        return False
-    effect = wide.get("effect", "")
-    if effect and narrow.get("effect", "") != effect:
-        return False
-    if effect == "NoExecute" and wide.get("tolerationSeconds") is not None:
-        seconds = narrow.get("tolerationSeconds")
-        if seconds is None or seconds > wide["tolerationSeconds"]:
-            return False
-    if operator in ("", "Equal"):
-        return bool(narrow.get("operator", "") == "Equal" and narrow.get("value", "") == wide.get("value", ""))
-    return bool(operator == "Exists")
+Identity = tuple[tuple[str, Any], ...]
+
+
+def _identity(toleration: Object) -> Identity:
+    return tuple(sorted(toleration.items()))
+
+
+class _Tolerated:
+    """Tolerations by the key, effect and value that a covered one must have, each with its seconds.
+
+    Of each place the two longest are known, as a toleration is not covered by an equal one.
+    """
+
+    def __init__(self) -> None:
+        self._longest: dict[tuple[str, str, str | None], list[tuple[float, Identity]]] = {}
+
+    def add(self, one: Object) -> None:
+        operator, effect = one.get("operator", ""), one.get("effect", "")
+        if operator not in ("", "Equal", "Exists"):
+            return
+        value = None if operator == "Exists" else one.get("value", "")
+        known = self._longest.setdefault((one.get("key", ""), effect, value), [])
+        entry = (_seconds(one) if effect == "NoExecute" else math.inf, _identity(one))
+        if entry not in known:
+            known.append(entry)
+            known.sort(key=lambda each: -each[0])
+            del known[2:]
+
+    def covers(self, narrow: Object) -> bool:
+        """Return True if another toleration tolerates every taint that this one tolerates."""
+        key, effect, own = narrow.get("key", ""), narrow.get("effect", ""), _identity(narrow)
+        places: list[tuple[str, str, str | None]] = [(each, wide, None) for each in {key, ""} for wide in {effect, ""}]
+        if narrow.get("operator", "") == "Equal":
+            places += [(key, wide, narrow.get("value", "")) for wide in {effect, ""}]
+        seconds = _seconds(narrow)
+        return any(
+            identity != own and most >= seconds for place in places for most, identity in self._longest.get(place, ())
+        )
+
+
+def _seconds(toleration: Object) -> float:
+    seconds = toleration.get("tolerationSeconds")
+    return math.inf if seconds is None else float(seconds)

@@ -199,9 +199,9 @@ def _running(pod: Object, side: str, source: Source, statuses: Mapping[str, Obje
         if container.get("restartPolicy") == "Always":
             amounts.add(sums, own)
             amounts.add(sidecars, own)
-            amounts.raise_to(peaks, sidecars)
+            needed = {name: sidecars[name] for name in own}
         else:
-            amounts.add(own, sidecars)
-            amounts.raise_to(peaks, own)
+            needed = {name: amounts.plus(own[name], sidecars.get(name, amounts.ZERO)) for name in own}
+        amounts.raise_to(peaks, needed)  # for other names, the sidecars need what they did before
     amounts.raise_to(sums, peaks)
     return sums

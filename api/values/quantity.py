@@ -11,7 +11,6 @@ largest suffix that needs none: "0.5" is "500m", "1024Mi" is "1Gi", "1500m" stay
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final
 
@@ -31,6 +30,7 @@ MAX_VALUE: Final = 2**63 - 1
 """Quantities are capped at this, as Kubernetes caps them."""
 
 _EXACT: Final = Context(prec=200)
+_MILLI: Final = Decimal(1).scaleb(-3)
 _NANO: Final = Decimal(1).scaleb(-9)
 
 
@@ -115,8 +115,8 @@ def value_of(text: str | int | float) -> Decimal:
     return parse(text if isinstance(text, str) else str(text))[0]
 
 
-def total(texts: Iterable[str]) -> str:
-    """Return the canonical spelling of a sum, in the family of its first part that is not zero."""
-    parts = [found for found in map(parse, texts) if found[0]]
-    value = sum((number for number, _ in parts), Decimal(0))
-    return spelled(value, parts[0][1]) if value else "0"
+def in_thousandths(text: str) -> str:
+    """Return a quantity rounded to a thousandth, away from zero; one that needs no rounding keeps its spelling."""
+    value, family = parse(text)
+    rounded = value.quantize(_MILLI, rounding=ROUND_UP, context=_EXACT)
+    return text if rounded == value else spelled(rounded, family)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trio.testing import MockClock
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.limit_ranger import pod_total
 from kubechronicle.actors.admission.runtime_class import merge_tolerations
+from kubechronicle.api.builtin.core.pod.defaults import container_requests
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -292,3 +294,69 @@ def test_pod_total() -> None:
     assert pod_total(spec, "requests") == {"cpu": "1050m"}
     spec["resources"] = {"requests": {"cpu": "2"}}
     assert pod_total(spec, "requests") == {"cpu": "2"}
+
+
+def covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
+    """Return whether a toleration covers another one, by comparing the two."""
+    if wide == narrow:
+        return True
+    operator, effect = wide.get("operator", ""), wide.get("effect", "")
+    if narrow.get("key", "") != wide.get("key", "") and (wide.get("key", "") or operator != "Exists"):
+        return False
+    if effect and narrow.get("effect", "") != effect:
+        return False
+    if effect == "NoExecute" and wide.get("tolerationSeconds") is not None:
+        seconds = narrow.get("tolerationSeconds")
+        if seconds is None or seconds > wide["tolerationSeconds"]:
+            return False
+    if operator in ("", "Equal"):
+        return narrow.get("operator", "") == "Equal" and narrow.get("value", "") == wide.get("value", "")
+    return operator == "Exists"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_merged_tolerations_are_those_of_a_comparison_of_all_pairs(seed: int) -> None:
+    chance = random.Random(seed)
+    choices = {
+        "key": ("", "a", "b"),
+        "operator": ("", "Equal", "Exists", "Exists", "odd"),
+        "value": ("", "x"),
+        "effect": ("", "NoExecute", "NoSchedule"),
+        "tolerationSeconds": (None, 1, 2),
+    }
+    every = []
+    for _ in range(chance.randint(1, 8)):
+        drawn = {name: chance.choice(values) for name, values in choices.items()}
+        every.append({name: value for name, value in drawn.items() if value not in ("", None)})
+    expected: list[dict[str, Any]] = []
+    for place, one in enumerate(every):
+        by_later = any(later != one and covers(later, one) for later in every[place + 1 :])
+        if not by_later and not any(covers(kept, one) for kept in expected):
+            expected.append(one)
+    half = len(every) // 2
+    assert merge_tolerations(every[:half], every[half:]) == expected
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_pod_totals_are_the_most_that_is_needed_at_one_time(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def container(sidecar: bool) -> dict[str, Any]:
+        amounts = {name: str(chance.randint(0, 9)) for name in ("cpu", "memory", "x/y") if chance.random() < 0.6}
+        return {"resources": {"requests": amounts}, **({"restartPolicy": "Always"} if sidecar else {})}
+
+    def number(each: dict[str, Any], name: str) -> int:
+        return int(each["resources"]["requests"].get(name, 0))
+
+    usual = [container(False) for _ in range(chance.randint(0, 3))]
+    first = [container(chance.random() < 0.5) for _ in range(chance.randint(0, 5))]
+    expected = {}
+    for name in ("cpu", "memory", "x/y"):
+        if any(name in each["resources"]["requests"] for each in (*usual, *first)):
+            sidecars, peak = 0, 0
+            for each in first:
+                peak = max(peak, sidecars + number(each, name))
+                sidecars += number(each, name) if "restartPolicy" in each else 0
+            expected[name] = str(max(sidecars + sum(number(each, name) for each in usual), peak))
+    assert pod_total({"containers": usual, "initContainers": first}, "requests") == expected
+    assert container_requests({"containers": usual, "initContainers": first}) == expected
