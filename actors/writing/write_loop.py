@@ -21,6 +21,7 @@ from kubechronicle.actors.writing.preparation import Preparation, Proposal
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.actors.writing.transactions import deletion_of, kept_object, transaction_for
 from kubechronicle.api.errors import status
+from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import encode_stored
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
@@ -118,6 +119,7 @@ class WriteLoop:
                 if write.old is not None:
                     write.proposal = await write.change(write.old, write.turn)
                     return
+                metadata.match_name_syntax(target.name)
             creation = write.creation
             if creation is None:
                 raise status.not_found(target.rt, target.name)

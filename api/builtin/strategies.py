@@ -14,6 +14,8 @@ from kubechronicle.api.builtin.admissionregistration import strategy as admissio
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
 from kubechronicle.api.builtin.apiregistration import strategy as apiregistration
 from kubechronicle.api.builtin.apps import strategy as apps
+from kubechronicle.api.builtin.authentication import strategy as authentication
+from kubechronicle.api.builtin.authorization import strategy as authorization
 from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
 from kubechronicle.api.builtin.batch import strategy as batch
 from kubechronicle.api.builtin.certificates import strategy as certificates
@@ -37,6 +39,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **apiextensions.STRATEGIES,
     **apiregistration.STRATEGIES,
     **apps.STRATEGIES,
+    **authentication.STRATEGIES,
+    **authorization.STRATEGIES,
     **autoscaling.STRATEGIES,
     **batch.STRATEGIES,
     **certificates.STRATEGIES,

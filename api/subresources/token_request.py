@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
+from kubechronicle.api.meta import metadata
 from kubechronicle.api.registry.registry import ResourceType, body_type
 from kubechronicle.api.values.objects import Object
 
@@ -86,11 +87,7 @@ def bound_kind(reference: Mapping[str, Any]) -> str:
     group, version, kind = _group_version_kind(reference)
     if group or kind not in BINDABLE:
         raise status.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
-    name = reference.get("name", "")
-    if not name:
-        raise status.bad_request("Name parameter required.")
-    if problem := _segment_problem(name):
-        raise status.bad_request(f"Name parameter invalid: {go_quote(name)}: {problem}")
+    metadata.match_name_syntax(reference.get("name", ""))
     return kind
 
 
@@ -100,13 +97,6 @@ def _group_version_kind(reference: Mapping[str, Any]) -> tuple[str, str, str]:
         return "", "", kind
     group, _, version = api_version.rpartition("/")
     return group, version, kind
-
-
-def _segment_problem(name: str) -> str:
-    """Return the reason that a name is not a path segment (apimachinery's IsValidPathSegmentName), "" if it is."""
-    if name in (".", ".."):
-        return f"may not be '{name}'"
-    return ", ".join(f"may not contain '{character}'" for character in "/%" if character in name)
 
 
 def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any], account_name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
     ListOptions,
     parse_get_options,
@@ -40,6 +41,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
         revision = storage_revision(options.resource_version)
     entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:
+        metadata.match_name_syntax(info.name)
         # Kubernetes names kinds that it does not store in the singular.
         raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
     return bytes_response(200, encoder.form, await one_body(context, encoder, entry))

@@ -15,15 +15,17 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.meta.options import manager_of, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.authentication.user import NotSeen, Rejected, User
+from kubechronicle.http.authentication.bearer import EXTRA_SPACE, bearer_token, has_extra_space
+from kubechronicle.http.authentication.interfaces import Identified
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User
 from kubechronicle.http.authorization.decision import Decision, aggregate
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import review_selectors
@@ -32,9 +34,6 @@ from kubechronicle.http.handlers.responses import object_response
 from kubechronicle.http.handlers.write_request import decode_object, read_body
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
-
-AUTHORIZATION: Final = "authorization.k8s.io"
-ONE_OF: Final = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 
 Review = Callable[[Backend, Context, Object], Awaitable[Object]]
 
@@ -50,6 +49,9 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     accept = WriteContext(now=now, manager=manager, namespace=namespace)
     await context.turn.run(0, pipeline.accept_create, rt, sent, accept)
+    causes = await context.turn.run(0, strategy_of(rt.resource).validate, sent)
+    if causes:
+        raise status.invalid(rt.group, "", "", causes)
     answer = await REVIEWS[rt.kind](backend, context, sent)
     return await context.turn.run(0, object_response, 201, form, answer)
 
@@ -59,109 +61,11 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    _reject_if(await context.turn.run(0, _subject_access_causes, sent))
     return {**sent, "status": await _status(backend, _subject(spec), spec)}
-
-
-def _subject_access_causes(sent: Object) -> list[Cause]:
-    return _subject_causes(sent["spec"]) + _metadata_causes(sent["metadata"])
-
-
-async def local_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
-    spec = sent["spec"]
-    _reject_if(await context.turn.run(0, _local_subject_access_causes, sent))
-    return {**sent, "status": await _status(backend, _subject(spec), spec)}
-
-
-def _local_subject_access_causes(sent: Object) -> list[Cause]:
-    spec, namespace = sent["spec"], sent["metadata"].get("namespace", "")
-    causes = _subject_causes(spec) + _metadata_causes(sent["metadata"], "namespace")
-    attributes = spec.get("resourceAttributes")
-    if attributes is not None and attributes.get("namespace", "") != namespace:
-        shown = attributes.get("namespace", "")
-        causes.append(invalid_value("spec.resourceAttributes.namespace", shown, "must match metadata.namespace"))
-    if spec.get("nonResourceAttributes") is not None:
-        shown = _printed_path(spec["nonResourceAttributes"])
-        causes.append(invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request"))
-    return causes
 
 
 async def self_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
-    spec = sent["spec"]
-    _reject_if(await context.turn.run(0, _self_subject_access_causes, sent))
-    return {**sent, "status": await _status(backend, context.user, spec)}
-
-
-def _self_subject_access_causes(sent: Object) -> list[Cause]:
-    return _attributes_causes(sent["spec"]) + _metadata_causes(sent["metadata"])
-
-
-def _reject_if(causes: Sequence[Cause]) -> None:
-    if causes:
-        raise status.invalid(AUTHORIZATION, "", "", causes)
-
-
-def _subject_causes(spec: Mapping[str, Any]) -> list[Cause]:
-    causes = _attributes_causes(spec)
-    if not spec.get("user") and not spec.get("groups"):
-        causes.append(invalid_value("spec.user", "", "at least one of user or group must be specified"))
-    return causes
-
-
-def _printed_path(path: Mapping[str, Any]) -> Object:
-    """Return a path and its verb as messages print them."""
-    return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
-
-
-def _attributes_causes(spec: Mapping[str, Any]) -> list[Cause]:
-    """Validate that there is one kind of attributes, and no empty selector."""
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    causes: list[Cause] = []
-    if resource is not None and path is not None:
-        shown = _printed_path(path)
-        detail = "cannot be specified in combination with resourceAttributes"
-        causes.append(invalid_value("spec.nonResourceAttributes", shown, detail))
-    elif resource is None and path is None:
-        causes.append(invalid_value("spec.resourceAttributes", None, ONE_OF))
-    for name in ("fieldSelector", "labelSelector"):
-        selector = (resource or {}).get(name)
-        if selector is not None:
-            causes += _selector_causes(selector, f"spec.resourceAttributes.{name}")
-    return causes
-
-
-def _selector_causes(selector: Mapping[str, Any], field: str) -> list[Cause]:
-    raw, requirements = selector.get("rawSelector", ""), selector.get("requirements") or ()
-    causes: list[Cause] = []
-    if raw and requirements:
-        detail = "may not specified at the same time as requirements"
-        causes.append(invalid_value(f"{field}.rawSelector", raw, detail))
-    if not raw and not requirements:
-        detail = f"when {field} is specified, requirements or rawSelector is required"
-        causes.append(required(f"{field}.requirements", detail))
-    for index, each in enumerate(requirements):
-        path, operator = f"{field}.requirements[{index}]", each.get("operator", "")
-        if not each.get("key"):
-            causes.append(required(f"{path}.key", "must be specified"))
-        if operator in ("In", "NotIn"):
-            if not each.get("values"):
-                detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                causes.append(required(f"{path}.values", detail))
-        elif operator in ("Exists", "DoesNotExist"):
-            if each.get("values"):
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                causes.append(forbidden(f"{path}.values", detail))
-        else:
-            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
-    return causes
-
-
-def _metadata_causes(metadata: Mapping[str, Any], *allowed: str) -> list[Cause]:
-    """Validate that the metadata is empty but for ``allowed``: a review is not stored, so it has no name or labels."""
-    if set(metadata) <= {"managedFields", *allowed}:
-        return []
-    shown = {name: value for name, value in metadata.items() if name not in ("managedFields", *allowed)}
-    return [invalid_value("metadata", shown, "must be empty" + (" except for namespace" if allowed else ""))]
+    return {**sent, "status": await _status(backend, context.user, sent["spec"])}
 
 
 def _subject(spec: Mapping[str, Any]) -> User:
@@ -249,19 +153,30 @@ async def token(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
     if not spec.get("token"):
         raise status.bad_request("token is required for TokenReview in authentication")
-    identify = partial(backend.authentication.authenticate_token, spec["token"], tuple(spec.get("audiences") or ()))
+    answer: Object = {name: value for name, value in (sent.get("status") or {}).items() if name != "authenticated"}
+    audiences = tuple(spec.get("audiences") or ())
     try:
-        try:
-            identity = await decide_with_answers(identify)
-        except NotSeen:
-            await backend.store.reads.wait_consistent()
-            identity = await decide_with_answers(identify)
+        identity = await _identify(backend, context, spec["token"], audiences)
     except Rejected as rejected:
-        return {**sent, "status": {"user": {}, "error": rejected.why}}
-    answer: Object = {"authenticated": True, "user": user_info(identity.user)}
-    if identity.audiences:
-        answer["audiences"] = list(identity.audiences)
-    return {**sent, "status": answer}
+        return {**sent, "status": {"user": {}, **answer, "error": rejected.why}}
+    answer |= {"authenticated": True, "user": user_info(identity.user), "audiences": list(identity.audiences)}
+    return {**sent, "status": {name: value for name, value in answer.items() if value}}
+
+
+async def _identify(backend: Backend, context: Context, text: str, audiences: tuple[str, ...]) -> Identified:
+    """Return the user of a token, which is read as the header field ``Authorization: Bearer TEXT`` would be."""
+    field = f"Bearer {text}".strip()
+    token = bearer_token(field)
+    if token is None:
+        if has_extra_space(field):
+            context.warnings.append(EXTRA_SPACE)
+        return Identified(ANONYMOUS_USER, audiences)
+    identify = partial(backend.authentication.authenticate_token, token, audiences)
+    try:
+        return await decide_with_answers(identify)
+    except NotSeen:
+        await backend.store.reads.wait_consistent()
+        return await decide_with_answers(identify)
 
 
 def user_info(user: User) -> Object:
@@ -272,7 +187,7 @@ def user_info(user: User) -> Object:
 
 
 REVIEWS: Final[Mapping[str, Review]] = {
-    "LocalSubjectAccessReview": local_subject_access,
+    "LocalSubjectAccessReview": subject_access,
     "SelfSubjectAccessReview": self_subject_access,
     "SelfSubjectReview": self_subject,
     "SelfSubjectRulesReview": self_subject_rules,

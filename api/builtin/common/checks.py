@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
 from kubechronicle.api.values import names
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
@@ -192,17 +192,23 @@ def label_selector(selector: Object | None, field: str) -> list[Cause]:
         return causes
     causes += validate_labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        path = f"{field}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-        if operator not in _OPERATORS:
-            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            causes.append(required(f"{path}.values", NEEDS_VALUES))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            causes.append(forbidden(f"{path}.values", HAS_NO_VALUES))
-        causes += qualified_name(requirement.get("key", ""), f"{path}.key")
-        for position, value in enumerate(values):
-            causes += wrong(f"{path}.values[{position}]", value, names.label_value(value))
+        causes += label_requirement(requirement, f"{field}.matchExpressions[{index}]")
+    return causes
+
+
+def label_requirement(requirement: ReadOnlyObject, path: str, *, any_operator: bool = False) -> list[Cause]:
+    """Check one requirement. ``any_operator``: unknown operators are accepted."""
+    causes: list[Cause] = []
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator not in _OPERATORS and not any_operator:
+        causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+    elif operator in ("In", "NotIn") and not values:
+        causes.append(required(f"{path}.values", NEEDS_VALUES))
+    elif operator in ("Exists", "DoesNotExist") and values:
+        causes.append(forbidden(f"{path}.values", HAS_NO_VALUES))
+    causes += qualified_name(requirement.get("key", ""), f"{path}.key")
+    for position, value in enumerate(values):
+        causes += wrong(f"{path}.values[{position}]", value, names.label_value(value))
     return causes
 
 

@@ -49,3 +49,27 @@ async def test_a_review_has_the_reason_of_an_invalidated_token(autojump_clock: M
         await server.delete(f"{ACCOUNTS}/robot")
         status = await reviewed(server, token)
         assert status == {"user": {}, "error": '[invalid bearer token, serviceaccounts "robot" not found]'}
+
+
+async def test_a_token_is_read_as_a_header_field_would_be(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        assert (await reviewed(server, f"{ADMIN} rest"))["user"]["username"] == "admin"
+        for nothing in (" ", "  x"):
+            answer = await server.ask("POST", REVIEWS, {"spec": {"token": nothing, "audiences": ["a"]}})
+            assert answer.ok()["status"] == {
+                "authenticated": True,
+                "user": {"username": "system:anonymous", "groups": ["system:unauthenticated"]},
+                "audiences": ["a"],
+            }
+
+
+async def test_a_rejected_token_leaves_the_status_as_sent(autojump_clock: MockClock) -> None:
+    sent = {"user": {"uid": "a"}, "authenticated": True, "audiences": ["q"]}
+    async with open_server() as server:
+        found = (await server.ask("POST", REVIEWS, {"spec": {"token": "x"}, "status": sent})).ok()
+        assert found["status"] == {"user": {"uid": "a"}, "audiences": ["q"], "error": "invalid bearer token"}
+        (entry,) = found["metadata"]["managedFields"]
+        assert entry["fieldsV1"]["f:status"]["f:user"] == {"f:uid": {}}
+        found = (await server.ask("POST", REVIEWS, {"spec": {"token": ADMIN}, "status": sent})).ok()
+        assert found["status"]["user"]["username"] == "admin"
+        assert found["status"]["audiences"] == [ISSUER_NAME]

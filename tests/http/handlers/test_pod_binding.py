@@ -81,3 +81,9 @@ async def test_preconditions_and_dry_runs(autojump_clock: MockClock) -> None:
         assert "nodeName" not in (await server.get(f"{PODS}/p"))["spec"]
         exact = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
         (await server.ask("POST", path, binding("p", "n", **exact))).ok()
+
+
+async def test_a_binding_must_name_a_pod(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for name, why in (("", "Name parameter required."), ("a%b", 'Name parameter invalid: "a%b"')):
+            assert (await server.ask("POST", BINDINGS, binding(name, "n"))).refused(400)["message"].startswith(why)

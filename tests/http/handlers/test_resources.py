@@ -678,3 +678,13 @@ async def test_head_is_get(autojump_clock: MockClock) -> None:
             # kube-apiserver registers no HEAD for resources
             assert answer.status in (200, 405)
             assert json.loads(answer.body or b"{}") is not None
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@pytest.mark.parametrize("name", ["x%25y", ".%2e"])
+async def test_a_name_that_no_object_can_have_is_400(autojump_clock: MockClock, method: str, name: str) -> None:
+    async with open_server() as server:
+        decoded = {"x%25y": "x%y", ".%2e": ".."}[name]
+        body = {"metadata": {"name": decoded}} if method == "PUT" else None
+        answer = await server.ask(method, f"/api/v1/namespaces/default/configmaps/{name}", body)
+        assert answer.refused(400)["message"].startswith(f'Name parameter invalid: "{decoded}": may not')

@@ -1,0 +1,1 @@
+"""TokenReviews and SelfSubjectReviews, which are not stored."""

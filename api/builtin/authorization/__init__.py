@@ -1,0 +1,1 @@
+"""Access reviews and rules reviews, which are not stored."""
