@@ -1,9 +1,10 @@
-"""Eviction of a pod: one transaction takes a disruption from its budget and begins its deletion, or does neither.
+"""Eviction of a pod: one transaction takes a disruption from its budget and begins its deletion.
 
     update poddisruptionbudgets.policy/default/web   disruptionsAllowed 1 -> 0, disruptedPods: web-1
       + update pods/default/web-1                    condition DisruptionTarget, deletionTimestamp
 
-So a budget is never charged for a pod that stays, and two evictions never share one disruption, on any replicas.
+So two evictions never share one disruption, on any replicas. A budget is charged for a pod that stays only if
+preconditions reject the deletion: the budget's controller then frees the disruption after a while.
 api/subresources/eviction.py decides if the budget allows a disruption.
 """
 
@@ -65,6 +66,8 @@ class _Eviction:
     options: DeleteOptions
     then_delete: bool = False
     """The pod has no grace period: after it is marked, it is deleted."""
+    rejection: status.StatusError | None = None
+    """Why the pod stays although its budget is charged: preconditions of its deletion."""
 
     async def run(self) -> None:
         entry = self._pod()
@@ -79,7 +82,10 @@ class _Eviction:
                 await self.store.writes.delete(self.caller, self.target, rest)
 
     async def _with_budget(self, budget: Entry) -> None:
-        """Charge the budget, with the pod's deletion as companion change."""
+        """Charge the budget, with the pod's deletion as companion change.
+
+        A rejected deletion is raised after the budget has been charged, as by kube-apiserver.
+        """
         rt = self.store.registry.builtin("policy", "v1", "poddisruptionbudgets")
         target = Target(
             rt=rt,
@@ -100,11 +106,14 @@ class _Eviction:
             context = context_of(target)
             stored = old.object()
             charged = eviction.used(stored, pod.key.name, now=context.now)
-            prepared = await turn.run(len(pod.json), self._delete, pod)
-            return Proposal(
-                pipeline.prepare_update(rt, stored, charged, context),
-                (CompanionChange(key=pod.key, old=pod, object=prepared.object),),
-            )
+            charge = pipeline.prepare_update(rt, stored, charged, context)
+            self.rejection = None
+            try:
+                prepared = await turn.run(len(pod.json), self._delete, pod)
+            except status.StatusError as error:
+                self.rejection = error
+                return Proposal(charge)
+            return Proposal(charge, (CompanionChange(key=pod.key, old=pod, object=prepared.object),))
 
         try:
             await self.store.writes.propose(self.caller, target, prepare, locks=(budget.key,))
@@ -113,6 +122,8 @@ class _Eviction:
             if error.code == 404 and self._pod() is not None:
                 raise _Changed from None
             raise
+        if self.rejection is not None:
+            raise self.rejection
 
     async def _without_budget(self, old: Entry, turn: Turn) -> Proposal:
         if self._budget(old) is not None:

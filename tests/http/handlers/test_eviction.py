@@ -141,13 +141,16 @@ async def test_query_and_body_must_agree_on_a_dry_run(autojump_clock: MockClock)
         assert refusal["message"] == "Non-matching dry-run options in request and content: [All] and [Some]"
 
 
-async def test_failed_preconditions_use_up_nothing(autojump_clock: MockClock) -> None:
+async def test_the_budget_is_charged_before_the_preconditions_are_checked(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_pod(server, "p")
-        await make_budget(server, disruptionsAllowed=1)
+        await make_budget(server, disruptionsAllowed=3)
         for demanded in ({"uid": "other"}, {"resourceVersion": "1"}):
             (await evict(server, "p", deleteOptions={"preconditions": demanded})).refused(409)
-        assert (await budget_status(server))["disruptionsAllowed"] == 1
+        status = await budget_status(server)
+        assert status["disruptionsAllowed"] == 1
+        assert list(status["disruptedPods"]) == ["p"]
+        assert "deletionTimestamp" not in (await server.get(f"{PODS}/p"))["metadata"]
         revision = (await server.get(f"{PODS}/p"))["metadata"]["resourceVersion"]
         assert (await evict(server, "p", deleteOptions={"preconditions": {"resourceVersion": revision}})).status == 201
 
