@@ -43,6 +43,9 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Definition -> field -> constant default."""
 
+RESOURCE_LISTS: Final = core.RESOURCE_LISTS
+"""Definition -> fields with amounts that are rounded up to a thousandth, after the function of the definition."""
+
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **apiextensions.FUNCTIONS,
     **apiregistration.FUNCTIONS,

@@ -10,12 +10,13 @@ Invariant: defaulting a defaulted object changes nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.defaults import FUNCTIONS, VALUES
+from kubechronicle.api.builtin.defaults import FUNCTIONS, RESOURCE_LISTS, VALUES
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, presence, short_name
+from kubechronicle.api.values import quantity
 from kubechronicle.api.values.objects import Object
 
 ONE: Final = "one"
@@ -29,18 +30,24 @@ class _Plan:
     ``values``: constants that replace an absent field and an empty string.
     ``pointers``: constants that replace an absent field only, because the Go field is a pointer.
     ``shared``: lists and maps, which are copied.
+    ``rounded``: maps of amounts, which are rounded after ``run``.
     """
 
-    __slots__ = ("below", "pointers", "run", "shared", "values")
+    __slots__ = ("below", "pointers", "rounded", "run", "shared", "values")
 
     def __init__(
-        self, values: Mapping[str, Any], pointers: Collection[str], run: Callable[[Object], None] | None
+        self,
+        values: Mapping[str, Any],
+        pointers: Collection[str],
+        run: Callable[[Object], None] | None,
+        rounded: Sequence[str],
     ) -> None:
         plain = [(name, value) for name, value in values.items() if not isinstance(value, dict | list)]
         self.values = [(name, value) for name, value in plain if name not in pointers]
         self.pointers = [(name, value) for name, value in plain if name in pointers]
         self.shared = [(name, value) for name, value in values.items() if isinstance(value, dict | list)]
         self.run = run
+        self.rounded = rounded
         self.below: list[tuple[str, str, _Plan]] = []
 
 
@@ -64,6 +71,10 @@ def _apply(obj: Object, plan: _Plan) -> None:
             obj[name] = copy_object(value)
     if plan.run is not None:
         plan.run(obj)
+    for name in plan.rounded:
+        amounts = obj.get(name)
+        if amounts:
+            _round(amounts)
     for name, shape, below in plan.below:
         value = obj.get(name)
         if not value and value != {}:
@@ -75,6 +86,13 @@ def _apply(obj: Object, plan: _Plan) -> None:
                 _apply(item, below)
 
 
+def _round(amounts: Object) -> None:
+    for name, amount in amounts.items():
+        # Canonical amounts below a thousandth end so; others are seldom.
+        if not amount.isdigit() and (amount.endswith(("n", "u")) or "." in amount or "-" in amount):
+            amounts[name] = quantity.in_thousandths(amount)
+
+
 @functools.cache
 def _plan_of(definition: str) -> _Plan | None:
     """Return the plan of a definition, None if its subtree has no defaults."""
@@ -82,7 +100,7 @@ def _plan_of(definition: str) -> _Plan | None:
         return None
     kind = ObjectType(definition)
     name = short_name(definition)
-    plan = _Plan(VALUES.get(name, {}), _pointers(definition), FUNCTIONS.get(name))
+    plan = _Plan(VALUES.get(name, {}), _pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
         target, shape = _target(field.type)
         below = _plan_of(target.definition) if target is not None else None
@@ -104,7 +122,7 @@ def _reaching() -> frozenset[str]:
     above: dict[str, set[str]] = {}
     reached: set[str] = set()
     for definition, schema in definitions().items():
-        if short_name(definition) in VALUES or short_name(definition) in FUNCTIONS:
+        if any(short_name(definition) in table for table in (VALUES, FUNCTIONS, RESOURCE_LISTS)):
             reached.add(definition)
         for reference in _references(schema):
             above.setdefault(reference, set()).add(definition)

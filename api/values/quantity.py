@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_UP, Context, Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubechronicle.api.values.text_cache import cached
 
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
 
-_SPLIT: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][-+]?[0-9]+)|([a-zA-Z]*))\Z")
+_SPLIT: Final = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z", re.ASCII)
+"""sign, digits without leading zeros, digits of the fraction, suffix"""
 
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -27,7 +28,15 @@ _DECIMAL_NAMES: Final = {power: name for name, power in _DECIMAL.items()}
 _BINARY_NAMES: Final = {power: name for name, power in _BINARY.items()} | {0: ""}
 
 MAX_VALUE: Final = 2**63 - 1
-"""Quantities are capped at this, as Kubernetes caps them."""
+"""Binary quantities with a fraction, or of many digits, are capped at this, as Kubernetes caps them."""
+
+NUMERIC_ERROR: Final = "unable to parse numeric part of quantity"
+_MAX_DIGITS: Final = 1000
+_FAST_DIGITS: Final = 18
+"""Kubernetes holds numbers of fewer digits as integers, and keeps the spelling of some."""
+
+_FAST_BINARY_DIGITS: Final = {10: 11, 20: 8, 30: 5, 40: 2, 50: -1, 60: -4}
+"""The same for binary quantities, by the exponent of their suffix."""
 
 _EXACT: Final = Context(prec=200)
 _MILLI: Final = Decimal(1).scaleb(-3)
@@ -42,72 +51,119 @@ class QuantityError(ValueError):
 def parse(text: str) -> tuple[Decimal, str]:
     """Return (value, family): family is ``binary``, ``decimal`` or ``exponent``. QuantityError if it is none.
 
-    Digits below a nano are rounded away from zero, and values are capped at 2**63-1.
+    Digits below a nano are rounded away from zero.
     """
-    found = _SPLIT.match(text)
-    if not text or found is None:
-        raise QuantityError(SYNTAX_ERROR)
-    sign, whole, fraction, exponent, suffix = found.groups()
-    if not whole and not fraction:
-        raise QuantityError(SYNTAX_ERROR)
-    number = Decimal(f"{sign}{whole or '0'}.{fraction or '0'}")
-    family = "decimal"
-    if exponent:
-        family = "exponent"
-        value = _EXACT.scaleb(number, int(max(Decimal(-400), min(Decimal(400), Decimal(exponent[1:])))))
-    elif suffix in _DECIMAL:
-        value = _EXACT.scaleb(number, _DECIMAL[suffix])
-    elif suffix in _BINARY:
-        family = "binary"
-        value = _EXACT.multiply(number, Decimal(1 << _BINARY[suffix]))
-    else:
-        raise QuantityError(SUFFIX_ERROR if re.fullmatch(r"[eEinumkKMGTP]*", suffix) else SYNTAX_ERROR)
-    value = _round_and_cap(value)
-    if family == "binary" and abs(value) < 1024 and value != value.to_integral_value():
-        family = "decimal"  # 0.5Ki and below have no binary spelling without a fraction
-    return value, family
+    number = _read(text)
+    return _EXACT.scaleb(
+        Decimal(number.whole), max(-_MOST_EXPONENT, min(_MOST_EXPONENT, number.exponent))
+    ), number.family
 
 
-def _round_and_cap(value: Decimal) -> Decimal:
-    if abs(value) > MAX_VALUE:
-        return Decimal(MAX_VALUE if value > 0 else -MAX_VALUE)
-    return value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
+_MOST_EXPONENT: Final = 400
+"""A larger exponent makes no difference to any rule, but long numbers."""
 
 
 @cached(4096)
 def canonical(text: str) -> str:
-    """Return the canonical spelling of a quantity. QuantityError if it is none."""
-    return spelled(*parse(text))
+    """Return the canonical spelling of a quantity. QuantityError if it is none.
+
+    Kubernetes keeps the spelling of many numbers that it need not shorten, such as ``+1``, ``01`` and ``5.``.
+    """
+    number = _read(text)
+    return text if number.kept else _spelled(number.whole, number.exponent, number.family)
+
+
+class _Number(NamedTuple):
+    """The number ``whole`` · 10 ** ``exponent``. ``kept``: its spelling is not changed."""
+
+    whole: int
+    exponent: int
+    family: str
+    kept: bool = False
+
+
+def _read(text: str) -> _Number:
+    found = _SPLIT.match(text)
+    if not text or found is None:
+        raise QuantityError(SYNTAX_ERROR)
+    sign, digits, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    if len(digits) + len(fraction) > _MAX_DIGITS:
+        raise QuantityError(NUMERIC_ERROR)
+    family, power = _suffix(suffix)
+    whole = int(digits + fraction)
+    signed = -whole if sign == "-" else whole
+    if family != "binary":
+        exponent = power - len(fraction)
+        if len(digits) + len(fraction) <= _FAST_DIGITS and exponent >= -9:
+            kept = exponent % 3 == 0 and not (digits + fraction).endswith("000") and not digits.startswith("0")
+            return _Number(signed, exponent, family, kept)
+        return _rounded(signed, exponent, family)
+    if not fraction and len(digits) <= _FAST_BINARY_DIGITS[power]:
+        return _Number(signed << power, 0, family, kept=bool(whole & 7))
+    number = _rounded(signed << power, -len(fraction), family)
+    size = Decimal(abs(number.whole)).scaleb(number.exponent, _EXACT)
+    if size > MAX_VALUE:
+        return _Number(MAX_VALUE if sign != "-" else -MAX_VALUE, 0, family)
+    # A binary number below one has no binary spelling without a fraction.
+    return number._replace(family="decimal") if 0 < size < 1 else number
+
+
+def _suffix(suffix: str) -> tuple[str, int]:
+    """Return (family, power of ten, or of two for binary ones)."""
+    if suffix in _DECIMAL:
+        return "decimal", _DECIMAL[suffix]
+    if suffix in _BINARY:
+        return "binary", _BINARY[suffix]
+    found = _EXPONENT.match(suffix)
+    if found is None:
+        raise QuantityError(SUFFIX_ERROR)
+    power = int(found[1])
+    if not -(2**63) <= power < 2**63:
+        raise QuantityError(SUFFIX_ERROR)
+    return "exponent", (power + 2**31) % 2**32 - 2**31
+
+
+_EXPONENT: Final = re.compile(r"[eE]([-+]?[0-9]{1,40})\Z", re.ASCII)
+
+
+def _rounded(whole: int, exponent: int, family: str) -> _Number:
+    """Return a number without digits below a nano, rounded away from zero."""
+    if exponent >= -9 or not whole:
+        return _Number(whole, exponent, family)
+    shift = -9 - exponent
+    # Any number of this many digits is below a nano.
+    unit = 10 ** min(shift, _MAX_DIGITS + 100)
+    size = -(-abs(whole) // unit)
+    return _Number(size if whole > 0 else -size, -9, family)
 
 
 def spelled(value: Decimal, family: str) -> str:
     """Return the canonical spelling of a number in a family, as ``parse`` gives them."""
-    if value == 0:
+    sign, digits, exponent = value.as_tuple()
+    whole = int("".join(map(str, digits)))
+    return _spelled(-whole if sign else whole, int(exponent), family)
+
+
+def _spelled(whole: int, exponent: int, family: str) -> str:
+    if not whole:
         return "0"
-    if family == "binary" and value == value.to_integral_value():
-        return _binary(int(value))
-    return _decimal(value, exponent=family == "exponent")
-
-
-def _binary(value: int) -> str:
-    if -1024 < value < 1024:
-        return _decimal(Decimal(value), exponent=False)
-    power = 0
-    while power < 60 and value % 1024 == 0:
-        value //= 1024
-        power += 10
-    return f"{value}{_BINARY_NAMES[power]}"
-
-
-def _decimal(value: Decimal, *, exponent: bool) -> str:
-    power = -9
-    scaled = int(_EXACT.scaleb(value, 9))
-    while power < 18 and scaled % 1000 == 0:
-        scaled //= 1000
-        power += 3
-    if exponent:
-        return f"{scaled}e{power}" if power else str(scaled)
-    return f"{scaled}{_DECIMAL_NAMES[power]}"
+    while whole % 10 == 0:
+        whole //= 10
+        exponent += 1
+    if family == "binary":
+        number = whole * 10**exponent if 0 <= exponent < _MOST_EXPONENT else 0
+        if number and not -1024 < number < 1024:
+            power = 0
+            while number % 1024 == 0:
+                number //= 1024
+                power += 10
+            return f"{number}{_BINARY_NAMES.get(power, '')}"
+    whole *= 10 ** (exponent % 3)
+    exponent -= exponent % 3
+    if family == "exponent":
+        return f"{whole}e{exponent}" if exponent else str(whole)
+    # Go knows no suffix above E, and writes none.
+    return f"{whole}{_DECIMAL_NAMES.get(exponent, '')}"
 
 
 def value_of(text: str | int | float) -> Decimal:

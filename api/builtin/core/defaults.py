@@ -6,7 +6,7 @@ Constant values by definition and field, and functions for defaults that depend 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.core.node import defaults as node
@@ -25,6 +25,22 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     "core.v1.NamespaceStatus": {"phase": "Active"},
     "core.v1.ReplicationControllerSpec": {"replicas": 1},
 }
+
+
+RESOURCE_LISTS: Final[Mapping[str, Sequence[str]]] = {
+    "core.v1.ContainerStatus": ("allocatedResources",),
+    "core.v1.LimitRangeItem": ("default", "defaultRequest", "max", "maxLimitRequestRatio", "min"),
+    "core.v1.NodeStatus": ("allocatable", "capacity"),
+    "core.v1.PersistentVolumeClaimStatus": ("allocatedResources", "capacity"),
+    "core.v1.PersistentVolumeSpec": ("capacity",),
+    "core.v1.PodSpec": ("overhead",),
+    "core.v1.PodStatus": ("allocatedResources",),
+    "core.v1.ResourceQuotaSpec": ("hard",),
+    "core.v1.ResourceQuotaStatus": ("hard", "used"),
+    "core.v1.ResourceRequirements": ("limits", "requests"),
+    "core.v1.VolumeResourceRequirements": ("limits", "requests"),
+}
+"""Definition -> fields with amounts of resources, which are rounded up to a thousandth."""
 
 
 def namespace(obj: Object) -> None:

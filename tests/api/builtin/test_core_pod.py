@@ -223,6 +223,43 @@ def sized(**resources: Any) -> dict[str, Any]:
         ("resize", sized(requests={"cpu": "1"}), sized(requests={"cpu": "2"}), []),
         (
             "resize",
+            {"spec": POD},
+            {"spec": container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}])},
+            [("spec", "Forbidden: only cpu and memory resources are mutable")],
+        ),
+        (
+            "resize",
+            {"spec": {**POD, "initContainers": [{**CONTAINER, "name": "d"}]}},
+            {
+                "spec": {
+                    **POD,
+                    "initContainers": [
+                        {
+                            **CONTAINER,
+                            "name": "d",
+                            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+                        }
+                    ],
+                }
+            },
+            [
+                (
+                    "spec.initContainers[0]",
+                    "Forbidden: only cpu and memory resources for init or sidecar containers are mutable",
+                )
+            ],
+        ),
+        (
+            "resize",
+            {"spec": {**POD, "resources": {"limits": {"cpu": "2"}}}},
+            {"spec": POD},
+            [
+                ("spec", 'Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'),
+                ("spec.resources", "Forbidden: pod-level resources cannot be removed"),
+            ],
+        ),
+        (
+            "resize",
             sized(requests={"cpu": "1"}),
             sized(requests={"cpu": "1", "ephemeral-storage": "1"}),
             [("spec", "Forbidden: only cpu and memory resources are mutable")],

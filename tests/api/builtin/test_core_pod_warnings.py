@@ -150,10 +150,6 @@ from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
             ],
         ),
         (
-            {**POD, "terminationGracePeriodSeconds": -1},
-            ["terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"],
-        ),
-        (
             {**POD, "hostAliases": [{"ip": "2001:DB8::1"}]},
             [
                 'hostAliases[0].ip: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")',
@@ -166,6 +162,26 @@ def test_pod_specs(spec: dict[str, Any], expected: list[str]) -> None:
     assert warnings("apps/v1/deployments", {"spec": {**WORKLOAD, "template": {**TEMPLATE, "spec": spec}}}) == tuple(
         f"spec.template.spec.{text}".replace(" spec.", " spec.template.spec.") for text in expected
     )
+
+
+def test_a_negative_grace_period_is_reported_in_templates_alone() -> None:
+    """In a pod it is one second already when it is decoded."""
+    spec = {**POD, "terminationGracePeriodSeconds": -1}
+    assert warnings("/v1/pods", {"spec": spec}) == ()
+    text = "must be >= 0; negative values are invalid and will be treated as 1"
+    assert warnings("/v1/podtemplates", {"template": {"spec": spec}}) == (
+        f"template.spec.terminationGracePeriodSeconds: {text}",
+    )
+
+
+def test_an_app_armor_annotation_without_its_field_is_reported() -> None:
+    name = "container.apparmor.security.beta.kubernetes.io/c"
+    body: dict[str, Any] = {"metadata": {"annotations": {name: "runtime/default"}}}
+    assert warnings("/v1/pods", {**body, "spec": POD}) == (
+        f'metadata.annotations[{name}]: deprecated since v1.30; use the "appArmorProfile" field instead',
+    )
+    profiled = container(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+    assert warnings("/v1/pods", {**body, "spec": profiled}) == ()
 
 
 @pytest.mark.parametrize(

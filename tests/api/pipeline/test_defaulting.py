@@ -62,3 +62,59 @@ def test_pointers_of_the_schema_are_those_of_the_wire() -> None:
             assert field.pointer == ("p" in code or "P" in code), (name, field.name)
             compared += 1
     assert compared > 1000
+
+
+def _defaulted(definition: str, obj: dict[str, Any]) -> dict[str, Any]:
+    defaulting.apply(obj, types.object_type(f"io.k8s.api.core.v1.{definition}"))
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("definition", "field"),
+    [
+        ("ResourceRequirements", "limits"),
+        ("LimitRangeItem", "max"),
+        ("NodeStatus", "capacity"),
+        ("PersistentVolumeSpec", "capacity"),
+        ("PersistentVolumeClaimStatus", "capacity"),
+        ("ResourceQuotaSpec", "hard"),
+        ("PodSpec", "overhead"),
+    ],
+)
+def test_amounts_are_rounded_up_to_a_thousandth(definition: str, field: str) -> None:
+    given = {"a": "1n", "b": "1000500u", "c": "-1u", "d": "1", "e": "1Gi", "f": "1e-9"}
+    rounded = {"a": "1m", "b": "1001m", "c": "-1m", "d": "1", "e": "1Gi", "f": "1e-3"}
+    assert _defaulted(definition, {field: given})[field] == rounded
+
+
+def _pod(**spec: Any) -> dict[str, Any]:
+    return _defaulted("Pod", {"metadata": {}, "spec": spec})["spec"]
+
+
+def test_limits_of_huge_pages_of_a_pod_follow_from_its_containers() -> None:
+    held = {"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}
+    resources = _pod(containers=[held, held], resources={"limits": {"cpu": "1"}})["resources"]
+    assert resources["limits"] == {"hugepages-2Mi": "8Mi", "cpu": "1"}
+    assert resources["requests"] == {"hugepages-2Mi": "8Mi", "cpu": "1"}
+
+
+def test_requests_of_a_pod_keep_the_unit_of_its_containers() -> None:
+    containers = [{"resources": {"requests": {"memory": amount}}} for amount in ("1Gi", "1G")]
+    resources = _pod(containers=containers, resources={"limits": {"memory": "9Gi"}})["resources"]
+    assert resources["requests"] == {"memory": "2073741824"}
+    resources = _pod(containers=containers[:1], resources={"limits": {"memory": "9Gi"}})["resources"]
+    assert resources["requests"] == {"memory": "1Gi"}
+
+
+def test_a_negative_grace_period_becomes_a_second_in_pods_alone() -> None:
+    assert _pod(terminationGracePeriodSeconds=-5)["terminationGracePeriodSeconds"] == 1
+    template = _defaulted("PodTemplateSpec", {"spec": {"terminationGracePeriodSeconds": -5}})
+    assert template["spec"]["terminationGracePeriodSeconds"] == -5
+
+
+@pytest.mark.parametrize("definition", ["Pod", "PodTemplateSpec"])
+def test_annotations_of_init_containers_are_dropped(definition: str) -> None:
+    old = {f"pod.{stage}.kubernetes.io/init-container{part}": "x" for stage in ("alpha", "beta") for part in ("s",)}
+    metadata = {"annotations": {**old, "pod.beta.kubernetes.io/init-container-statuses": "x", "mine": "y"}}
+    assert _defaulted(definition, {"metadata": metadata, "spec": {}})["metadata"] == {"annotations": {"mine": "y"}}
+    assert _defaulted(definition, {"metadata": {"annotations": old}, "spec": {}})["metadata"] == {}

@@ -98,7 +98,8 @@ def test_there_and_back_is_the_same_object(rt: ResourceType, other: ResourceType
     if rt.kind == "HorizontalPodAutoscaler":
         make_metrics_consistent(drawn, data)
     obj = decoded(rt, drawn, default=True)
-    if not rt.is_storage_version:
+    # Old versions of autoscalers write current values that are optional in v2.
+    if not rt.is_storage_version or rt.kind == "HorizontalPodAutoscaler":
         obj = conversion.convert(conversion.convert(obj, other.api_version), rt.api_version)
     before = copy_object(obj)
     there = conversion.convert(obj, other.api_version)

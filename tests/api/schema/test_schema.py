@@ -120,6 +120,11 @@ def test_null_inside_a_map_is_the_zero_value() -> None:
     assert checked(CORE + "ConfigMap", {"data": {"k": None}})[0]["data"] == {"k": ""}
 
 
+def test_a_null_amount_of_a_resource_is_zero() -> None:
+    obj, _ = checked(CORE + "ResourceRequirements", {"limits": {"cpu": None}, "requests": {"cpu": "1"}})
+    assert obj == {"limits": {"cpu": "0"}, "requests": {"cpu": "1"}}
+
+
 def test_every_definition_compiles() -> None:
     for definition in types.definitions():
         found = types.definition_type(definition)

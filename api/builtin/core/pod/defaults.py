@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api.values import quantity
+from kubechronicle.api.values import images, quantity
 from kubechronicle.api.values.objects import Object
 
 FILE_MODE: Final = 0o644
@@ -27,6 +27,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
     "core.v1.GRPCAction": {"service": ""},
     "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
+    "core.v1.FileKeySelector": {"optional": False},
     "core.v1.SecretVolumeSource": {"defaultMode": FILE_MODE},
     "core.v1.ConfigMapVolumeSource": {"defaultMode": FILE_MODE},
     "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
@@ -45,20 +46,15 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def image_tag(image: str) -> str:
-    """Return the tag of an image: ``latest`` if it has neither tag nor digest, "" if it has only a digest."""
-    name, at, _ = image.partition("@")
-    last = name.rpartition("/")[2]
-    _, colon, tag = last.partition(":")
-    if colon:
-        return tag
-    return "" if at else "latest"
+def pull_policy(image: str) -> str:
+    """Return the default pull policy of an image: only the tag ``latest`` is always pulled."""
+    return "Always" if images.tag_of(image) == images.DEFAULT_TAG else "IfNotPresent"
 
 
 def container(obj: Object) -> None:
     """Set the pull policy and the termination message of a container of any kind."""
     if not obj.get("imagePullPolicy"):
-        obj["imagePullPolicy"] = "Always" if image_tag(obj.get("image", "")) == "latest" else "IfNotPresent"
+        obj["imagePullPolicy"] = pull_policy(obj.get("image", ""))
     if not obj.get("terminationMessagePath"):
         obj["terminationMessagePath"] = "/dev/termination-log"
     if not obj.get("terminationMessagePolicy"):
@@ -88,26 +84,36 @@ def volume(obj: Object) -> None:
         obj["emptyDir"] = {}
     image = obj.get("image")
     if image is not None and not image.get("pullPolicy"):
-        image["pullPolicy"] = "Always" if image_tag(image.get("reference", "")) == "latest" else "IfNotPresent"
+        image["pullPolicy"] = pull_policy(image.get("reference", ""))
 
 
-def resource_requirements(obj: Object) -> None:
-    """Round amounts up to a thousandth."""
-    for part in ("limits", "requests"):
-        for name, amount in (obj.get(part) or {}).items():
-            if amount.endswith(("n", "u")) or "." in amount or "e-" in amount:
-                obj[part][name] = _round_to_milli(amount)
+INIT_ANNOTATIONS: Final = tuple(
+    f"pod.{stage}.kubernetes.io/init-container{part}" for stage in ("alpha", "beta") for part in ("s", "-statuses")
+)
+"""Annotations that kubelets before 1.8 read instead of spec.initContainers. Kubernetes drops them."""
 
 
-def _round_to_milli(amount: str) -> str:
-    value = quantity.value_of(amount)
-    thousandths = -((-value * 1000) // 1)  # rounds up
-    return quantity.canonical(f"{thousandths.quantize(Decimal(1))}m")
+def template(obj: Object) -> None:
+    """Drop the annotations of init containers."""
+    metadata = obj.get("metadata") or {}
+    annotations = metadata.get("annotations")
+    if not annotations:
+        return
+    for name in INIT_ANNOTATIONS:
+        annotations.pop(name, None)
+    if not annotations:
+        del metadata["annotations"]
 
 
 def pod(obj: Object) -> None:
-    """Set requests, host ports and service links: defaults of pods that templates do not get."""
+    """Set requests, host ports and service links: defaults of pods that templates do not get.
+
+    A negative grace period becomes one second, in pods alone.
+    """
+    template(obj)
     spec = obj["spec"]
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for held in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         resources = held.get("resources") or {}
         if resources.get("limits"):
@@ -118,54 +124,85 @@ def pod(obj: Object) -> None:
             for port in held.get("ports") or ():
                 if not port.get("hostPort"):
                     port["hostPort"] = port.get("containerPort", 0)
-    _pod_level_requests(spec)
+    if spec.get("resources"):
+        _pod_level_limits(spec, spec["resources"])
+        _pod_level_requests(spec, spec["resources"])
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
 
 
 _POD_LEVEL: Final = ("cpu", "memory")
+_HUGE_PAGES: Final = "hugepages-"
 
 
-def _pod_level_requests(spec: Object) -> None:
+def _pod_level_limits(spec: Object, resources: Object) -> None:
+    """Derive the limits of huge pages of the pod as a whole from its containers' limits."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if not limits and not requests:
+        return
+    derived = {
+        name: total
+        for name, total in container_requests(spec, "limits").items()
+        if name.startswith(_HUGE_PAGES) and name not in requests
+    }
+    if limits or derived:
+        resources["limits"] = derived | limits
+
+
+def _pod_level_requests(spec: Object, resources: Object) -> None:
     """Derive the requests of the pod as a whole from its containers' requests or its own limits."""
-    resources = spec.get("resources")
-    if not resources or not resources.get("limits"):
+    if not resources.get("limits"):
         return
     requests = dict(resources.get("requests") or {})
     for name, total in container_requests(spec).items():
         if name in _POD_LEVEL:
             requests.setdefault(name, total)
     for name, amount in resources["limits"].items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
+        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
             requests.setdefault(name, amount)
     if requests:
         resources["requests"] = requests
 
 
+_Amounts = dict[str, tuple[Decimal, str]]
+"""Resource -> (value, family of its suffix)."""
+
+
 def container_requests(spec: Object, part: str = "requests") -> dict[str, str]:
     """Return the total requests (or limits) of a pod's containers, or an init container's peak if that is higher."""
-    total: dict[str, Decimal] = {}
+    total: _Amounts = {}
     for held in spec.get("containers") or ():
-        _add(total, held, part)
-    sidecars: dict[str, Decimal] = {}
-    peak: dict[str, Decimal] = {}
+        _add(total, _amounts(held, part))
+    sidecars: _Amounts = {}
+    peak: _Amounts = {}
     for held in spec.get("initContainers") or ():
+        running = _amounts(held, part)
         if held.get("restartPolicy") == "Always":
-            _add(total, held, part)
-            _add(sidecars, held, part)
-        for name, amount in ((held.get("resources") or {}).get(part) or {}).items():  # the others are as before
-            value = sidecars.get(name, Decimal(0))
-            if held.get("restartPolicy") != "Always":
-                value += quantity.value_of(amount)
-            peak[name] = max(peak.get(name, value), value)
-    for name, value in peak.items():
-        total[name] = max(total.get(name, value), value)
-    return {name: quantity.canonical(format(value, "f")) for name, value in total.items()}
+            _add(total, running)
+            _add(sidecars, running)
+            _raise(peak, {name: sidecars[name] for name in running})  # the others are as before
+        else:
+            _add(running, {name: sidecars[name] for name in running if name in sidecars})
+            _raise(peak, running)
+    _raise(total, peak)
+    return {name: quantity.spelled(*amount) for name, amount in total.items()}
 
 
-def _add(total: dict[str, Decimal], held: Object, part: str) -> None:
-    for name, amount in ((held.get("resources") or {}).get(part) or {}).items():
-        total[name] = total.get(name, Decimal(0)) + quantity.value_of(amount)
+def _amounts(held: Object, part: str) -> _Amounts:
+    return {name: quantity.parse(amount) for name, amount in ((held.get("resources") or {}).get(part) or {}).items()}
+
+
+def _add(total: _Amounts, amounts: _Amounts) -> None:
+    """Add amounts; a sum keeps the family of its first part that is not zero."""
+    for name, (value, family) in amounts.items():
+        held, held_family = total.get(name, (Decimal(0), family))
+        total[name] = held + value, held_family if held else family
+
+
+def _raise(total: _Amounts, amounts: _Amounts) -> None:
+    for name, amount in amounts.items():
+        if name not in total or amount[0] > total[name][0]:
+            total[name] = amount
 
 
 def pod_status(obj: Object) -> None:
@@ -183,7 +220,7 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "core.v1.PodSpec": pod_spec,
     "core.v1.Probe": probe,
     "core.v1.Volume": volume,
-    "core.v1.ResourceRequirements": resource_requirements,
+    "core.v1.PodTemplateSpec": template,
     "core.v1.Pod": pod,
     "core.v1.PodStatus": pod_status,
 }

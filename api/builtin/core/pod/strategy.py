@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin.core.pod import validation, validation_subresources, warnings
+from kubechronicle.api.builtin.core.pod import validation, validation_resize, validation_subresources, warnings
 from kubechronicle.api.builtin.core.pod.qos import qos_class
-from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_annotation, app_armor_field
+from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_field
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, keep_metadata, status_update
@@ -16,7 +16,7 @@ from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_pod(new: Object) -> None:
-    """Set the initial status, expand label keys, and synchronize AppArmor annotations with their fields."""
+    """Set the initial status, and expand label keys."""
     spec = new["spec"]
     drop_disabled_fields(spec)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
@@ -35,7 +35,6 @@ def prepare_new_pod(new: Object) -> None:
     labels = new["metadata"].get("labels")
     if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
         _expand_label_keys(spec, labels)
-    _sync_app_armor(new)
 
 
 def prepare_pod_update(new: Object, old: Object) -> None:
@@ -91,24 +90,19 @@ def _expand_keys_of_term(term: Object, labels: Object) -> None:
                 selector.setdefault("matchExpressions", []).append(expression)
 
 
-def _sync_app_armor(new: Object) -> None:
-    """Copy AppArmor profiles between annotations and fields, for kubelets that know only one of them (KEP-24)."""
-    spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
-    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
-    if (spec.get("os") or {}).get("name") == "windows":
+def set_app_armor_fields(new: Object) -> None:
+    """Copy AppArmor profiles from annotations to fields (KEP-24). Warnings are about the annotations alone."""
+    spec, annotations = new["spec"], new["metadata"].get("annotations")
+    if not annotations or (spec.get("os") or {}).get("name") == "windows":
         return
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     for container, _ in containers_of(spec, ""):
-        own = (container.get("securityContext") or {}).get("appArmorProfile")
-        key = APP_ARMOR + container.get("name", "")
-        if key not in annotations:
-            profile = own if own is not None else of_pod
-            text = app_armor_annotation(profile) if profile is not None else ""
-            if text:
-                new["metadata"].setdefault("annotations", {})[key] = text
-        elif own is None:
-            profile = app_armor_field(annotations[key])
-            if profile is not None and profile != of_pod:
-                container.setdefault("securityContext", {})["appArmorProfile"] = profile
+        annotation = annotations.get(APP_ARMOR + container.get("name", ""))
+        if annotation is None or (container.get("securityContext") or {}).get("appArmorProfile") is not None:
+            continue
+        profile = app_armor_field(annotation)
+        if profile is not None and profile != of_pod:
+            container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
 def prepare_pod_status(new: Object, old: Object) -> None:
@@ -151,8 +145,11 @@ def restrict_to_resources(new: Object, old: Object) -> None:
     containers = {}
     for group in ("containers", "initContainers"):
         wanted, held = new["spec"].get(group) or [], copy_object(old["spec"].get(group) or [])
-        if [each.get("name") for each in wanted] != [each.get("name") for each in held]:
+        if len(wanted) != len(held):
             return  # validation rejects this
+        if [each.get("name") for each in wanted] != [each.get("name") for each in held]:
+            containers[group] = wanted  # and this
+            continue
         for one, other in zip(held, wanted, strict=True):
             for name in ("resources", "resizePolicy"):
                 keep(name, one, other)
@@ -173,6 +170,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=prepare_pod_update,
         validate=validation.pod,
         validate_update=validation.pod_update,
+        canonicalize=set_app_armor_fields,
         warnings=warnings.pod_warnings,
         subresources=MappingProxyType(
             {
@@ -188,9 +186,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     prepare=restrict_to_ephemeral_containers,
                     validate_update=validation_subresources.ephemeral_containers_update,
                 ),
-                "resize": SubresourceStrategy(
-                    prepare=restrict_to_resources, validate_update=validation_subresources.resize
-                ),
+                "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_resize.resize),
             }
         ),
     ),

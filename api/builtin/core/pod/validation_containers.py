@@ -305,6 +305,12 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
             for member in ("lifecycle", *PROBES)
             if each.get(member) is not None
         ]
+        detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+        causes += [
+            invalid_value(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", detail)
+            for position, rule in enumerate(each.get("resizePolicy") or ())
+            if rule.get("restartPolicy") == "RestartContainer"
+        ]
     return causes
 
 

@@ -98,12 +98,3 @@ def app_armor_field(annotation: str) -> Object | None:
     if annotation.startswith(LOCALHOST) and path and path == path.strip():
         return {"type": "Localhost", "localhostProfile": path}
     return None
-
-
-def app_armor_annotation(profile: Object) -> str:
-    """Return the annotation value of an AppArmor profile, or "" if it is invalid."""
-    kind = profile.get("type", "")
-    if kind == "Localhost":
-        path = profile.get("localhostProfile")
-        return f"{LOCALHOST}{path}" if path is not None else ""
-    return _PLAIN[kind][0] if kind in _PLAIN else ""

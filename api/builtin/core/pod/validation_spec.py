@@ -200,13 +200,12 @@ def _resource_claims(claims: Sequence[Object], field: str, pod: Object | None) -
             causes += dns_label(name, f"{path}.name")
         seen.add(name)
         given = [each for each in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(each) is not None]
-        shown = record(claim, "PodResourceClaim")
         if len(given) > 1:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            causes.append(invalid_value(path, shown, detail))
+            causes.append(invalid_value(path, record(claim, "PodResourceClaim"), detail))
         elif not given:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(invalid_value(path, shown, detail))
+            causes.append(invalid_value(path, record(claim, "PodResourceClaim"), detail))
         for member in given:
             causes += dns_subdomain(claim[member], f"{path}.{member}")
     return causes

@@ -17,7 +17,6 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.network_values import legacy_ip
-from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.builtin.core.pod.validation import immutable_annotations, metadata_and_spec
 from kubechronicle.api.errors.field_errors import (
     Cause,
@@ -28,8 +27,6 @@ from kubechronicle.api.errors.field_errors import (
     not_supported,
     required,
 )
-from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.values import quantity
 from kubechronicle.api.values.objects import Object
 
 NO_FIELD: Final = "[]"
@@ -282,77 +279,3 @@ def ephemeral_containers_update(new: Object, old: Object) -> list[Cause]:
             detail = f"existing ephemeral containers {go_quote(name)} may not be changed\n{difference(*shown)}"
             causes.append(forbidden(field, detail))
     return causes
-
-
-# -- resources --------------------------------------------------------------------------------------------------------
-
-_RESIZABLE: Final = ("cpu", "memory")
-
-
-def resize(new: Object, old: Object) -> list[Cause]:
-    """Check a resize: CPU and memory of the pod and its containers may change within the QoS class."""
-    if MIRROR in (old["metadata"].get("annotations") or {}):
-        return [forbidden(NO_FIELD, "static pods cannot be resized")]
-    spec, held = new["spec"], old["spec"]
-    if (held.get("os") or {}).get("name") == "windows":
-        return [forbidden(NO_FIELD, "windows pods cannot be resized")]
-    causes = metadata_and_spec(new)
-    if ((old.get("status") or {}).get("qosClass") or qos_class(held)) != qos_class(spec):
-        detail = "Pod QOS Class may not change as a result of resizing"
-        causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))
-    for each in (old.get("status") or {}).get("containerStatuses") or ():
-        if (each.get("state") or {}).get("running") is not None:
-            if each.get("resources") is None:
-                causes.append(forbidden("spec", "Pod running on node without support for resize"))
-            break
-    moved = _same_containers(spec, held)
-    if moved:
-        return causes + moved
-    causes += _removed_amounts(spec.get("resources"), held.get("resources"), "spec.resources")
-    for group in ("initContainers", "containers"):
-        for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
-            path = f"spec.{group}[{index}].resources"
-            causes += _removed_amounts(wanted.get("resources"), present.get("resources"), path)
-    for group, which in (("containers", ""), ("initContainers", " for sidecar containers")):
-        for wanted, present in zip(spec.get(group) or (), held.get(group) or (), strict=True):
-            if _without_resizable(wanted) != _without_resizable(present):
-                causes.append(forbidden("spec", f"only cpu and memory resources{which} are mutable"))
-    if not causes and _without_resizable(spec) != _without_resizable(held):
-        causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    return causes
-
-
-def _same_containers(spec: Object, held: Object) -> list[Cause]:
-    causes: list[Cause] = []
-    for group in ("containers", "initContainers"):
-        wanted, present = spec.get(group) or (), held.get(group) or ()
-        if len(wanted) != len(present):
-            causes.append(forbidden(f"spec.{group}", f"{group} may not be added or removed on resize"))
-            continue
-        causes += [
-            forbidden(f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize")
-            for index, (one, other) in enumerate(zip(wanted, present, strict=True))
-            if one.get("name") != other.get("name")
-        ]
-    return causes
-
-
-def _removed_amounts(wanted: Object | None, present: Object | None, field: str) -> list[Cause]:
-    after, before = wanted or {}, present or {}
-    return [
-        forbidden(f"{field}.{part}", f"resource {part} cannot be removed")
-        for part in ("requests", "limits")
-        if (before.get(part) or {}).keys() - (after.get(part) or {}).keys()
-    ]
-
-
-def _without_resizable(holder: Object) -> Object:
-    """Return a container or pod spec without resizable amounts, and without fields that are compared separately."""
-    rest: Object = copy_object(holder)
-    resources = rest.pop("resources", None) or {}
-    for name in ("containers", "initContainers", "resizePolicy"):
-        rest.pop(name, None)
-    for part in ("requests", "limits"):
-        amounts = {name: value for name, value in (resources.get(part) or {}).items() if name not in _RESIZABLE}
-        rest[part] = {name: quantity.value_of(value) for name, value in amounts.items()}
-    return rest

@@ -82,7 +82,7 @@ def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str
     containers = list(containers_of(spec, path))
     for container, container_path in containers:
         if annotations:
-            warnings += _profiles(container, annotations, outer, spec if field else None)
+            warnings += _profiles(container, annotations, outer, spec)
         warnings += _resources(container.get("resources"), f"{container_path}.resources")
         if len(container.get("env") or ()) > 1:
             warnings += _environment(container["env"], f"{container_path}.env")
@@ -262,15 +262,15 @@ def _printed(port: Object) -> str:
 # -- containers -------------------------------------------------------------------------------------------------------
 
 
-def _profiles(container: Object, annotations: Mapping[str, str], field: str, template: Object | None) -> list[str]:
-    """Return warnings about profile annotations; those of AppArmor still work, and are reported only in a template."""
+def _profiles(container: Object, annotations: Mapping[str, str], field: str, spec: Object) -> list[str]:
+    """Return warnings about profile annotations; those of AppArmor still work."""
     warnings: list[str] = []
     context, name = container.get("securityContext") or {}, container.get("name", "")
     if f"{SECCOMP}{name}" in annotations and context.get("seccompProfile") is None:
         warnings.append(f"{field}[{SECCOMP}{name}]: {_NO_SECCOMP_ANNOTATION}")
-    if template is None or f"{APP_ARMOR}{name}" not in annotations or context.get("appArmorProfile") is not None:
+    if f"{APP_ARMOR}{name}" not in annotations or context.get("appArmorProfile") is not None:
         return warnings
-    whole = (template.get("securityContext") or {}).get("appArmorProfile")
+    whole = (spec.get("securityContext") or {}).get("appArmorProfile")
     if whole is None or whole != app_armor_field(annotations[f"{APP_ARMOR}{name}"]):
         warnings.append(f"{field}[{APP_ARMOR}{name}]: {_NO_APP_ARMOR_ANNOTATION}")
     return warnings

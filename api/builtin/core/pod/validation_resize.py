@@ -1,0 +1,147 @@
+"""Validation of resizes: the resize subresource changes CPU and memory of a pod and its containers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubechronicle.api.builtin.common.checks import MIRROR
+from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.builtin.core.pod.validation import metadata_and_spec
+from kubechronicle.api.builtin.core.pod.validation_subresources import NO_FIELD
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value
+from kubechronicle.api.values import quantity
+from kubechronicle.api.values.objects import Object
+
+_RESIZABLE: Final = ("cpu", "memory")
+
+
+def resize(new: Object, old: Object) -> list[Cause]:
+    """Check a resize: CPU and memory of the pod and its containers may change within the QoS class."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [forbidden(NO_FIELD, "static pods cannot be resized")]
+    spec, held = new["spec"], old["spec"]
+    if (held.get("os") or {}).get("name") == "windows":
+        return [forbidden(NO_FIELD, "windows pods cannot be resized")]
+    causes = metadata_and_spec(new)
+    if ((old.get("status") or {}).get("qosClass") or qos_class(held)) != qos_class(spec):
+        detail = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))
+    for each in (old.get("status") or {}).get("containerStatuses") or ():
+        if (each.get("state") or {}).get("running") is not None:
+            if each.get("resources") is None:
+                causes.append(forbidden("spec", "Pod running on node without support for resize"))
+            break
+    causes += _pod_level_resize(spec.get("resources"), held.get("resources"))
+    if (old.get("status") or {}).get("nodeAllocatableResourceClaimStatuses"):
+        causes.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    moved = _same_containers(spec, held)
+    if moved:
+        return causes + moved
+    for group in ("initContainers", "containers"):
+        for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
+            path = f"spec.{group}[{index}].resources"
+            causes += _removed_amounts(wanted.get("resources"), present.get("resources"), path, "resource")
+    for wanted, present in zip(spec.get("containers") or (), held.get("containers") or (), strict=True):
+        if _resized(wanted, present) != _with_plain_amounts(present):
+            causes.append(forbidden("spec", _ONLY_AMOUNTS))
+    pairs = zip(spec.get("initContainers") or (), held.get("initContainers") or (), strict=True)
+    for index, (wanted, present) in enumerate(pairs):
+        causes += _init_container_resize(wanted, present, f"spec.initContainers[{index}]")
+    if not causes and (spec.get("resources") is None) != (held.get("resources") is None):
+        causes += [] if _has_amounts(spec.get("resources")) else [forbidden("spec", _ONLY_AMOUNTS)]
+    return causes
+
+
+_ONLY_AMOUNTS: Final = "only cpu and memory resources are mutable"
+
+
+def _has_amounts(resources: Object | None) -> bool:
+    return bool(resources and (resources.get("requests") or resources.get("limits")))
+
+
+def _pod_level_resize(wanted: Object | None, present: Object | None) -> list[Cause]:
+    """Check a resize of the pod as a whole."""
+    if not _has_amounts(wanted) and not _has_amounts(present):
+        return []
+    if wanted is None:
+        return [forbidden("spec.resources", "pod-level resources cannot be removed")]
+    causes = [] if present is None else _removed_amounts(wanted, present, "spec.resources", "pod-level resource")
+    masked = _masked(wanted, present or {})
+    if wanted.get("claims"):
+        masked["claims"] = wanted["claims"]
+    held = _plain_amounts(present or {})
+    if (present or {}).get("claims"):
+        held["claims"] = (present or {})["claims"]
+    if masked != held:
+        causes.append(forbidden("spec", f"{_ONLY_AMOUNTS} at pod-level"))
+    return causes
+
+
+def _init_container_resize(wanted: Object, present: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if _resized(wanted, present) != _with_plain_amounts(present):
+        detail = "only cpu and memory resources for init or sidecar containers are mutable"
+        causes.append(forbidden(field, detail))
+    if wanted.get("restartPolicy") != "Always" and _with_plain_amounts(wanted) != _with_plain_amounts(present):
+        detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+        policies = wanted.get("resizePolicy") or ()
+        causes += [forbidden(field, detail) for each in policies if each.get("restartPolicy") == "RestartContainer"]
+    return causes
+
+
+def _same_containers(spec: Object, held: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for group in ("containers", "initContainers"):
+        wanted, present = spec.get(group) or (), held.get(group) or ()
+        if len(wanted) != len(present):
+            causes.append(forbidden(f"spec.{group}", f"{group} may not be added or removed on resize"))
+            continue
+        causes += [
+            forbidden(f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize")
+            for index, (one, other) in enumerate(zip(wanted, present, strict=True))
+            if one.get("name") != other.get("name")
+        ]
+    return causes
+
+
+def _removed_amounts(wanted: Object | None, present: Object | None, field: str, what: str) -> list[Cause]:
+    after, before = wanted or {}, present or {}
+    return [
+        forbidden(f"{field}.{part}", f"{what} {part} cannot be removed")
+        for part in ("requests", "limits")
+        if (before.get(part) or {}).keys() - (after.get(part) or {}).keys()
+    ]
+
+
+_PARTS: Final = ("requests", "limits")
+
+
+def _plain_amounts(resources: Object) -> Object:
+    """Return requests and limits as numbers, so that spellings and empty maps make no difference."""
+    amounts = {part: resources[part] for part in _PARTS if resources.get(part)}
+    return {part: {name: quantity.value_of(value) for name, value in held.items()} for part, held in amounts.items()}
+
+
+def _masked(wanted: Object, present: Object) -> Object:
+    """Return the wanted amounts, with those that a resize may change as they are at present."""
+    after, before = _plain_amounts(wanted), _plain_amounts(present)
+    masked: Object = {}
+    for part in _PARTS:
+        amounts = {name: value for name, value in after.get(part, {}).items() if name not in _RESIZABLE}
+        amounts |= {name: value for name, value in before.get(part, {}).items() if name in _RESIZABLE}
+        if amounts:
+            masked[part] = amounts
+    return masked
+
+
+def _resized(wanted: Object, present: Object) -> Object:
+    """Return the wanted container with masked amounts. It has no claims: Kubernetes loses them here."""
+    return {**wanted, "resources": _masked(wanted.get("resources") or {}, present.get("resources") or {})}
+
+
+def _with_plain_amounts(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    plain = _plain_amounts(resources)
+    if resources.get("claims"):
+        plain["claims"] = resources["claims"]
+    return {**container, "resources": plain}
