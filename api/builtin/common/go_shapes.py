@@ -6,13 +6,13 @@ type's zero value. ``shape`` prints the small types of the table SHAPES, ``recor
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.go_types import TYPES
+from kubechronicle.api.builtin.common.line_differences import unified
 from kubechronicle.api.errors.field_errors import HTML_ESCAPES
 from kubechronicle.api.values.objects import Object
 
@@ -330,9 +330,8 @@ def difference(old: Any, new: Any) -> str:
         + "Server": "b"
          }
     """
-    texts = [_indented(each).splitlines(keepends=True) for each in (old, new)]
-    lines = [[*text[:-1], text[-1] + "\n"] for text in texts]
-    return "".join(list(difflib.unified_diff(lines[0], lines[1], n=3))[2:])
+    lines = [[f"{line}\n" for line in _indented(each).split("\n")] for each in (old, new)]
+    return unified(lines[0], lines[1])
 
 
 def _indented(value: Any) -> str:
