@@ -1,14 +1,17 @@
 """Words that complete a command: kinds, names, namespaces, contexts, flags and commands.
 
-Words that need a server that does not answer within two seconds are omitted, without an error.
+Words that need a server that does not answer within two seconds are omitted, without an error. So are names with
+characters that a shell acts on.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import FrameType
 from typing import Any, Final
 
@@ -25,6 +28,8 @@ from kubechronicle.ops.errors import OperatorError
 SHELLS: Final = ("bash", "zsh", "fish")
 TIMEOUT: Final = 2.0
 MAX_WORDS: Final = 500
+# Words that every shell takes as they are. bash expands words of completions: $(…) in a name would be run.
+PLAIN: Final = re.compile(r"[A-Za-z0-9_.:@/=,+-]+")
 MOMENTS: Final = ("now", "10m", "1h", "2h", "1d", "7d")
 MOMENT_FLAGS: Final = frozenset({"--at", "--to", "--from", "--since", "--until"})
 # cobra's ShellCompDirectiveNoFileComp, and the same with ShellCompDirectiveNoSpace.
@@ -58,7 +63,8 @@ def complete(typed: Sequence[str]) -> list[str]:
     previous = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, TIMEOUT)
     try:
-        return [word for word in _words(before, prefix) if word.startswith(prefix)][:MAX_WORDS]
+        words = (word for word in _words(before, prefix) if word.startswith(prefix) and PLAIN.fullmatch(word))
+        return list(islice(words, MAX_WORDS))
     except (OperatorError, OSError):
         return []
     finally:

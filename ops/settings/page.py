@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubechronicle.ops import terminal
 from kubechronicle.ops.settings.flags import FLAGS
 
 HEADING = """\
@@ -32,4 +33,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    terminal.stdout().lines(page())
