@@ -15,6 +15,13 @@ AGE = re.compile(r"\d+(?:ms|[smhdy])(?:\d+[smhd])?")
 NEAR = 2  # days around the present: a time in these is the servers' clock, not the request's
 PORTS = range(30000, 32768)
 PORT_KEYS = frozenset({"nodePort", "healthCheckNodePort"})
+# Values that describe the installation: builds, addresses and keys.
+LOCAL_KEYS = frozenset({
+    "buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "jwks_uri", "platform",
+    "serverAddress", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
+})  # fmt: skip
+DISCOVERY_KEYS = frozenset({"groups", "items", "paths"})
+OWN_GROUP = ".kubechronicle.dev"
 SECRET_KEYS = frozenset({"token"})  # in the answers of token requests
 
 
@@ -74,7 +81,7 @@ class Normaliser:
         if isinstance(node, dict):
             return {self._text(k): self._node(v, k) for k, v in node.items()}
         if isinstance(node, list):
-            return [self._node(v, key) for v in node]
+            return [self._node(v, key) for v in (shared_part(node, key) if key in DISCOVERY_KEYS else node)]
         if isinstance(node, str):
             return self._string(node, key)
         if key in PORT_KEYS and isinstance(node, int) and node in PORTS and str(node) not in self.given:
@@ -82,6 +89,8 @@ class Normaliser:
         return node
 
     def _string(self, value: str, key: str) -> str:
+        if key in LOCAL_KEYS:
+            return f"<{key}>"
         if key == "resourceVersion" and value.isdigit() and value != "0":
             return self.token("rv", value)
         if key == "continue" and value:
@@ -112,6 +121,13 @@ class Normaliser:
 
     def _address(self, match: re.Match[str]) -> str:
         return match[0] if match[0] in self.given else self.token("ip", match[0])
+
+
+def shared_part(listed: list[Any], key: str) -> list[Any]:
+    """Leave out of discovery the API groups of kubechronicle itself, and the names of health checks."""
+    if key == "paths":
+        return [path for path in listed if str(path).startswith("/api") and OWN_GROUP not in str(path)]
+    return [item for item in listed if not (isinstance(item, dict) and OWN_GROUP in str(item))]
 
 
 def sort_rules(review: dict[str, Any]) -> None:

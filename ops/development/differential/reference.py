@@ -188,10 +188,7 @@ def etcd_command(etcd: Path, home: Path, client: int, peer: int) -> list[str]:
 
 
 def apiserver_command(apiserver: Path, home: Path, client: int, secure: int) -> list[str]:
-    """Return the command with the settings of the recordings.
-
-    Priority and fairness are off: their controller writes the status of FlowSchemas at times of its own.
-    """
+    """Return the command with the settings of the recordings."""
     issuer = "https://kubernetes.default.svc.cluster.local"
     return [
         str(apiserver), "--etcd-servers", f"http://127.0.0.1:{client}", "--secure-port", str(secure),
@@ -199,7 +196,7 @@ def apiserver_command(apiserver: Path, home: Path, client: int, secure: int) -> 
         "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
         "--service-cluster-ip-range", SERVICE_RANGE, "--service-account-issuer", issuer,
         "--service-account-key-file", str(home / "sa.key"), "--service-account-signing-key-file", str(home / "sa.key"),
-        "--allow-privileged=true", "--enable-priority-and-fairness=false",
+        "--allow-privileged=true",
         "--max-requests-inflight", "2000", "--max-mutating-requests-inflight", "1000",
     ]  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from random import Random
@@ -13,7 +12,10 @@ from kubechronicle.ops.development.differential import queries, subresources
 from kubechronicle.ops.development.differential.catalogue import Catalogue, Resource
 from kubechronicle.ops.development.differential.guards import guard
 from kubechronicle.ops.development.differential.mutations import Place, mutate, number_of_mutations
+from kubechronicle.ops.development.differential.objects import delete_options, name_for, portable
+from kubechronicle.ops.development.differential.odd_requests import odd_request
 from kubechronicle.ops.development.differential.patches import json_patch, merge_patch, projection, strategic_patch
+from kubechronicle.ops.development.differential.preludes import afterwards, prelude
 from kubechronicle.ops.development.differential.seeds import Seeds
 from kubechronicle.ops.development.differential.steps import Exchange, Step
 from kubechronicle.ops.development.differential.texts import as_text
@@ -31,6 +33,8 @@ AREAS = {
     "list": 7,
     "delete": 3,
     "watch": 0.4,
+    "http": 5,
+    "settings": 0,
 }
 APPLY = "application/apply-patch+yaml"
 PATCHES = {
@@ -39,6 +43,8 @@ PATCHES = {
     "json": "application/json-patch+json",
     "apply": APPLY,
 }
+SETTINGS = 0.12  # share of sequences in a namespace with a setting of its own
+OTHERS = 0.2  # share of sequences with more objects than one
 LONGEST = 14  # steps of one sequence, without its set-up and clean-up
 
 
@@ -106,7 +112,22 @@ class Sequence:
         if "get" not in self.resource.verbs:
             yield from self.reviews()
             return
+        steps = prelude(self.rng, self.resource) if "settings" in self.areas and self.rng.random() < SETTINGS else []
+        for step in steps:
+            yield step
+        yield from self.life()
+        for step in afterwards(steps):
+            yield step
+        if (self.stored is not None and not self.resource.namespaced) or self.resource.kind == "Service":
+            yield self.step("other", "delete", "DELETE", f"{self.one}?gracePeriodSeconds=0")
+
+    def life(self) -> Talk:
         yield from self.creations()
+        if self.rng.random() < OTHERS and self.resource.namespaced:
+            for name in ("b1", "b2"):
+                body = self.fresh()
+                body["metadata"]["name"] = name
+                yield self.step("create", "create", "POST", self.resource.collection(), body=body, aside=True)
         areas = [
             area
             for area in AREAS
@@ -141,13 +162,25 @@ class Sequence:
         text = as_text(self.rng, body, headers) if self.rng.random() < 0.07 else None
         return self.step("create", "create", "POST", path + query, body=body, headers=headers, text=text)
 
+    def birth(self, body: dict[str, Any]) -> Step:
+        """Create by POST, or now and then by a PUT or an apply on an absent name."""
+        chance, metadata = self.rng.random(), body.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if chance > 0.1 or not isinstance(name, str) or not name or "/" in name:
+            return self.post(body)
+        path = f"{self.resource.collection()}/{name}"
+        if chance < 0.05:
+            return self.step("update", "create", "PUT", path, body=body)
+        headers = {"Content-Type": APPLY}
+        return self.step("apply", "create", "PATCH", f"{path}?fieldManager=m1", body=body, headers=headers)
+
     def creations(self) -> Talk:
         """Create with mutations, first without storing, until the reference takes one."""
         base = self.fresh()
         for number in range(self.rng.choice([0, 1, 2, 3])):
             yield self.post(self.mutated(base if self.rng.random() < 0.8 else self.fresh(), 1 + number % 2), dry=True)
         for count in (number_of_mutations(self.rng), 1, 0):
-            step = self.post(self.mutated(base, count))
+            step = self.birth(self.mutated(base, count))
             exchange = yield step
             if self.note(exchange, step):
                 return
@@ -167,6 +200,9 @@ class Sequence:
 
     def do_create(self) -> Talk:
         yield self.post(self.mutated(self.fresh()), dry=True)
+
+    def do_http(self) -> Talk:
+        yield odd_request(self.rng, self.resource)
 
     def do_update(self) -> Talk:
         body = self.mutated(self.base())
@@ -311,6 +347,8 @@ class Sequence:
                 "",
                 "&resourceVersion=0",
                 "&resourceVersion=${rv}",
+                "&resourceVersion=${first}",
+                "&resourceVersion=${first}",
                 "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
                 "&resourceVersion=1",
                 "&resourceVersion=x",
@@ -320,57 +358,3 @@ class Sequence:
             query += "&fieldSelector=metadata.name=${name}"
         headers = {"Accept": self.rng.choice(queries.ACCEPTS)} if self.rng.random() < 0.3 else {}
         yield self.step("watch", "watch", "GET", self.resource.collection() + query, headers=headers)
-
-
-def name_for(rng: Random, resource: Resource) -> str:
-    """Return a valid name; those of cluster-scoped objects belong to the sequence alone."""
-    if resource.kind == "IPAddress":
-        return f"192.168.{rng.randrange(256)}.{rng.randrange(1, 255)}"
-    if resource.kind == "CSIDriver":
-        return "d-$ID.example.com"
-    return rng.choice(["a", "web", "x-1"]) if resource.namespaced else "n-$ID"
-
-
-def portable(document: dict[str, Any]) -> dict[str, Any]:
-    """Turn the reference's object into one that both servers understand."""
-    copied = json.loads(json.dumps(document))
-    metadata = copied.get("metadata")
-    if isinstance(metadata, dict):
-        metadata.pop("managedFields", None)
-        for key, value in (("resourceVersion", "${rv}"), ("uid", "${uid}"), ("name", "${name}")):
-            if key in metadata:
-                metadata[key] = value
-        metadata.pop("creationTimestamp", None)
-        metadata.pop("deletionTimestamp", None)
-    return dict(without_clock(copied))
-
-
-def without_clock(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: without_clock(value) for key, value in node.items() if value != "<time>"}
-    return [without_clock(value) for value in node] if isinstance(node, list) else node
-
-
-def delete_options(rng: Random) -> dict[str, Any]:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    choices: dict[str, tuple[Any, ...]] = {
-        "preconditions": (
-            {"resourceVersion": "${rv}"},
-            {"uid": "${uid}"},
-            {"uid": "x"},
-            {"resourceVersion": "1"},
-            {},
-            None,
-        ),
-        "gracePeriodSeconds": (0, 5, -1, "x", None),
-        "propagationPolicy": ("Orphan", "Foreground", "Background", "x", ""),
-        "orphanDependents": (True, False),
-        "dryRun": (["All"], ["x"], [], "All"),
-        "unknown": (1,),
-        "kind": ("Pod", "", "DeleteOptions"),
-        "apiVersion": ("policy/v1", "", "v2", "meta.k8s.io/v1"),
-        "ignoreStoreReadErrorWithClusterBreakingPotential": (True, False),
-    }
-    for key in rng.sample(list(choices), rng.choice([0, 1, 1, 2])):
-        options[key] = rng.choice(choices[key])
-    return options

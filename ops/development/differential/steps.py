@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kubechronicle.api.codecs import protobuf
 from kubechronicle.ops.development.differential.normalise import Normaliser
 from kubechronicle.ops.development.differential.transport import Answer, Connection
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 TOKEN = re.compile(r"<(?:uid|rv|ip|port|generated|continue):\d+\.\d+>|\$\{\w+\}")
 
 
@@ -30,6 +34,7 @@ class Step:
     kind: str = ""
     verb: str = ""
     area: str = ""
+    aside: bool = False  # on another object than the sequence's own
 
     @property
     def dry_run(self) -> bool:
@@ -43,7 +48,10 @@ class Step:
         return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False)
 
     def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in (None, "", {})}
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", {}, False)}
+
+
+SETTLE_ATTEMPTS, SETTLE_PAUSE = 20, 0.05
 
 
 @dataclass(slots=True)
@@ -82,10 +90,13 @@ class Side:
     def send(self, step: Step) -> None:
         text = step.wire()
         self.normaliser.given += f" {text or ''}"
-        headers = dict(step.headers)
+        headers = {name: self.fill(value) for name, value in step.headers.items()}
         if text is not None:
             headers.setdefault("Content-Type", "application/json")
         body = None if text is None else self.fill(text).encode("utf-8", "surrogatepass")
+        if body is not None and step.text is None and headers["Content-Type"] == PROTOBUF:
+            with contextlib.suppress(Exception):  # a body that the encoder refuses is sent as JSON
+                body = protobuf.encode(json.loads(body))
         self.connection.send(step.method, quoted(self.fill(step.path)), body, headers)
 
     def learn(self, step: Step, data: Any) -> None:
@@ -95,15 +106,23 @@ class Side:
             return
         if token := metadata.get("continue"):
             self.variables["continue"] = str(token)
-        if metadata.get("uid") and step.area != "other":
+        if metadata.get("uid") and step.area != "other" and not step.aside:
             for name, key in (("rv", "resourceVersion"), ("uid", "uid"), ("name", "name")):
                 self.variables[name] = str(metadata.get(key, ""))
+            if step.method == "POST":
+                self.variables["first"] = self.variables["rv"]
         self.normaliser.generated(step.body, metadata.get("name"))
 
     def learn_rejection(self, step: Step, data: Any) -> None:
         details = data.get("details") if isinstance(data, Mapping) else None
         if isinstance(details, Mapping):
             self.normaliser.generated(step.body, details.get("name"))
+
+
+def has_condition(answer: Answer) -> bool:
+    data = answer.decoded()
+    status = data.get("status") if answer.status == 200 and isinstance(data, dict) else {}
+    return answer.status != 200 or bool(isinstance(status, dict) and status.get("conditions"))
 
 
 def quoted(path: str) -> str:
@@ -139,4 +158,18 @@ class Conversation:
                 side.learn_rejection(step, data)
             names = {self.namespace: "$NS", self.suffix: "$ID"}
             forms.append(side.normaliser.answer(data, names))
+        if step.kind == "FlowSchema" and step.writes and all(answer.status < 300 for answer in answers):
+            self.settle(step.path.split("?")[0])
         return Exchange(step, answers[0], answers[1], forms[0], forms[1])
+
+    def settle(self, path: str) -> None:
+        """Wait until both servers have set the condition of a FlowSchema, which they do on their own."""
+        one = path if path.endswith("}") else path + "/${name}"
+        for side in self.sides:
+            for _ in range(SETTLE_ATTEMPTS):
+                side.send(Step("GET", one.removesuffix("/status")))
+                answer = side.connection.receive()
+                if has_condition(answer):
+                    break
+                time.sleep(SETTLE_PAUSE)
+            side.learn(Step("GET", one), answer.decoded())

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from kubechronicle.api.codecs import protobuf
+
 TIMEOUT = 20.0  # seconds for one answer; a server that hangs is a difference, not the end of the run
 UNANSWERED = 0  # the status of a request without an answer
 
@@ -43,12 +45,14 @@ class Answer:
                 return [json.loads(line) for line in self.body.split(b"\n") if line.strip()]
         if media.endswith("json"):
             with contextlib.suppress(ValueError):
-                return json.loads(self.body)
+                data = json.loads(self.body)
+                return [data] if isinstance(data, dict) and data.keys() == {"type", "object"} else data
         if media.endswith("yaml"):
             with contextlib.suppress(yaml.YAMLError, ValueError):
                 return yaml.load(self.body, Loader=yaml.CSafeLoader)
         if media.endswith("protobuf"):
-            return {"<protobuf>": self.status < 300}  # its bytes contain uids and times
+            with contextlib.suppress(Exception):  # bytes that do not decode are compared as text
+                return protobuf.decode(self.body)
         return self.body.decode("utf-8", "replace")
 
 
