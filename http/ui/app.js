@@ -1,6 +1,6 @@
 // The page: routing by its address, keys, theme. Addresses are like #/timeline?by=user.
 
-import { h } from "./dom.js";
+import { h, write, writeTitle } from "./dom.js";
 import { timeline } from "./timeline.js";
 import { object } from "./object.js";
 import { search } from "./search.js";
@@ -37,7 +37,7 @@ function render() {
   current = { keys: made.keys, controller };
   main.replaceChildren(made.element);
   main.dataset.address = location.hash;
-  document.title = `${made.title} · kubechronicle`;
+  writeTitle(`${made.title} · kubechronicle`);
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -84,14 +84,14 @@ const themeButton = document.getElementById("theme");
 function theme(next) {
   if (next === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
-  themeButton.textContent = `Theme: ${next}`;
+  write(themeButton, `Theme: ${next}`);
   try { localStorage.setItem("theme", next); } catch { /* it lasts as long as this page, then */ }
 }
 
 const chosen = () => document.documentElement.dataset.theme ?? "system";
 const turn = () => theme(THEMES[(THEMES.indexOf(chosen()) + 1) % THEMES.length]);
 themeButton.addEventListener("click", turn);
-themeButton.textContent = `Theme: ${chosen()}`;
+write(themeButton, `Theme: ${chosen()}`);
 
 // -- keys ------------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Deleted objects: author, time, and the command that restores each.
 
 import { choice, copyable, field, h, when } from "./dom.js";
+import { shellWord } from "./printable.js";
 import { Changes, number, resourceName, scopes, selector } from "./api.js";
 import { ChangeList, NOISE, link, user } from "./changes.js";
 
@@ -56,9 +57,7 @@ const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${obje
 function command(revision) {
   const { object } = revision;
   const before = `--to ${number(revision) - 1}`;
-  if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${quoted(object.name)} ${before}`;
-  const what = quoted(`${resourceName(object)}/${object.name}`);
-  return `kubectl chronicle restore ${what}${object.namespace ? ` -n ${quoted(object.namespace)}` : ""} ${before}`;
+  if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${shellWord(object.name)} ${before}`;
+  const what = shellWord(`${resourceName(object)}/${object.name}`);
+  return `kubectl chronicle restore ${what}${object.namespace ? ` -n ${shellWord(object.namespace)}` : ""} ${before}`;
 }
-
-const quoted = (text) => (/^[A-Za-z0-9][A-Za-z0-9_.\/:@-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

@@ -1,4 +1,10 @@
-// Elements, and formatting of times and names. Text is always set as text, never as HTML.
+// Elements, and formatting of times and names. Text is always set as text, never as HTML, and is printable. No other file
+// sets texts of elements.
+
+import { printable } from "./printable.js";
+
+// Attributes that browsers show or read out.
+const SHOWN = new Set(["title", "aria-label", "aria-roledescription", "placeholder", "alt"]);
 
 /** h("a.plain", {href: "#", onclick: f}, "text", child, [children]) */
 export function h(what, attributes = {}, ...children) {
@@ -6,7 +12,8 @@ export function h(what, attributes = {}, ...children) {
   const element = document.createElement(tag);
   if (classes.length) element.className = classes.join(" ");
   set(element, attributes);
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  const given = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  element.append(...given.map((child) => (child instanceof Node ? child : printable(String(child)))));
   return element;
 }
 
@@ -23,13 +30,22 @@ function set(element, attributes) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name in { value: 1, checked: 1 }) element[name] = value;
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? printable(String(value)) : value);
   }
+}
+
+/** Set the text of an element, in place of its content. */
+export function write(element, text) {
+  element.textContent = printable(text);
+}
+
+export function writeTitle(text) {
+  document.title = printable(text);
 }
 
 /** Announce a text to screen readers. */
 export function say(text) {
-  document.getElementById("live").textContent = text;
+  write(document.getElementById("live"), text);
 }
 
 // Times are in UTC, as in the log, in kubectl and on the command line.
@@ -76,10 +92,10 @@ export function copyable(command) {
   async function copy() {
     try {
       await navigator.clipboard.writeText(command);
-      button.textContent = "Copied";
+      write(button, "Copied");
     } catch {
       getSelection().selectAllChildren(code);
-      button.textContent = "Selected";
+      write(button, "Selected");
     }
     say(`${button.textContent}: ${command}`);
   }

@@ -1,6 +1,6 @@
 // The timeline: the number of changes over time, grouped, and their list. Drag over the chart, or use its keys, to zoom.
 
-import { choice, count, field, h, s, say, timeText } from "./dom.js";
+import { choice, count, field, h, s, say, timeText, write } from "./dom.js";
 import { density, selector } from "./api.js";
 import { ChangeList, NOISE, failed } from "./changes.js";
 
@@ -161,7 +161,7 @@ function control(frame, { places, at, from, width, step, selection, cursor, stat
     for (let place = low; place <= high; place++) changes += at.get(place)?.count ?? 0;
     const kinds = low === high ? Object.entries(at.get(low)?.counts ?? {}).sort((a, b) => b[1] - a[1]).slice(0, 4)
       .map(([name, number]) => `${name || "in no namespace"} ${number}`).join(", ") : "";
-    status.textContent = `${timeText(time(low))} to ${timeText(time(high + 1)).slice(11)}: ${count(changes, "change")}${kinds && ` (${kinds})`}`;
+    write(status, `${timeText(time(low))} to ${timeText(time(high + 1)).slice(11)}: ${count(changes, "change")}${kinds && ` (${kinds})`}`);
   }
 
   const zoomIn = () => zoom(time(Math.min(anchor ?? here, here)), time(Math.max(anchor ?? here, here) + 1));

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from kubechronicle.api.history.web_page import HEADERS, PREFIX
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 
@@ -151,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(reply.status, {**forwarded, **own}, reply.body)
 
     def _send_text(self, status: int, text: str) -> None:
-        self._send(status, {**DATA_HEADERS, "content-type": "text/plain; charset=utf-8"}, f"{text}\n".encode())
+        self._send(
+            status, {**DATA_HEADERS, "content-type": "text/plain; charset=utf-8"}, f"{printable(text)}\n".encode()
+        )
 
     def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.send_response(status)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from in_process import AUTHORIZATION, JOE, InProcess, open_server
 
+from kubechronicle.api.values.printable import printable
 from kubechronicle.http.handlers.ui import FILES, Ui
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -92,3 +97,34 @@ def test_the_files_are_small_and_use_no_other_hosts() -> None:
         assert not re.search(unsafe, text), file
     page = (FILES / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", page)
+
+
+# Ways to put a text into a page, which only dom.js may use: it makes texts printable.
+TEXT_WRITERS = re.compile(
+    r"\.(?:textContent|innerText|innerHTML|outerHTML)\s*=[^=]|document\.(?:title\s*=|write)|createTextNode"
+    r"|insertAdjacent|createContextualFragment|setAttribute\(\"(?:title|aria-label)\""
+)
+
+
+def test_one_script_writes_texts() -> None:
+    writers = {file.name for file in FILES.glob("*.js") if TEXT_WRITERS.search(file.read_text())}
+    assert writers == {"dom.js"}
+
+
+SAMPLES = ["plain é 日本", "a\x1b[2J\r\nb\t", "\x9b\u202egpj.exe\u2066", "\u2028\U000e0041\xa0", "it's $(x)"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run the script")
+def test_texts_of_the_page_are_printable_as_on_the_server(tmp_path: Path) -> None:
+    script = tmp_path / "printable.mjs"
+    script.write_text(
+        (FILES / "printable.js").read_text()
+        + "\nconst [texts] = process.argv.slice(2).map(JSON.parse);"
+        + "\nconsole.log(JSON.stringify(texts.map((each) => [printable(each), shellWord(each)])));"
+    )
+    answer = subprocess.run(["node", str(script), json.dumps(SAMPLES)], capture_output=True, text=True, check=True)
+    shown, words = zip(*json.loads(answer.stdout), strict=True)
+    assert list(shown) == [printable(each) for each in SAMPLES]
+    assert all(map(str.isprintable, words))
+    echoed = subprocess.run(["bash", "-c", f"printf '%s\\n' {words[1]} {words[4]}"], capture_output=True, check=True)
+    assert echoed.stdout.decode() == f"{SAMPLES[1]}\n{SAMPLES[4]}\n"
