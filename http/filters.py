@@ -237,7 +237,7 @@ async def _with_answers(services: Services, request: Request, undecided: NotSeen
 
 def impersonate(services: Services, following: Next) -> Next:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
-    chain = services.authorization
+    chain, last_modes = services.authorization, impersonation.LastModes()
 
     def filtered(request: Request) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
@@ -250,7 +250,7 @@ def impersonate(services: Services, following: Next) -> Next:
         if wanted is not None:
             requestor = context.user
             context.user = await decide_with_answers(
-                partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context))
+                partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context), last_modes)
             )
             context.impersonator = requestor.name
         return await following(request)

@@ -55,9 +55,11 @@ class Health:
 
     def answer(self, request: Request, context: Context) -> Response | None:
         """Answer a health path; None for any other path."""
-        endpoint, _, name = request.path.strip("/").partition("/")
+        endpoint, slash, name = request.path[1:].partition("/")
         if endpoint not in ("healthz", "livez", "readyz"):
             return None
+        if slash and not name:
+            return page_not_found()
         checks = self._of(endpoint)
         if name:
             return self._answer_one(checks, name)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Selection
@@ -17,6 +18,9 @@ from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, TEXT_FIELDS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Operation
+
+MAX_TERMS: Final = 100
+"""Terms of a field selector. The log evaluates each on every change, and a bound of time costs it a query."""
 
 RevisionAt = Callable[[datetime | timedelta], Awaitable[int]]
 """Return the newest revision at a time: 0 before the history, the current revision for the future."""
@@ -48,6 +52,9 @@ async def select_revisions(
 ) -> RevisionSelection:
     """Split a list's selectors. StatusError 400."""
     terms = _Terms()
+    count = len(selection.fields.terms) if selection.fields is not None else 0
+    if count > MAX_TERMS:
+        raise status.bad_request(f"a field selector of revisions has at most {MAX_TERMS} terms, not {count}")
     for term in selection.fields.terms if selection.fields is not None else ():
         if term.field in BOUNDS or term.field == "metadata.name":
             await _add_bound(terms, term, revision_at)

@@ -56,6 +56,8 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 # Clients send a handful of different headers. Longer ones are not cached.
 _REMEMBERED = 512
 _REMEMBERED_LENGTH = 2048
+# Clauses up to which Go's sort is an insertion sort.
+FEW_CLAUSES = 12
 
 _META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 _DISCOVERY_GROUP, _DISCOVERY_KIND = "apidiscovery.k8s.io", "APIGroupDiscoveryList"
@@ -125,18 +127,18 @@ def one_of(accept: str | None, offered: Sequence[str]) -> str:
     return ""
 
 
-def check_route(accept: str | None, *, lists: bool) -> None:
-    """Check Accept of a resource route as the router does. `lists`: the route can also be watched.
+def check_route(accept: str | None, *, lists: bool = False, types: Sequence[str] = MEDIA_TYPES) -> None:
+    """Check Accept as the router does. `lists`: the route can also be watched; `types`: the media types of the route.
 
     NotAcceptableError with `at_route` unless a clause has, apart from parameters, one of the route's types or `*/*`.
     """
-    if not accept or accept == JSON:
+    if not accept or accept == JSON == types[0]:
         return
     for clause in accept.split(","):
         media_type = clause.partition(";")[0].strip(" ")
-        if media_type == "*/*" or media_type in MEDIA_TYPES:
+        if media_type == "*/*" or media_type in types:
             return
-    raise NotAcceptableError(MEDIA_TYPES + STREAM_MEDIA_TYPES if lists else MEDIA_TYPES, at_route=True)
+    raise NotAcceptableError((*types, *STREAM_MEDIA_TYPES) if lists else types, at_route=True)
 
 
 def wants_pretty(query: str | None, user_agent: str | None) -> bool:
@@ -188,7 +190,7 @@ def _allows_custom_resource(media_type: str, kind: str, group: str, version: str
 
 
 def _allows_aggregated(media_type: str, kind: str, group: str, version: str) -> bool:
-    return kind == _DISCOVERY_KIND and group == _DISCOVERY_GROUP and version in ("v2", "v2beta1")
+    return kind == _DISCOVERY_KIND and group == _DISCOVERY_GROUP and version == "v2"
 
 
 # -- the Accept header -----------------------------------------------------------------------------------------------
@@ -253,12 +255,19 @@ def _representation(media_type: str, parameters: dict[str, str], allows: _Allows
 
 
 def _clauses(accept: str) -> Sequence[_Clause]:
-    """Parse and sort an Accept header as goautoneg does: by insertion, because its order is not total."""
+    """Parse and sort an Accept header as goautoneg does.
+
+    Its order is not total, so a few clauses are sorted by insertion, as Go's sort does. More of them are sorted by a
+    key. Repeated clauses cannot change the result, so they are left out: an attacker's header has thousands.
+    """
+    texts = accept.split(",")
+    if len(texts) > FEW_CLAUSES:
+        texts = list(dict.fromkeys(texts))
+    found = [clause for text in texts if (clause := _clause(text.strip(" "))) is not None]
+    if len(found) > FEW_CLAUSES:
+        return sorted(found, key=_rank)
     clauses: list[_Clause] = []
-    for part in accept.split(","):
-        clause = _clause(part.strip(" "))
-        if clause is None:
-            continue
+    for clause in found:
         at = len(clauses)
         while at > 0 and _before(clause, clauses[at - 1]):
             at -= 1
@@ -268,6 +277,10 @@ def _clauses(accept: str) -> Sequence[_Clause]:
 
 def _before(one: _Clause, other: _Clause) -> bool:
     return one.q > other.q or (one.type != "*" and other.type == "*") or (one.subtype != "*" and other.subtype == "*")
+
+
+def _rank(clause: _Clause) -> tuple[float, bool, bool]:
+    return -clause.q, clause.type == "*", clause.subtype == "*"
 
 
 def _clause(part: str) -> _Clause | None:
@@ -295,9 +308,10 @@ def _clause(part: str) -> _Clause | None:
 
 def _quality(text: str) -> float:
     try:
-        return float(text)
+        quality = float(text)
     except ValueError:
         return 0.0
+    return quality if quality == quality else 0.0  # NaN has no place in an order
 
 
 # -- the Content-Type header -----------------------------------------------------------------------------------------

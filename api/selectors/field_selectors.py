@@ -10,7 +10,7 @@ own message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors import selectable_fields as selectable
 from kubechronicle.api.selectors.label_selectors import (
+    FEW,
     LONGEST_KEPT,
     PARSED_KEPT,
     LabelSelector,
@@ -65,7 +66,7 @@ class FieldSelector:
     def __init__(self, terms: Iterable[FieldTerm] = ()) -> None:
         self.terms = tuple(terms)
         self.empty = not self.terms
-        self.matches: Matcher = all_of([_field_matcher(term) for term in self.terms])
+        self.matches: Matcher = _matcher_of(self.terms)
 
     def required(self, field: str) -> str | None:
         """Return the one value that the selector requires of ``field``, None if it allows several."""
@@ -80,6 +81,26 @@ def _field_matcher(term: FieldTerm) -> Matcher:
     if equal:
         return lambda fields: fields.get(field, "") == value
     return lambda fields: fields.get(field, "") != value
+
+
+def _matcher_of(terms: Sequence[FieldTerm]) -> Matcher:
+    """Return a matcher whose cost grows with the different fields, which are few, not with the terms."""
+    if len(terms) <= FEW:
+        return all_of([_field_matcher(term) for term in terms])
+    allowed: dict[str, frozenset[str]] = {}
+    excluded: dict[str, set[str]] = {}
+    for field, equal, value in terms:
+        if equal:
+            allowed[field] = frozenset((value,)) & allowed.get(field, frozenset((value,)))
+        else:
+            excluded.setdefault(field, set()).add(value)
+
+    def matches(fields: Mapping[str, str]) -> bool:
+        return all(fields.get(field, "") in values for field, values in allowed.items()) and not any(
+            fields.get(field, "") in values for field, values in excluded.items()
+        )
+
+    return matches
 
 
 # -- parsing field selectors ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Source: apimachinery ``pkg/labels``. Every parse error is a 400 BadRequest with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.errors import status
@@ -57,7 +57,7 @@ class LabelSelector:
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.empty = not self.requirements
-        self.matches: Matcher = all_of([_label_matcher(requirement) for requirement in self.requirements])
+        self.matches: Matcher = _matcher_of(self.requirements)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -67,14 +67,62 @@ class LabelSelector:
 
 
 def all_of(matchers: list[Matcher]) -> Matcher:
+    """Return a matcher for all of at most two."""
     if not matchers:
         return lambda _: True
     if len(matchers) == 1:
         return matchers[0]
-    if len(matchers) == 2:
-        first, second = matchers
-        return lambda labels: first(labels) and second(labels)
-    return lambda labels: all(matcher(labels) for matcher in matchers)
+    first, second = matchers
+    return lambda labels: first(labels) and second(labels)
+
+
+FEW: Final = 2
+"""Conditions that are tried one after another. More of them are combined by key."""
+
+
+def _matcher_of(requirements: Sequence[Requirement]) -> Matcher:
+    if len(requirements) <= FEW:
+        return all_of([_label_matcher(requirement) for requirement in requirements])
+    return _combined(requirements)
+
+
+def _combined(requirements: Sequence[Requirement]) -> Matcher:
+    """Return a matcher whose cost grows with the labels of an object, not with the requirements.
+
+    A URL has room for a selector of thousands of them, and a list tries it on every object.
+    """
+    needed: set[str] = set()
+    absent: set[str] = set()
+    allowed: dict[str, frozenset[str]] = {}
+    excluded: dict[str, set[str]] = {}
+    above: dict[str, int] = {}
+    below: dict[str, int] = {}
+    for requirement in requirements:
+        key, operator, values = requirement
+        if operator == "!":
+            absent.add(key)
+        elif operator in ("!=", "notin"):
+            excluded.setdefault(key, set()).update(values)
+        else:
+            needed.add(key)
+            if operator in ("=", "==", "in"):
+                allowed[key] = frozenset(values) & allowed.get(key, frozenset(values))
+            elif operator == "gt":
+                above[key] = max(int(values[0]), above.get(key, int(values[0])))
+            elif operator == "lt":
+                below[key] = min(int(values[0]), below.get(key, int(values[0])))
+    numbers = [_comparison(key, bound, greater=True) for key, bound in above.items()]
+    numbers += [_comparison(key, bound, greater=False) for key, bound in below.items()]
+
+    def matches(labels: Mapping[str, str]) -> bool:
+        if len(needed) > len(labels) or not all(key in labels for key in needed):
+            return False
+        for key, value in labels.items():
+            if key in absent or value in excluded.get(key, ()) or value not in allowed.get(key, (value,)):
+                return False
+        return all(compare(labels) for compare in numbers)
+
+    return matches
 
 
 def _label_matcher(requirement: Requirement) -> Matcher:

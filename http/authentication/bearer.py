@@ -27,12 +27,6 @@ def bearer_token(authorization: str) -> str | None:
     return words[1] or None if len(words) > 1 and words[0].lower() == "bearer" else None
 
 
-def is_other_scheme(authorization: str) -> bool:
-    """Return whether the field has a scheme that is not supported (Basic, Negotiate)."""
-    scheme = authorization.strip().partition(" ")[0].lower()
-    return bool(scheme) and scheme != "bearer"
-
-
 def has_extra_space(authorization: str) -> bool:
     words = authorization.strip().split(" ", 2)
     return len(words) == 3 and words[0].lower() == "bearer" and not words[1]

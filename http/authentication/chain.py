@@ -17,7 +17,6 @@ from kubechronicle.http.authentication.bearer import (
     SUBPROTOCOL_FIELD,
     bearer_token,
     has_extra_space,
-    is_other_scheme,
     subprotocol_token,
 )
 from kubechronicle.http.authentication.interfaces import Authenticator, Identified, TokenAuthenticator
@@ -107,10 +106,7 @@ class AuthenticationChain:
                 rejected = _worse(rejected, error)
         if rejected is not None:
             raise rejected
-        # A credential of an unknown scheme is rejected: its sender does not want to be anonymous. kube-apiserver treats
-        # it as anonymous. A Bearer field without a token is no credential in both.
-        if authorization and is_other_scheme(authorization):
-            raise Rejected
+        # As in kube-apiserver, a field of another scheme (Basic, Negotiate) or without a token is no credential.
         if authorization and has_extra_space(authorization):
             warnings.append(EXTRA_SPACE)
         if not self._anonymous.admits(request.path):

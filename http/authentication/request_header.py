@@ -10,7 +10,7 @@ nothing. The chain removes them from every authenticated request, so that no lat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -69,10 +69,7 @@ class AuthenticatingProxy:
         if not name:
             return None
         groups = [utf8(value) for field in wanted.group for value in fields.get_all(field) if value]
-        extra: dict[str, tuple[str, ...]] = {}
-        for prefix in wanted.extra_prefix:
-            for key, value in extra_fields(fields, prefix):
-                extra[key] = (*extra.get(key, ()), value)
+        extra = extra_fields(fields, *wanted.extra_prefix)
         return User(name=name, uid=_first(fields, wanted.uid), groups=tuple(groups), extra=extra)
 
 
@@ -80,12 +77,15 @@ def _first(headers: Headers, names: Sequence[str]) -> str:
     return next((utf8(value) for name in names if (value := headers.get(name))), "")
 
 
-def extra_fields(headers: Headers, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, value) of the fields with this prefix; impersonation uses it, too.
+def extra_fields(headers: Headers, *prefixes: str) -> dict[str, tuple[str, ...]]:
+    """Return the values by key of the fields with these prefixes; impersonation uses it, too.
 
     Keys are in lower case. Percent-encoding allows other characters, which names of fields can't hold.
     """
-    for field, value in headers:
-        if field.startswith(prefix):
-            key = field[len(prefix) :]
-            yield (key if _MALFORMED.search(key) else unquote(key)), utf8(value)
+    extra: dict[str, list[str]] = {}
+    for prefix in prefixes:
+        for field, value in headers:
+            if field.startswith(prefix):
+                key = field[len(prefix) :]
+                extra.setdefault(key if _MALFORMED.search(key) else unquote(key), []).append(utf8(value))
+    return {key: tuple(values) for key, values in extra.items()}

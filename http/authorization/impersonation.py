@@ -10,12 +10,14 @@ for the request itself and one for each part of the identity:
     user-info        all other users                   impersonate-on:user-info:VERB;       impersonate:user-info
     legacy           all users                         impersonate, in the core group, for any request
 
-If no mode allows it, the 403 is that of the first mode that applies.
+The mode that last worked for the requestor is tried first. If no mode allows it, the 403 is that of the first mode
+tried that applies.
 """
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -48,15 +50,16 @@ NODE_KEYS_KEY: Final = "authentication.kubernetes.io/associated-node-keys"
 AUTHENTICATION: Final = "authentication.k8s.io"
 # From this many groups or extra values on, the right to all of them is checked first.
 MANY: Final = 4
+# Requestors whose last mode is remembered, and characters of the longest name of one.
+REMEMBERED: Final = 10_000
+LONGEST_REMEMBERED: Final = 512
 
 
 def wanted_user(headers: Headers) -> User | None:
     """Return the user that the headers name, None without such headers. Raises a 400 without a name."""
     name, uid = utf8(headers.get(USER)), utf8(headers.get(UID))
     groups = tuple(map(utf8, headers.get_all(GROUP)))
-    extra: dict[str, tuple[str, ...]] = {}
-    for key, value in extra_fields(headers, EXTRA):
-        extra[key] = (*extra.get(key, ()), value)
+    extra = extra_fields(headers, EXTRA)
     if name:
         return User(name=name, uid=uid, groups=groups, extra=extra)
     if uid or groups or extra:
@@ -136,16 +139,43 @@ MODES: Final = (
 )
 
 
-def impersonate(chain: AuthorizationChain, requestor: User, wanted: User, info: RequestInfo) -> User:
-    """Return the identity of the request. Raises the 403 of the first mode that applies."""
+class LastModes:
+    """The mode that last worked for each requestor, by name: it is likely to work again, so it is tried first."""
+
+    def __init__(self) -> None:
+        self._modes: OrderedDict[str, Mode] = OrderedDict()
+
+    def ordered(self, requestor: User) -> Sequence[Mode]:
+        """Return all modes in the order in which to try them."""
+        last = self._modes.get(requestor.name)
+        if last is None:
+            return MODES
+        self._modes.move_to_end(requestor.name)
+        return (last, *(mode for mode in MODES if mode is not last))
+
+    def worked(self, requestor: User, mode: Mode) -> None:
+        if self._modes.get(requestor.name) is not mode and len(requestor.name) <= LONGEST_REMEMBERED:
+            self._modes[requestor.name] = mode
+            self._modes.move_to_end(requestor.name)
+            if len(self._modes) > REMEMBERED:
+                self._modes.popitem(last=False)
+
+
+def impersonate(
+    chain: AuthorizationChain, requestor: User, wanted: User, info: RequestInfo, last_modes: LastModes
+) -> User:
+    """Return the identity of the request. Raises the 403 of the first mode that was tried and applies."""
     refusal: StatusError | None = None
-    for mode in MODES:
+    for mode in last_modes.ordered(requestor):
         if not mode.applies(wanted, requestor):
             continue
         try:
-            return _Check(chain, mode, requestor).identity(wanted, info)
+            user = _Check(chain, mode, requestor).identity(wanted, info)
         except StatusError as error:
             refusal = refusal or error
+            continue
+        last_modes.worked(requestor, mode)
+        return user
     raise refusal or status.internal_error("all impersonation modes failed")
 
 

@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs import negotiate
+from kubechronicle.api.codecs.negotiate import MEDIA_TYPES, Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import discovery
@@ -53,21 +54,26 @@ class Discovery:
         self._etags: dict[str, str] = {}
 
     def answer(self, request: Request, context: Context) -> Response | None:
-        """Answer a path of this class; None for any other path."""
+        """Answer a path of this class; None for any other path. StatusError 404, 405, 406.
+
+        In kube-apiserver a router serves some of these paths: for GET alone, and by Accept. The others take any method.
+        """
         path = request.path.rstrip("/") or "/"
-        parts = path.strip("/").split("/") if path != "/" else []
-        if request.method not in ("GET", "HEAD"):
-            return None
         if path == "/":
             return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))
         if path == "/version":
+            _check_route(request, (JSON,))
             return _json(self._cached("/version", JSON, lambda: self._version))
         if path in self._openid_pages:
             content_type, body = self._openid_pages[path]
+            _check_route(request, (content_type,))
             return Response(200, [("content-type", content_type), ("cache-control", openid.CACHE_CONTROL)], body)
-        if parts[0] in ("api", "apis"):
-            return self._discovery(request, context, parts)
-        return None
+        parts = path[1:].split("/")
+        if parts[0] not in ("api", "apis"):
+            return None
+        if "" in parts:
+            raise status.path_not_found()
+        return self._discovery(request, context, parts)
 
     def paths(self) -> list[str]:
         """Return the paths answered here besides /api and /apis."""
@@ -90,10 +96,13 @@ class Discovery:
             return None
         if version not in registry.versions(group):
             raise status.path_not_found()
+        _check_route(request, MEDIA_TYPES)
         path = "/" + group_version_path(group, version)
         return self._document(request, context, path, lambda: discovery.api_resource_list(registry, group, version))
 
     def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
+        if legacy:
+            _check_route(request, MEDIA_TYPES)
         form = discovery_form(request, context)
         path = "/api" if legacy else "/apis"
         if form.kind == "APIGroupDiscoveryList":
@@ -126,6 +135,13 @@ class Discovery:
         if body is None:
             body = self._encoded[(key, media_type)] = encode(make(), media_type)
         return body
+
+
+def _check_route(request: Request, types: Sequence[str]) -> None:
+    """Check method and Accept as the router does. StatusError 405; NotAcceptableError."""
+    if request.method != "GET":
+        raise status.method_not_allowed()
+    negotiate.check_route(request.headers.get("accept"), types=types)
 
 
 def _json(body: bytes) -> Response:

@@ -85,9 +85,7 @@ class OpenApi:
         return sum(len(held.body) for held in self._held.values())
 
     async def answer(self, request: Request, context: Context) -> Response | None:
-        """Answer a path of this class; None for any other path."""
-        if request.method not in ("GET", "HEAD"):
-            return None
+        """Answer a path of this class; None for any other path. As in kube-apiserver, the method does not matter."""
         if request.path == V2:
             return await self._answer_v2(request)
         if request.path == V3:

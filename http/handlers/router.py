@@ -48,7 +48,7 @@ def router(
         answer = None
         if not context.moment:
             answer = health.answer(request, context)
-            if answer is None and request.path == "/metrics" and request.method == "GET":
+            if answer is None and request.path == "/metrics" and request.method != "DELETE":
                 answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
             if answer is None and ui is not None:
                 answer = ui.answer(request)

@@ -375,7 +375,7 @@ class EntryEncoder:
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """Return a BOOKMARK frame: all events up to the revision have been sent. ``initial_end``: the initial events
         end here."""
-        metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: Object = {"resourceVersion": str(revision)}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         obj: Object = {"kind": self.rt.kind, "apiVersion": self.rt.api_version, "metadata": metadata}

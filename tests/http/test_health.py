@@ -48,9 +48,10 @@ def health(log_check: Checked) -> Health:
 
 
 def test_all_checks_pass(health: Health) -> None:
-    for endpoint in ("/healthz", "/livez", "/readyz", "/readyz/", "/healthz/ping", "/readyz/log", "/livez/threads"):
+    for endpoint in ("/healthz", "/livez", "/readyz", "/healthz/ping", "/readyz/log", "/livez/threads"):
         answer = ask(health, endpoint)
         assert (answer.status, answer.body) == (200, b"ok")
+    assert ask(health, "/readyz/").status == 404
     assert ask(health, "/readyz?verbose").body == b"[+]ping ok\n[+]log ok\n[+]threads ok\nreadyz check passed\n"
     assert ask(health, "/livez?verbose=1").body == b"[+]ping ok\n[+]threads ok\nlivez check passed\n"
 

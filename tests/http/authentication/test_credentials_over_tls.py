@@ -258,7 +258,7 @@ async def test_a_bearer_field_without_a_token_is_no_credential(gate: Open) -> No
         answer = await client.ask("GET", "/livez", b"", {"authorization": "Bearer  two-spaces"})
         assert answer.status == 200
         assert "contains extra space before the bearer token, and is ignored" in answer.headers["warning"]
-        for field, status in (("Bearer", 200), ("Bearer x", 401), ("Basic eDp5", 401), ("bEARER x y", 401)):
+        for field, status in (("Bearer", 200), ("Bearer x", 401), ("Basic eDp5", 200), ("bEARER x y", 401)):
             assert (await client.ask("GET", "/livez", b"", {"authorization": field})).status == status, field
 
 

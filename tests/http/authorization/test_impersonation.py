@@ -19,7 +19,7 @@ from kubechronicle.http.authorization.decision import (
     Rules,
     Verdict,
 )
-from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, impersonate, wanted_user
+from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, LastModes, impersonate, wanted_user
 from kubechronicle.http.messages import Headers
 
 LIST_PODS = RequestInfo(path="/", verb="list", is_resource=True, namespace="ns", resource="pods")
@@ -135,8 +135,22 @@ def test_values_of_repeated_headers_keep_their_order() -> None:
     ],
 )
 def test_with_the_rights_the_identity_changes(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
-    user = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS)
+    user = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS, LastModes())
     assert (user.name, user.groups) == (wanted.name, groups)
+
+
+def test_the_mode_that_last_worked_is_tried_first_and_its_refusal_is_told() -> None:
+    last_modes = LastModes()
+    legacy = AuthorizationChain([Rights(("impersonate", "", "users", "jane"))])
+    assert impersonate(legacy, BOT, User(name="jane"), LIST_PODS, last_modes).name == "jane"
+    with pytest.raises(StatusError, match='cannot impersonate resource "users" in API group ""'):
+        impersonate(legacy, BOT, User(name="joe"), LIST_PODS, last_modes)
+    with pytest.raises(StatusError, match="impersonate-on:user-info:list"):
+        impersonate(legacy, User(name="other"), User(name="joe"), LIST_PODS, last_modes)
+    constrained = AuthorizationChain([Rights(on("user-info"), right("user-info", "users", "joe"))])
+    assert impersonate(constrained, BOT, User(name="joe"), LIST_PODS, last_modes).name == "joe"
+    with pytest.raises(StatusError, match="impersonate-on:user-info:list"):
+        impersonate(AuthorizationChain([Rights()]), BOT, User(name="joe"), LIST_PODS, last_modes)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +173,7 @@ def test_with_the_rights_the_identity_changes(rights: Any, requestor: User, want
 )
 def test_without_one_right_the_request_is_forbidden(rights: Any, wanted: User) -> None:
     with pytest.raises(StatusError) as refused:
-        impersonate(AuthorizationChain([Rights(*rights)]), BOT, wanted, LIST_PODS)
+        impersonate(AuthorizationChain([Rights(*rights)]), BOT, wanted, LIST_PODS, LastModes())
     assert refused.value.code == 403
 
 
@@ -216,11 +230,14 @@ async def ask(server: InProcess, headers: dict[str, str]) -> Any:
 )
 def test_an_invalid_service_account_name_is_a_plain_user(name: str) -> None:
     rights = Rights(("impersonate", "", "users", name))
-    user = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
+    user = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS, LastModes())
     assert user.groups == ("system:authenticated",)
 
 
 def test_masters_may_impersonate_every_user() -> None:
     root = User(name="root", groups=("system:masters",))
     chain = AuthorizationChain([Privileged()])
-    assert impersonate(chain, root, User(name="jane", groups=("x",)), LIST_PODS).groups == ("x", "system:authenticated")
+    assert impersonate(chain, root, User(name="jane", groups=("x",)), LIST_PODS, LastModes()).groups == (
+        "x",
+        "system:authenticated",
+    )

@@ -367,7 +367,7 @@ async def test_a_watch_goes_on_with_the_present(story: Story) -> None:
 async def test_a_watch_ends_with_a_bookmark(story: Story) -> None:
     path = f"{MAPS}?watch=1&allowWatchBookmarks=true&until={story.revision['no b']}"
     async with story.server.watch(story.at("no b", path)) as watch:
-        assert [(await watch.event())[0] for _ in range(2)] == ["ADDED", "ADDED"]
+        assert [(await watch.event())[0] for _ in range(3)] == ["ADDED", "ADDED", "BOOKMARK"]
         assert await watch.next() is None  # there are no events
     path = f"{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={story.revision['no b']}&until=-0s"
     async with story.server.watch(story.at("no b", path)) as watch:

@@ -222,7 +222,7 @@ async def test_a_cluster_scoped_object_by_name(autojump_clock: MockClock) -> Non
         ("/api/v1/watch/configmaps", ["a", "b", "c"]),
         ("/api/v1/watch/namespaces/default/configmaps", ["a", "b"]),
         ("/api/v1/watch/namespaces/default/configmaps/b", ["b"]),
-        ("/api/v1/watch/namespaces/default/configmaps/b?fieldSelector=metadata.namespace%3Ddefault", ["b"]),
+        ("/api/v1/watch/namespaces/default/configmaps/b?fieldSelector=metadata.name%3Db", ["b"]),
         ("/api/v1/watch/namespaces", ["default", "other"]),
     ],
 )
@@ -234,6 +234,28 @@ async def test_the_deprecated_watch_paths(autojump_clock: MockClock, path: str, 
             assert [(await watch.event())[1] for _ in expected] == expected
             await quiet(watch)
         (await server.ask("POST", path, {})).refused(405)
+
+
+async def test_a_watch_path_and_its_selector_name_one_object(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for selector in ("metadata.name%3Dc", "metadata.namespace%3Ddefault"):
+            refusal = await server.ask("GET", f"/api/v1/watch/namespaces/default/configmaps/b?fieldSelector={selector}")
+            assert refusal.refused(400)["message"] == "fieldSelector metadata.name doesn't match requested name"
+
+
+@pytest.mark.parametrize("start", ["", "&resourceVersion=0"])
+async def test_the_state_at_the_start_ends_with_a_bookmark(autojump_clock: MockClock, start: str) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        async with server.watch(f"{MAPS}?watch=1&allowWatchBookmarks=1{start}") as watch:
+            assert (await watch.event())[:2] == ("ADDED", "a")
+            bookmark = await watch.next()
+            assert bookmark is not None
+            assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        async with server.watch(f"{MAPS}?watch=1{start}") as watch:
+            assert (await watch.event())[:2] == ("ADDED", "a")
+            await quiet(watch)
+        (await server.ask("GET", f"{MAPS}?watch=1&continue=abc{start}")).refused(422)
 
 
 async def test_many_watchers_get_the_same_bytes(autojump_clock: MockClock) -> None:

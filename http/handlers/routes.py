@@ -1,0 +1,73 @@
+"""The verb of a request for a resource, by method and path: the routes that kube-apiserver registers for a type.
+
+GET    /apis/apps/v1/deployments        list (or watch)     all other methods there: 405
+GET    /apis/apps/v1/deployments/x      no route            404: an object with a namespace has no other path
+DELETE …/selfsubjectreviews/x           no route            404: no verb of a review takes a name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.registry import ResourceType
+
+Methods = Mapping[str, str]
+
+COLLECTION: Final[Methods] = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+EVERYWHERE: Final[Methods] = {"GET": "list"}
+NAMED: Final[Methods] = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+SUBRESOURCE: Final[Methods] = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
+WATCHED: Final[Methods] = {"GET": "watch"}
+NONE: Final[Methods] = {}
+
+
+def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Container[str]) -> str:
+    """Return the verb. StatusError 404 if nothing is served at the path, 405 for another method.
+
+    ``own_subresources``: those that are no other view of their object.
+    """
+    if len(info.parts) > 3 or "//" in info.path or (info.namespace and not _may_be_below(info, rt)):
+        raise status.path_not_found()
+    methods, verbs = _routes(info, rt, own_subresources)
+    if not any(verb in verbs for verb in methods.values()):
+        raise status.path_not_found()
+    verb = methods.get(method, "")
+    if verb not in verbs:
+        raise status.method_not_allowed()
+    if verb == "list" and info.verb == "watch":
+        verb = "watch"
+    if verb != info.verb:
+        # Another verb was authorized: the old verbs in paths (/proxy/…, /watch/… before a subresource) are not served.
+        raise status.path_not_found()
+    return verb
+
+
+def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:
+    """Tell whether objects of the type exist below a namespace. Of cluster-scoped ones only the Namespace itself does:
+    rights in a namespace must not authorize anything outside of it."""
+    if rt.namespaced:
+        return True
+    itself = rt.resource == "namespaces" and info.name == info.namespace
+    return itself and f"/namespaces/{info.namespace}/namespaces/" not in info.path
+
+
+def _routes(info: RequestInfo, rt: ResourceType, own_subresources: Container[str]) -> tuple[Methods, Container[str]]:
+    """Return the methods of this shape of path, and the verbs that the type serves."""
+    is_everywhere = rt.namespaced and not info.namespace
+    if info.subresource:
+        subresource = rt.subresources.get(info.subresource)
+        served = info.subresource in own_subresources or info.subresource in strategy_of(rt.resource).subresources
+        if subresource is None or not served or is_everywhere:
+            return NONE, ()
+        return SUBRESOURCE, subresource.verbs
+    if info.name and is_everywhere:
+        return NONE, ()
+    if info.deprecated_watch:
+        return WATCHED, rt.verbs
+    if info.name:
+        return NAMED, rt.verbs
+    return (EVERYWHERE if is_everywhere else COLLECTION), rt.verbs
