@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPathElement
 from kubechronicle.api.managed_fields.path_elements import item_element, items_by_element
+from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 FieldSet = dict[str, Any]
@@ -248,7 +249,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple
 
 def _compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet | None]:
     """Compare two present values; ``None`` stands for no difference."""
-    if old == new:
+    if unchanged(old, new, kind):
         return None, None
     if not old and not new:
         return _LEAF, None  # null became empty or the other way round
@@ -283,7 +284,7 @@ def _compare_fields(
     for name, item in new.items():
         if name in old:
             held = old[name]
-            if held.__class__ is item.__class__ and held == item:
+            if held.__class__ is item.__class__ and held == item and item.__class__ not in _CONTAINERS:
                 continue
             kind = _type_of(name, fields, below)
             more, less = _compare(held, item, kind)
@@ -317,7 +318,7 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
         held = before.get(element)
         if held is None:
             changed[element] = everything(items[0], kind.item) if keyed and len(items) == 1 else _LEAF
-        elif not keyed or held == items:
+        elif not keyed:
             continue
         elif len(held) == 1 and len(items) == 1:
             more, less = _compare(held[0], items[0], kind.item)
@@ -325,7 +326,7 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
                 changed[element] = more
             if less is not None:
                 removed[element] = less
-        else:
+        elif held != items:
             changed[element] = _LEAF  # items that share a key are owned as one
     for element, held in before.items():
         if element not in after:

@@ -30,6 +30,7 @@ from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
 from kubechronicle.api.patch.typed_values import field_set
+from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.values.objects import Object
 
@@ -129,7 +130,7 @@ def apply(
     if last is not None and _lets_go(last, mine, writer.api_version):
         merged = _prune(merged, held, last, writer.api_version, versions)
     held = _settle(live, merged, held, own, force=force, reset=reset, versions=versions, writer=writer, kind=kind)
-    changed = merged != live
+    changed = not unchanged(live, merged, kind)
     _finish_own(held, own, last, now=writer.now if changed else "")
     return Applied(merged if changed else None, managers.ordered(list(held.values())))
 

@@ -28,6 +28,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import bodies, conversion, defaulting, deletion, patching, scale, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import types
+from kubechronicle.api.schema.equality import holds_json, same_json
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
@@ -212,7 +213,9 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
         strategy.prepare_update(new, old)
         strategy.stamp(new, old, ctx.now)
         strategy.prepare_as(rt.api_version, new, old)
-        if strategy.generation and any(new.get(name) != old.get(name) for name in strategy.generation_fields):
+        if strategy.generation and not all(
+            _unchanged(rt, new.get(name), old.get(name)) for name in strategy.generation_fields
+        ):
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)
     causes = _validate_update(rt, strategy, below, new, old)
@@ -276,18 +279,25 @@ def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
     return [invalid_value("metadata.name", name, text) for text in names.NAME_CHECKS[strategy.names](name, False)]
 
 
+def _unchanged(rt: ResourceType, one: Any, other: Any) -> bool:
+    """Return whether objects of a resource, or their parts, are equal."""
+    if not rt.definition or holds_json(_storage_kind(rt)):
+        return same_json(one, other)
+    return bool(one == other)
+
+
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
     meta, held = new["metadata"], old["metadata"]
     entries = meta.get("managedFields", ())
     stored = held.get("managedFields", ())
     if entries != stored and managers.equal_but_times(entries, stored):
         same = {**new, "metadata": {**meta, "managedFields": stored}}
-        if same == old:  # a newer time alone is not a change
+        if _unchanged(rt, same, old):  # a newer time alone is not a change
             meta["managedFields"] = stored
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old, warnings)
-    if new == old:
+    if _unchanged(rt, new, old):
         return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
     del meta["resourceVersion"]
     return Prepared(Outcome.STORE, new, expected, warnings=warnings)

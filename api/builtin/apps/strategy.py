@@ -31,7 +31,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "controllerrevisions.apps": Strategy(
         status=False,
+        validates_first=True,
         validate=validation.controller_revision,
+        validate_as=validation.new_controller_revision,
         validate_update=validation.controller_revision_update,
     ),
 }

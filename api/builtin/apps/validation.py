@@ -15,11 +15,16 @@ def replica_set(obj: Object) -> list[Cause]:
 
 
 def controller_revision(obj: Object) -> list[Cause]:
-    """Require data and a revision number that is not negative."""
-    causes: list[Cause] = []
-    if obj.get("data") is None:
-        causes.append(required("data", "data is mandatory"))
-    return causes + not_negative(obj, "", "revision")
+    """Check that the revision number is not negative."""
+    return not_negative(obj, "", "revision")
+
+
+def new_controller_revision(api_version: str, new: Object, old: Object | None) -> list[Cause]:
+    """Require an object as data of a new ControllerRevision."""
+    data = new.get("data")
+    if old is not None or isinstance(data, dict):
+        return []
+    return [required("data", "data is mandatory" if data is None else "data must be a valid JSON object")]
 
 
 def controller_revision_update(new: Object, old: Object) -> list[Cause]:

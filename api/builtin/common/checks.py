@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
+from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -25,7 +26,7 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 
 def immutable(field: str, new: Any, old: Any) -> list[Cause]:
     """Return a cause if the field has changed."""
-    return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
+    return [] if same_json(new, old) else [invalid_value(field, new, IMMUTABLE)]
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -130,8 +131,13 @@ def parse_cidr(text: str) -> Network | None:
 
 
 def dual_stack(values: Sequence[Address | Network]) -> bool:
-    """Return whether both address families occur."""
-    return {value.version for value in values} == {4, 6}
+    """Return whether both address families occur. An IPv4-mapped address counts as IPv4."""
+    return {_family(value) for value in values} == {4, 6}
+
+
+def _family(value: Address | Network) -> int:
+    address = value.network_address if isinstance(value, Network) else value
+    return 4 if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None else value.version
 
 
 _LINK_LOCAL_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))

@@ -23,6 +23,7 @@ from kubechronicle.api.builtin.resource.devices import (
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -157,7 +158,7 @@ def claim(obj: Object) -> list[Cause]:
 
 def claim_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed spec."""
-    if new["spec"] == old["spec"]:
+    if same_json(new["spec"], old["spec"]):
         return []
     return [invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
 
@@ -172,7 +173,7 @@ def claim_template(obj: Object) -> list[Cause]:
 
 def claim_template_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed spec."""
-    if new["spec"] == old["spec"]:
+    if same_json(new["spec"], old["spec"]):
         return []
     meta = new["spec"].get("metadata") or {}
     shown = {**meta, "Spec": shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")}

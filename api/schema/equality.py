@@ -1,0 +1,50 @@
+"""Equality of JSON values, for the fields that hold arbitrary JSON.
+
+In Python, ``1 == True == 1.0``. A checked value of a typed field has one class only, so ``==`` is enough for it, and
+cheaper. Arbitrary JSON needs ``same_json``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Type
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON: true is not 1, and 1 is not 1.0. The order of keys is irrelevant."""
+    return bool(one == other) and _same_classes(one, other)
+
+
+def _same_classes(one: Any, other: Any) -> bool:
+    """Return whether the parts of two equal values have the same classes."""
+    if one.__class__ is not other.__class__:
+        return False
+    if one.__class__ is dict:
+        return all(_same_classes(value, other[name]) for name, value in one.items())
+    return one.__class__ is not list or all(map(_same_classes, one, other))
+
+
+def unchanged(old: Any, new: Any, kind: Type) -> bool:
+    """Return whether two checked values of a type are equal."""
+    return bool(old == new) and (not holds_json(kind) or _same_classes(old, new))
+
+
+@functools.cache
+def holds_json(kind: Type) -> bool:
+    """Return whether values of a type hold arbitrary JSON. Field managers' own field sets do not count."""
+    return _reaches_json(kind, set())
+
+
+def _reaches_json(kind: Type, visited: set[str]) -> bool:
+    if isinstance(kind, AnyType):
+        return kind.go_type != "v1.FieldsV1"
+    if isinstance(kind, ListType):
+        return _reaches_json(kind.item, visited)
+    if isinstance(kind, MapType):
+        return _reaches_json(kind.value, visited)
+    if not isinstance(kind, ObjectType) or kind.definition in visited:
+        return False
+    visited.add(kind.definition)
+    return any(_reaches_json(field.type, visited) for field in kind.fields.values())
