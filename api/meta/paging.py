@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-from typing import Any, NamedTuple
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import orjson
 
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.json import decode_value, go_kind
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 
@@ -36,56 +40,79 @@ def encode_continue(token: Continue) -> str:
 
 
 def decode_continue(text: str, *, namespaced: bool) -> Continue:
-    """Decode a continue token. StatusError 400 if it is not valid."""
+    """Decode a continue token. StatusError 400 if it is not valid. Any negative revision is INCONSISTENT.
+
+    The key of a token of our own ends in NUL. What follows a NUL sorts before every further name, so it is ignored.
+    """
     token = _content(text)
-    if not isinstance(token, dict) or token.get("v") != VERSION:
-        version = token.get("v", "") if isinstance(token, dict) else ""
+    _check_types(token)
+    version, revision, start = token.get("v") or "", token.get("rv") or 0, token.get("start") or ""
+    if version != VERSION:
         raise _invalid(f"server does not recognize this encoded version {version}")
-    revision, start = token.get("rv"), token.get("start")
-    if not isinstance(start, str) or not start:
+    if not revision:
+        raise _invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not start:
         raise _invalid("encoded start key empty (version meta.k8s.io/v1)")
-    if not isinstance(revision, int) or isinstance(revision, bool) or revision == 0 or revision < INCONSISTENT:
-        raise _invalid(f"incorrect encoded start resourceVersion {revision} (version meta.k8s.io/v1)")
-    start = start.rstrip("\0")
-    namespace, slash, name = start.partition("/")
-    if not slash:
-        namespace, name = "", start
-    if bool(slash) and not namespaced:
-        raise _invalid("invalid encoded start key")
-    return Continue(revision, (namespace, name))
+    path = start.removeprefix("/")
+    if path and posixpath.normpath("/" + path) != "/" + path:
+        raise _invalid(start)
+    path = path.partition("\0")[0]
+    namespace, _, name = path.partition("/") if namespaced else ("", "", path)
+    return Continue(max(revision, INCONSISTENT), (namespace, name))
 
 
-def _content(text: str) -> Any:
+def _content(text: str) -> dict[str, Any]:
     """Return the contents of a token. This server's tokens take a short path; for others, find the error."""
-    padded = text + "=" * (-len(text) % 4)
     try:
-        return orjson.loads(binascii.a2b_base64(padded.replace("-", "+").replace("_", "/"), strict_mode=True))
+        padded = text + "=" * (-len(text) % 4)
+        token = orjson.loads(binascii.a2b_base64(padded.translate(_STANDARD), strict_mode=True))
+        if token.__class__ is dict and token.keys() <= _TYPES.keys() and "=" not in text:
+            return dict(token)
     except ValueError:
         pass
+    raw = _decoded(text)
     try:
-        raw = base64.b64decode(padded, altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise _invalid(f"illegal base64 data at input byte {_first_foreign(text)}") from None
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        raise _invalid(_json_complaint(raw)) from None
+        value, _ = decode_value(raw)
+    except DecodeError as error:
+        raise _invalid(error.message) from None
+    if value is not None and not isinstance(value, dict):
+        raise _invalid(f"json: cannot unmarshal {go_kind(value)} into Go value of type storage.continueToken")
+    # As encoding/json: names match in upper or lower case, and null changes nothing.
+    return {name.lower(): field for name, field in (value or {}).items() if field is not None}
+
+
+_STANDARD: Final = str.maketrans("-_+/", "+/  ")
+_TYPES: Final = {"v": (str, "string"), "rv": (int, "int64"), "start": (str, "string")}
+
+
+def _check_types(token: Mapping[str, Any]) -> None:
+    for name, value in token.items():
+        kind, go_type = _TYPES.get(name, (object, ""))
+        if value is None or _fits(value, kind):
+            continue
+        shown = f"number {value}" if name == "rv" and go_kind(value) == "number" else go_kind(value)
+        raise _invalid(f"json: cannot unmarshal {shown} into Go struct field continueToken.{name} of type {go_type}")
+
+
+def _fits(value: object, kind: type) -> bool:
+    if kind is not int:
+        return isinstance(value, kind)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 def _invalid(why: str) -> StatusError:
     return status.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-def _first_foreign(text: str) -> int:
-    alphabet = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    return next((index for index, character in enumerate(text) if character not in alphabet), len(text))
+def _decoded(text: str) -> bytes:
+    """Decode unpadded base64url as Go does, which ignores line ends. StatusError 400 with the first wrong byte."""
+    raw = text.encode("utf-8", "surrogatepass")
+    kept = raw.translate(None, b"\r\n")
+    foreign = _FOREIGN.search(raw)
+    if foreign is None and len(kept) % 4 != 1:
+        return base64.urlsafe_b64decode(kept + b"=" * (-len(kept) % 4))
+    at = foreign.start() if foreign is not None else len(raw) - 1
+    raise _invalid(f"illegal base64 data at input byte {at}")
 
 
-def _json_complaint(raw: bytes) -> str:
-    """Return encoding/json's error for bytes that begin no value; Go names the first byte as a Latin-1 character."""
-    first = raw.lstrip(b" \t\r\n")[:1]
-    if not first:
-        return "unexpected end of JSON input"
-    character = chr(first[0])
-    shown = character if character.isprintable() and ord(character) < 0x7F else f"\\u{ord(character):04x}"
-    return f"invalid character '{shown}' looking for beginning of value"
+_FOREIGN: Final = re.compile(rb"[^A-Za-z0-9_\r\n-]")
