@@ -252,7 +252,7 @@ def quantity_text(value: Any) -> str:
             raise DecodeError(quantity.SYNTAX_ERROR)
         value = str(value)
     try:
-        return quantity.canonical(value)
+        return quantity.canonical(value.strip())
     except quantity.QuantityError as error:
         raise DecodeError(str(error)) from None
 

@@ -10,7 +10,9 @@ largest suffix that needs none: "0.5" is "500m", "1024Mi" is "1Gi", "1500m" stay
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final, NamedTuple
 
@@ -19,8 +21,8 @@ from kubechronicle.api.values.text_cache import cached
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
 
-_SPLIT: Final = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z", re.ASCII)
-"""sign, digits without leading zeros, digits of the fraction, suffix"""
+_SPLIT: Final = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z", re.ASCII)
+"""sign, leading zeros, other digits, digits of the fraction, suffix"""
 
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -54,9 +56,8 @@ def parse(text: str) -> tuple[Decimal, str]:
     Digits below a nano are rounded away from zero.
     """
     number = _read(text)
-    return _EXACT.scaleb(
-        Decimal(number.whole), max(-_MOST_EXPONENT, min(_MOST_EXPONENT, number.exponent))
-    ), number.family
+    exponent = max(-_MOST_EXPONENT, min(_MOST_EXPONENT, number.exponent))
+    return _EXACT.scaleb(Decimal(number.whole), exponent), number.family
 
 
 _MOST_EXPONENT: Final = 400
@@ -74,11 +75,16 @@ def canonical(text: str) -> str:
 
 
 class _Number(NamedTuple):
-    """The number ``whole`` · 10 ** ``exponent``. ``kept``: its spelling is not changed."""
+    """The number ``whole`` · 10 ** ``exponent``.
+
+    ``small``: Kubernetes holds it as an integer.
+    ``kept``: its spelling is not changed.
+    """
 
     whole: int
     exponent: int
     family: str
+    small: bool = False
     kept: bool = False
 
 
@@ -86,7 +92,7 @@ def _read(text: str) -> _Number:
     found = _SPLIT.match(text)
     if not text or found is None:
         raise QuantityError(SYNTAX_ERROR)
-    sign, digits, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    sign, digits, fraction, suffix = found[1], found[3] or "0", found[4] or "", found[5]
     if len(digits) + len(fraction) > _MAX_DIGITS:
         raise QuantityError(NUMERIC_ERROR)
     family, power = _suffix(suffix)
@@ -96,16 +102,24 @@ def _read(text: str) -> _Number:
         exponent = power - len(fraction)
         if len(digits) + len(fraction) <= _FAST_DIGITS and exponent >= -9:
             kept = exponent % 3 == 0 and not (digits + fraction).endswith("000") and not digits.startswith("0")
-            return _Number(signed, exponent, family, kept)
+            return _Number(signed, exponent, family, small=True, kept=kept)
+        _demand_digits(found)
         return _rounded(signed, exponent, family)
     if not fraction and len(digits) <= _FAST_BINARY_DIGITS[power]:
-        return _Number(signed << power, 0, family, kept=bool(whole & 7))
+        return _Number(signed << power, 0, family, small=True, kept=bool(whole & 7))
+    _demand_digits(found)
     number = _rounded(signed << power, -len(fraction), family)
     size = Decimal(abs(number.whole)).scaleb(number.exponent, _EXACT)
     if size > MAX_VALUE:
         return _Number(MAX_VALUE if sign != "-" else -MAX_VALUE, 0, family)
     # A binary number below one has no binary spelling without a fraction.
     return number._replace(family="decimal") if 0 < size < 1 else number
+
+
+def _demand_digits(found: re.Match[str]) -> None:
+    """Reject a number without digits. A small one is zero."""
+    if not (found[2] or found[3] or found[4]):
+        raise QuantityError(NUMERIC_ERROR)
 
 
 def _suffix(suffix: str) -> tuple[str, int]:
@@ -171,8 +185,37 @@ def value_of(text: str | int | float) -> Decimal:
     return parse(text if isinstance(text, str) else str(text))[0]
 
 
+def total(texts: Iterable[str]) -> str:
+    """Return the canonical spelling of a sum, in the family of its first part that is not zero."""
+    parts = [found for found in map(parse, texts) if found[0]]
+    value = functools.reduce(_EXACT.add, (number for number, _ in parts), Decimal(0))
+    return spelled(value, parts[0][1]) if value else "0"
+
+
 def in_thousandths(text: str) -> str:
     """Return a quantity rounded to a thousandth, away from zero; one that needs no rounding keeps its spelling."""
     value, family = parse(text)
     rounded = value.quantize(_MILLI, rounding=ROUND_UP, context=_EXACT)
     return text if rounded == value else spelled(rounded, family)
+
+
+def in_units(text: str, exponent: int = 0) -> int:
+    """Return a quantity in units of 10 ** ``exponent``, rounded up, as Kubernetes computes it in 64 bits.
+
+    Of a number beyond 64 bits, it computes zero or the lowest bits.
+    """
+    number = _read(text)
+    shift: int = number.exponent - exponent
+    if shift < 0:
+        unit = 10 ** min(-shift, _MAX_DIGITS + 100)
+        if not number.small:
+            return _wrapped(-(-number.whole // unit))
+        return -(-number.whole // unit) if number.whole > 0 else number.whole // unit
+    if not number.small:
+        return _wrapped(_wrapped(number.whole) * 10 ** min(shift, 64))
+    result = number.whole * 10 ** min(shift, 64)
+    return result if -(2**63) <= result < 2**63 else 0
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63

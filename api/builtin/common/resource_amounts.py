@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, dns_label, wrong
@@ -129,7 +128,12 @@ def quota_resource_name(name: str, field: str) -> list[Cause]:
 def _is_amount(name: str, given: str) -> bool:
     """Return whether an amount is valid for a resource; cached, because few pairs recur often."""
     value = quantity.value_of(given)
-    return value >= 0 and not (value % 1 and is_integer(name))
+    return value >= 0 and not (is_integer(name) and _is_broken(given))
+
+
+def _is_broken(given: str) -> bool:
+    """Return whether an amount in thousandths, which Kubernetes computes in 64 bits, is not whole."""
+    return quantity.in_units(given, -3) % 1000 != 0
 
 
 def amount(name: str, given: str, field: str) -> list[Cause]:
@@ -138,7 +142,7 @@ def amount(name: str, given: str, field: str) -> list[Cause]:
         return []
     value = quantity.value_of(given)
     causes = [] if value >= 0 else [invalid_value(field, given, NOT_NEGATIVE)]
-    if value % 1 and is_integer(name):
+    if is_integer(name) and _is_broken(given):
         causes.append(invalid_value(field, given, "must be an integer"))
     return causes
 
@@ -150,17 +154,16 @@ def positive(given: str, field: str) -> list[Cause]:
 
 def basic_amount(given: str, field: str) -> list[Cause]:
     """Check that an amount, rounded up to whole units, is not negative."""
-    value = int(-(-quantity.value_of(given) // 1))
+    value = quantity.in_units(given)
     return [] if value >= 0 else [invalid_value(field, value, "must be a valid resource quantity")]
 
 
 def _huge_pages(name: str, given: str, field: str) -> list[Cause]:
     try:
-        size = quantity.value_of(name.removeprefix(HUGE_PAGES))
+        size = quantity.in_units(name.removeprefix(HUGE_PAGES))
     except quantity.QuantityError:
-        size = quantity.value_of("0")
-    value = quantity.value_of(given)
-    if size > 0 and value % size == 0:
+        size = 0
+    if size > 0 and quantity.in_units(given) % size == 0:
         return []
     return [invalid_value(field, given, f"{given} is not positive integer multiple of {name}")]
 
@@ -249,8 +252,7 @@ def is_fractional(text: str | float) -> bool:
     text = str(text)
     if text.isdigit() or not (text[-1] in "mun" or "." in text or "-" in text):
         return False
-    thousandths = (quantity.value_of(text) * 1000).to_integral_value(ROUND_CEILING)
-    return thousandths % Decimal(1000) != 0
+    return _is_broken(text)
 
 
 def fractional_warnings(amounts: Mapping[str, Any] | None, field: str, *resources: str) -> list[str]:

@@ -43,8 +43,8 @@ def test_short_texts_are_remembered() -> None:
     [
         names.dns_subdomain,
         names.qualified_name,
-        lambda text: quantity.parse("1" * len(text)),
-        lambda text: quantity.canonical("1" * len(text)),
+        lambda text: _refused(quantity.parse, "1" * len(text)),
+        lambda text: _refused(quantity.canonical, "1" * len(text)),
         lambda text: field_selectors.label_selector_problem(f"a in ({text})", Path()),
         lambda text: field_selectors.parse_label_selector(f"{'a,' * (len(text) // 20)}b"),
         lambda text: field_selectors.field_terms(f"a={text}"),
@@ -63,6 +63,6 @@ def test_long_texts_are_not_kept(work: Callable[[str], object]) -> None:
         tracemalloc.stop()
 
 
-def test_an_exponent_of_many_digits_is_a_large_one() -> None:
-    assert quantity.canonical(f"1e{'9' * 5000}") == quantity.canonical("1e400")
-    assert quantity.canonical(f"1e-{'9' * 5000}") == quantity.canonical("1e-400")
+def _refused(work: Callable[[str], object], text: str) -> None:
+    with pytest.raises(quantity.QuantityError):
+        work(text)
