@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.api.errors import status
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
@@ -49,7 +48,7 @@ class Priority(AdmissionPlugin):
         if name:
             entry = state.peek(PRIORITY_CLASSES, "", name)
             if entry is None:
-                raise status.forbidden("pods", attributes.name, f"no PriorityClass with name {name} was found")
+                raise forbidden(attributes, f"no PriorityClass with name {name} was found")
             chosen: Mapping[str, Any] = entry.object()
         else:
             chosen = _default_class(state)
@@ -59,17 +58,15 @@ class Priority(AdmissionPlugin):
         policy = chosen.get("preemptionPolicy") or PREEMPT_LOWER_PRIORITY
         claimed = spec.get("priority")
         if claimed is not None and claimed != priority:
-            raise status.forbidden(
-                "pods",
-                attributes.name,
+            raise forbidden(
+                attributes,
                 f"the integer value of priority ({claimed}) must not be provided in pod spec; priority admission "
                 f"controller computed {priority} from the given PriorityClass name",
             )
         claimed_policy = spec.get("preemptionPolicy")
         if claimed_policy is not None and claimed_policy != policy:
-            raise status.forbidden(
-                "pods",
-                attributes.name,
+            raise forbidden(
+                attributes,
                 f"the string value of PreemptionPolicy ({claimed_policy}) must not be provided in pod spec; priority "
                 f"admission controller computed {policy} from the given PriorityClass name",
             )

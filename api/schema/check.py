@@ -98,7 +98,7 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
             result = _value(item, field.type, unknown)
         except _Mismatch as mismatch:
             mismatch.struct = mismatch.struct or kind.go_name
-            mismatch.names.append(name)
+            mismatch.names.append(f"{field.embedded}.{name}" if field.embedded else name)
             raise
         if len(unknown) > before:
             _prefix(unknown, before, name)

@@ -292,12 +292,15 @@ def presence(published: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, 
     return found
 
 
-_CORE_TYPES: Final = frozenset(("v1.ConditionStatus", "v1.Protocol", "v1.ResourceName"))
+_CORE_TYPES: Final = frozenset(("v1.ConditionStatus", "v1.Protocol", "v1.ResourceList", "v1.ResourceName"))
 
 
 def _own_go_type(code: str, version: Version) -> str:
     """Return a presence code with its Go type in the version's own package; types of the core group stay."""
-    letters, colon, go_type = code.partition(":")
-    if not colon or go_type in _CORE_TYPES:
+    letters, _, rest = code.partition(":")
+    go_type, at, embedded = rest.partition("@")
+    brackets, bracket, name = go_type.rpartition("]")
+    if not name or name in _CORE_TYPES:
         return code
-    return f"{letters}:{version.package.rpartition('.')[2]}.{go_type.rpartition('.')[2]}"
+    own = f"{version.package.rpartition('.')[2]}.{name.rpartition('.')[2]}"
+    return f"{letters}:{brackets}{bracket}{own}{at}{embedded}"

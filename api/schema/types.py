@@ -9,7 +9,8 @@ zero values Go's JSON encoder writes and which it omits; the codes in ``presence
     a  written although it is optional                       o  left out when empty although it is required
     q  a quantity that is always written ("0")               i  an IntOrString that is always written (0)
     r  arbitrary JSON that is always written (null)
-    and, behind a colon, the name of the Go type if it is not the plain one, for decoding errors
+    and for decoding errors, behind a colon, the name of the Go type if it is not the plain one, and behind an @ the
+    struct that is embedded in the definition and has the field
 
 Invariant: a type is compiled once, at its first use; compiled types never change. Reading the definitions takes about
 10 ms, compiling a kind's types well under 1 ms. Nothing is read at import.
@@ -111,17 +112,26 @@ class ListType(Type):
 class Field:
     """A named field of an object.
 
+    ``embedded``: the embedded Go struct that has the field, empty if the definition's own struct has it.
     ``leaf``: the Python class of its values if no more needs checking, else None.
     ``keep_zero``: a zero value is kept.
     ``null_stays``: the field is always written, an empty list or map as null.
     ``strategies``: the patch strategies of the field itself.
     """
 
-    __slots__ = ("keep_zero", "leaf", "name", "null_stays", "strategies", "type")
+    __slots__ = ("embedded", "keep_zero", "leaf", "name", "null_stays", "strategies", "type")
 
     def __init__(
-        self, name: str, kind: Type, *, keep_zero: bool, null_stays: bool, strategies: tuple[str, ...]
+        self,
+        name: str,
+        kind: Type,
+        *,
+        keep_zero: bool,
+        null_stays: bool,
+        strategies: tuple[str, ...],
+        embedded: str = "",
     ) -> None:
+        self.embedded = embedded
         self.name = name
         self.type = kind
         self.keep_zero = keep_zero
@@ -254,7 +264,8 @@ def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str,
     fields: dict[str, Field] = {}
     always: list[tuple[str, Callable[[], Any]]] = []
     for name, property_schema in schema.get("properties", {}).items():
-        code, _, go_type = codes.get(name, "").partition(":")
+        code, _, rest = codes.get(name, "").partition(":")
+        go_type, _, embedded = rest.partition("@")
         kind = _compile(property_schema, go_type)
         if name == "metadata" and isinstance(kind, ObjectType) and kind.definition == META + "ObjectMeta":
             code += "s"
@@ -266,6 +277,7 @@ def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str,
             keep_zero=written or "p" in code,
             null_stays=written,
             strategies=_strategies(property_schema),
+            embedded=embedded,
         )
         if written:
             always.append((name, _zero_maker(kind, null=null)))
@@ -303,14 +315,15 @@ def _compile(schema: dict[str, Any], go_type: str = "") -> Type:
         return found
     word = _type_word(schema)
     if word == "array":
-        item = _compile(schema.get("items", {}))
-        return ListType(item, f"[]{item.go_type}", schema)
+        item = _compile(schema.get("items", {}), go_type[2:] if go_type.startswith("[]") else "")
+        return ListType(item, go_type or f"[]{item.go_type}", schema)
     if word == "object":
         if "additionalProperties" not in schema:
             return AnyType("map[string]interface {}", deduced=True)
-        value = _compile(schema["additionalProperties"])
+        of_value = go_type.partition("]")[2] if go_type.startswith("map[") else ""
+        value = _compile(schema["additionalProperties"], of_value)
         atomic = schema.get("x-kubernetes-map-type") == ATOMIC
-        return MapType(value, f"map[string]{value.go_type}", atomic=atomic)
+        return MapType(value, go_type or f"map[string]{value.go_type}", atomic=atomic)
     if not word:
         return AnyType("interface {}", deduced=False)
     kind, plain = _SCALARS[word, schema.get("format", "")]

@@ -36,7 +36,7 @@ def find_addresses(settings: Settings) -> Addresses:
     bound = settings.bind_address
     host = "" if bound.is_unspecified else str(bound)
     port = _try_port(bound, settings.secure_port)
-    advertised = settings.advertise_address or (_address_of_default_route(bound) if bound.is_unspecified else bound)
+    advertised = settings.advertise_address or _advertised(bound)
     local = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
     return Addresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
 
@@ -65,15 +65,30 @@ def _port_problem(error: OSError, bound: IPAddress, port: int) -> str:
     return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or --secure-port"
 
 
-def _address_of_default_route(bound: IPAddress) -> IPAddress:
-    """Return this machine's source address on the default route, or the loopback's if there is no route."""
-    family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
+def _advertised(bound: IPAddress) -> IPAddress:
+    """Return the address of the cluster's endpoints for a server that is bound to this one, as kube-apiserver picks it.
+
+    For an unspecified or a loopback address it is the machine's own on the default route, of the same family if
+    possible. Without such a route it is the loopback's.
+    """
+    if not (bound.is_unspecified or bound.is_loopback):
+        return bound
+    for version in (bound.version, 10 - bound.version):
+        found = _address_of_default_route(version)
+        if found is not None and not (found.is_link_local or found.is_loopback):
+            return found
+    return bound if bound.is_loopback else ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
+
+
+def _address_of_default_route(version: int) -> IPAddress | None:
+    """Return this machine's source address on the default route, None if there is no route."""
+    family = socket.AF_INET6 if version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((DOCUMENTATION_ADDRESSES[bound.version], 9))
+            probe.connect((DOCUMENTATION_ADDRESSES[version], 9))
             return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
     except OSError:
-        return ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
+        return None
 
 
 def bracketed(address: IPAddress) -> str:

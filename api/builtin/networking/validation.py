@@ -156,7 +156,7 @@ def _reference(reference: Object, field: str) -> list[Cause]:
         causes += dns_subdomain(reference["apiGroup"], f"{field}.apiGroup")
     for member in ("kind", "name"):
         value, path = reference.get(member, ""), f"{field}.{member}"
-        causes += wrong(path, value, names.path_segment(value)) if value else [required(path, f"{member} is required")]
+        causes += wrong(path, value, names.path_segment(value)) if value else [required(path)]
     return causes
 
 
@@ -355,7 +355,7 @@ def service_cidr_update(new: Object, old: Object) -> list[Cause]:
     after, before = new["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []
     grown = len(before) == 1 and len(after) == 2
     if len(before) != len(after) and not grown:
-        return immutable("spec.cidrs", after, before)
+        return immutable("spec.cidrs", new["spec"].get("cidrs"), before)
     causes: list[Cause] = []
     for index, (value, held) in enumerate(zip(after, before, strict=False)):
         causes += immutable(f"spec.cidrs[{index}]", value, held)

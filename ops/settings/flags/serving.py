@@ -14,7 +14,7 @@ FLAGS = (
     Flag(
         name="advertise-address", placeholder="IP", default="",
         help="The address at which the cluster reaches this server: the endpoint of the Service `kubernetes`. "
-        "Default: --bind-address, or if that is all addresses, the one of the default route.",
+        "Default: --bind-address, or if that is all addresses or a loopback one, the one of the default route.",
     ),
     Flag(
         name="external-hostname", placeholder="NAME", default="",

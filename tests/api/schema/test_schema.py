@@ -198,3 +198,28 @@ def test_malformed_times(given: str, message: str) -> None:
 def test_microtimes_need_six_digits() -> None:
     with pytest.raises(values.DecodeError, match=r'cannot parse "\.1Z" as "\.000000"'):
         values.microtime("2026-01-02T03:04:05.1Z")
+
+
+@pytest.mark.parametrize(
+    ("definition", "value", "where"),
+    [
+        ("core.v1.Pod", {"spec": {"volumes": [{"emptyDir": "x"}]}}, "Volume.spec.volumes.VolumeSource.emptyDir"),
+        (
+            "networking.v1.Ingress",
+            {"spec": {"rules": [{"http": {"paths": {}}}]}},
+            "HTTPIngressRuleValue.spec.rules.IngressRuleValue.http.paths",
+        ),
+        ("core.v1.Service", {"spec": {"ipFamilies": [5]}}, "ServiceSpec.spec.ipFamilies of type v1.IPFamily"),
+        ("core.v1.Service", {"spec": {"ipFamilies": {}}}, "ServiceSpec.spec.ipFamilies of type []v1.IPFamily"),
+        ("core.v1.ResourceQuota", {"spec": {"hard": []}}, "ResourceQuotaSpec.spec.hard of type v1.ResourceList"),
+        (
+            "certificates.v1.CertificateSigningRequest",
+            {"spec": {"extra": {"a": "b"}}},
+            "CertificateSigningRequestSpec.spec.extra of type v1.ExtraValue",
+        ),
+    ],
+)
+def test_errors_name_embedded_structs_and_named_types(definition: str, value: dict[str, Any], where: str) -> None:
+    with pytest.raises(check.TypeMismatch) as wrong:
+        check.check(value, types.object_type(f"io.k8s.api.{definition}"))
+    assert f"into Go struct field {where}" in str(wrong.value)

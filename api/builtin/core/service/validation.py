@@ -30,7 +30,7 @@ from kubechronicle.api.values.objects import Object
 
 SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")
-DISTRIBUTIONS: Final = ("PreferClose", "PreferSameNode", "PreferSameZone")
+DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 FAMILIES: Final = ("IPv4", "IPv6")
 FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
 MAX_AFFINITY_SECONDS: Final = 86400
@@ -275,8 +275,7 @@ def service_update(new: Object, old: Object) -> list[Cause]:
     if spec.get("type") == held.get("type") == "LoadBalancer":
         name = spec.get("loadBalancerClass")
         if name != held.get("loadBalancerClass"):
-            shown = "null" if name is None else name
-            causes.append(invalid_value("spec.loadBalancerClass", shown, "may not change once set"))
+            causes.append(invalid_value("spec.loadBalancerClass", name, "may not change once set"))
     causes += _balancer_class(spec, spec.get("type", ""))
     checked = _needs_health_check(spec) and _needs_health_check(held)
     if checked and spec.get("healthCheckNodePort", 0) != held.get("healthCheckNodePort", 0):

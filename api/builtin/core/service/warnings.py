@@ -31,17 +31,16 @@ def service_warnings(new: Object, old: Object | None) -> list[str]:
             warnings.append("spec.SessionAffinity is ignored for headless services")
     for index, address in enumerate(outside):
         warnings += ip_warnings(address, f"spec.externalIPs[{index}]")
+    if outside and not headless and kind != "ExternalName":
+        warnings.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if spec.get("loadBalancerIP"):
         warnings += ip_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         warnings += cidr_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
-    if kind == "ExternalName":
-        if outside:
-            warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
-    elif spec.get("externalName"):
+    if kind == "ExternalName" and outside:
+        warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if kind != "ExternalName" and spec.get("externalName"):
         warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.get("trafficDistribution") == "PreferClose":
         warnings.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
-    if outside and not headless and kind != "ExternalName":
-        warnings.append("spec.externalIPs is deprecated")
     return warnings
