@@ -22,7 +22,7 @@ from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client.transport import Reply, Transport
+from kubechronicle.ops.client.transport import Reply, TooLarge, Transport
 from kubechronicle.ops.errors import OperatorError
 
 PAGE_SIZE: Final = 500
@@ -109,10 +109,16 @@ class Client:
         return document
 
     def pages(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
-        """Yield a list page by page."""
+        """Yield a list page by page. Pages become smaller if a response is too large."""
         parameters = {"limit": str(size), **(query or {})}
         while True:
-            page = self.get(path, parameters)
+            try:
+                page = self.get(path, parameters)
+            except TooLarge:
+                if (limit := int(parameters["limit"])) <= 1:
+                    raise
+                parameters["limit"] = str(limit // 2)
+                continue
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:

@@ -6,12 +6,12 @@ HttpTransport    the implementation over TCP and TLS
 
 from __future__ import annotations
 
-import gzip
 import http.client
 import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +27,8 @@ from kubechronicle.ops.version import program_version
 USER_AGENT: Final = "kubectl-chronicle"
 # Seconds to wait for a response, or for the next event or bookmark of a watch.
 TIMEOUT: Final = 120.0
+# Bytes of a response, unpacked: enough for every object, and for a page of usual ones. Larger pages are read in parts.
+MAX_REPLY: Final = 64 * 1024 * 1024
 # Attempts for a request that the server rejects for now (429, 503 with Retry-After), and the longest pause in between.
 TRIES, LONGEST_PAUSE = 5, 10.0
 
@@ -40,8 +42,15 @@ class Reply:
     body: bytes = field(repr=False)
 
 
+class TooLarge(OperatorError):
+    """The response has more than MAX_REPLY bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the response is larger than {MAX_REPLY >> 20} MiB")
+
+
 class Transport(Protocol):
-    """Requests to one server. ``path`` includes the query. Raises OperatorError without a response."""
+    """Requests to one server. ``path`` includes the query. Raises OperatorError without a response, or TooLarge."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply: ...
 
@@ -118,7 +127,11 @@ class HttpTransport:
         headers: Mapping[str, str],
         body: bytes | None,
     ) -> Reply:
-        return _reply(self._request(connection, method, path, {**headers, "Accept-Encoding": "gzip"}, body))
+        try:
+            return _reply(self._request(connection, method, path, {**headers, "Accept-Encoding": "gzip"}, body))
+        except TooLarge:
+            self._close(connection)  # the rest of the response is unread
+            raise
 
     def _request(
         self,
@@ -194,17 +207,26 @@ class HttpTransport:
 
 
 def _reply(response: http.client.HTTPResponse) -> Reply:
+    """Return a whole response. TooLarge."""
     headers = {name.lower(): value for name, value in response.getheaders()}
-    body = response.read()
+    body = response.read(MAX_REPLY + 1)
     if headers.get("content-encoding") == "gzip":
-        body = gzip.decompress(body)
+        unpacked = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        try:
+            body = unpacked.decompress(body, MAX_REPLY + 1)
+        except zlib.error:
+            raise OperatorError("the response is not gzip as it says") from None
+    if len(body) > MAX_REPLY:
+        raise TooLarge
     return Reply(response.status, headers, body)
 
 
 def _lines(connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
     try:
         with suppress(OSError, http.client.HTTPException):  # the caller restarts a watch that breaks off
-            while line := response.readline():
+            while line := response.readline(MAX_REPLY):
+                if len(line) == MAX_REPLY:
+                    raise TooLarge
                 yield line
     finally:
         connection.close()
