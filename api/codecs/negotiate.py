@@ -99,9 +99,11 @@ def plain(accept: str | None) -> Representation:
     return _acceptable(_negotiate(accept or "", _allows_plain))
 
 
-def resource(accept: str | None, *, protobuf: bool = True) -> Representation:
-    """Negotiate for an object or list. `protobuf` is False for custom resources. Raises NotAcceptableError."""
-    return _acceptable(_negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource))
+def resource(accept: str | None, *, protobuf: bool = True, tables: bool = True) -> Representation:
+    """Negotiate for an object or list. `protobuf` is False for custom resources, `tables` for answers that have no rows
+    (reviews). Raises NotAcceptableError."""
+    allows = _allows_resource if protobuf else _allows_custom_resource
+    return _acceptable(_negotiate(accept or "", allows if tables else _allows_no_table))
 
 
 def watch(accept: str | None, *, protobuf: bool = True) -> Representation:
@@ -180,6 +182,10 @@ def _allows_resource(media_type: str, kind: str, group: str, version: str) -> bo
     if group != "meta.k8s.io" or version not in ("v1", "v1beta1") or kind not in _META_KINDS:
         return False
     return kind != "Table" or media_type != PROTOBUF
+
+
+def _allows_no_table(media_type: str, kind: str, group: str, version: str) -> bool:
+    return kind != "Table" and _allows_resource(media_type, kind, group, version)
 
 
 def _allows_custom_resource(media_type: str, kind: str, group: str, version: str) -> bool:

@@ -36,6 +36,10 @@ INCLUDE_OBJECT: Final = "Object"
 META_V1: Final = "meta.k8s.io/v1"
 META_V1BETA1: Final = "meta.k8s.io/v1beta1"
 
+_INTERNAL_FIELDS: Final[Mapping[tuple[Any, Any], str]] = {
+    ("apps/v1", "DaemonSet"): "deprecated.daemonset.template.generation",
+    ("apps/v1", "Deployment"): "deprecated.deployment.rollback.to",
+}
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 CUSTOM_PRINTERS_KEPT: Final = 1024
 """The most cached printers of custom resource versions."""
@@ -90,8 +94,17 @@ def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> l
 
 
 def partial_object_metadata(obj: ReadOnlyObject, version: str = META_V1) -> dict[str, Any]:
-    """Return the PartialObjectMetadata of an object, which shares its metadata."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
+    """Return the PartialObjectMetadata of an object, which shares its metadata.
+
+    kube-apiserver makes it, and rows, of its internal form, in which some annotations are fields.
+    """
+    metadata = obj["metadata"]
+    field = _INTERNAL_FIELDS.get((obj.get("apiVersion"), obj.get("kind")))
+    if field is not None and field in (metadata.get("annotations") or ()):
+        kept = {name: value for name, value in metadata["annotations"].items() if name != field}
+        metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+        metadata |= {"annotations": kept} if kept else {}
+    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata}
 
 
 def partial_object_metadata_list(

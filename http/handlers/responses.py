@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.context import Context
@@ -33,6 +34,11 @@ async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> byt
         return encoder.one(entry)
     await context.turn.begin(size)
     return await context.turn.run(size, encoder.one, entry)
+
+
+def computed_response(code: int, form: Representation, rt: ResourceType, obj: Object) -> Response:
+    """Answer with an object that is not stored (a review), whole or its metadata alone. StatusError 406."""
+    return bytes_response(code, form, EntryEncoder(rt, form).object(obj))
 
 
 async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:

@@ -30,7 +30,7 @@ from kubechronicle.http.authorization.decision import Decision, aggregate
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.responses import object_response
+from kubechronicle.http.handlers.responses import computed_response
 from kubechronicle.http.handlers.write_request import decode_object, read_body
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
@@ -40,7 +40,7 @@ Review = Callable[[Backend, Context, Object], Awaitable[Object]]
 
 async def review(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer the POST of a review: 201 and the review with its status; 400 and 422 for an invalid one."""
-    form = object_form(request, context)
+    form = object_form(request, context, tables=False)
     options = parse_create_options(context.query.as_dict())
     body = await read_body(request, context, rt, options.field_validation)
     sent = await decode_object(body, rt, context, options.field_validation)
@@ -53,7 +53,7 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
     if causes:
         raise status.invalid(rt.group, "", "", causes)
     answer = await REVIEWS[rt.kind](backend, context, sent)
-    return await context.turn.run(0, object_response, 201, form, answer)
+    return await context.turn.run(0, computed_response, 201, form, rt, answer)
 
 
 # -- access reviews ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.responses import object_response
+from kubechronicle.http.handlers.responses import computed_response
 from kubechronicle.http.handlers.write_request import decode_object, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
@@ -30,7 +30,7 @@ async def request_token(backend: Backend, request: Request, context: Context, rt
     issuer = backend.issuer
     if issuer is None:
         raise status.path_not_found()
-    form = object_form(request, context)
+    form = object_form(request, context, tables=False)
     body_type = token_request.token_type(rt)
     write = await read_write(request, context, rt, parse_create_options, body_type=body_type)
     sent = await decode_object(write.body, body_type, context, write.options.field_validation)
@@ -38,7 +38,7 @@ async def request_token(backend: Backend, request: Request, context: Context, rt
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
     sent = _with_manager(body_type, sent, write.target.manager, write.target.namespace)
     await backend.store.writes.admit(write.caller, write.target, sent)
-    return object_response(201, form, await _issue(backend, issuer, context, sent))
+    return computed_response(201, form, body_type, await _issue(backend, issuer, context, sent))
 
 
 def _with_manager(kind: ResourceType, sent: Object, manager: str, namespace: str) -> Object:

@@ -23,11 +23,12 @@ GZIPPED = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
 JSON_FORM = Representation(media_type=negotiate.JSON)
 
 
-def object_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
-    """Negotiate the form of an object or a list. ``protobuf``: True if the kind has such a form. StatusError 406."""
+def object_form(request: Request, context: Context, *, protobuf: bool = True, tables: bool = True) -> Representation:
+    """Negotiate the form of an object or a list. ``protobuf``, ``tables``: True if the kind has such a form.
+    NotAcceptableError."""
     accept = request.headers.get("accept")
     negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
-    return _pretty(negotiate.resource(accept, protobuf=protobuf), request, context)
+    return _pretty(negotiate.resource(accept, protobuf=protobuf, tables=tables), request, context)
 
 
 def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:

@@ -63,7 +63,7 @@ _POLICY_BINDING: Final = Printer(
     (
         NAME,
         Column("PolicyName", text="PolicyName indicates the policy definition which the policy binding binded to"),
-        Column("ParamRef", text="ParamRef indicates the param resource which sets the configration param"),
+        Column("ParamRef", text="ParamRef indicates the param resource which sets the configuration param"),
         AGE,
     ),
     _policy_binding,

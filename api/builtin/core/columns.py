@@ -86,7 +86,7 @@ def _config_map(obj: ReadOnlyObject, since: Since) -> list[Any]:
 
 
 def _service_account(obj: ReadOnlyObject, since: Since) -> list[Any]:
-    return [name_of(obj), len(obj.get("secrets") or ()), age_of(obj, since)]
+    return [name_of(obj), age_of(obj, since)]
 
 
 def _component_status(obj: ReadOnlyObject, since: Since) -> list[Any]:
@@ -136,7 +136,7 @@ PRINTERS: Final[Mapping[str, Printer]] = {
         (NAME, field("Type", "core.v1.Secret.type"), field("Data", "core.v1.Secret.data"), AGE), _secret
     ),
     "configmaps": Printer((NAME, field("Data", "core.v1.ConfigMap.data"), AGE), _config_map),
-    "serviceaccounts": Printer((NAME, field("Secrets", "core.v1.ServiceAccount.secrets"), AGE), _service_account),
+    "serviceaccounts": Printer((NAME, AGE), _service_account),
     "componentstatuses": Printer(
         (
             NAME,

@@ -405,6 +405,22 @@ def test_rows_carry_the_requested_part_of_the_object() -> None:
     assert table(rt, [secret], now=NOW, list_metadata={}, no_headers=True)["columnDefinitions"] is None
 
 
+@pytest.mark.parametrize(
+    ("plural", "kind", "annotation"),
+    [
+        ("daemonsets", "DaemonSet", "deprecated.daemonset.template.generation"),
+        ("deployments", "Deployment", "deprecated.deployment.rollback.to"),
+    ],
+)
+def test_rows_lack_annotations_that_are_internal_fields(plural: str, kind: str, annotation: str) -> None:
+    obj: dict[str, Any] = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}}
+    for others in ({}, {"a": "b"}):
+        obj["metadata"]["annotations"] = {annotation: "1", **others}
+        shown = table_row(resource(plural, "apps"), obj, since=ages_at(NOW))["object"]["metadata"]
+        assert shown == {"name": "a", **({"annotations": others} if others else {})}
+        assert annotation in obj["metadata"]["annotations"]
+
+
 def test_flow_schemas_are_listed_in_the_order_they_are_tried() -> None:
     rt = resource("flowschemas", "flowcontrol.apiserver.k8s.io")
     schemas = [

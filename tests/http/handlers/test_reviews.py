@@ -142,3 +142,29 @@ async def test_nothing_is_stored(autojump_clock: MockClock) -> None:
         before = server.log.store.head().revision
         (await ask(server, "selfsubjectaccessreviews", {"resourceAttributes": GET_PODS})).ok()
         assert server.log.store.head().revision == before
+
+
+META = "g=meta.k8s.io;v=v1"
+FORMS = [
+    (f"{AUTHORIZATION}/selfsubjectaccessreviews", "authorization.SelfSubjectAccessReview"),
+    (f"{AUTHENTICATION}/selfsubjectreviews", "authentication.SelfSubjectReview"),
+    ("/api/v1/namespaces/default/serviceaccounts/a/token", "authentication.TokenRequest"),
+]
+
+
+@pytest.mark.parametrize(("path", "go_type"), FORMS)
+async def test_a_review_has_metadata_and_no_rows(autojump_clock: MockClock, path: str, go_type: str) -> None:
+    async with open_server() as server:
+        await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "a"}})
+        body: Any = {"spec": {"resourceAttributes": GET_PODS} if "access" in path else {}}
+
+        async def answer(accept: str) -> Any:
+            return await server.ask("POST", path, body, headers={"accept": accept})
+
+        (await answer(f"application/json;as=Table;{META}")).refused(406)
+        assert (await answer(f"application/json;as=Table;{META},application/json")).ok()["kind"] in go_type
+        partial = (await answer(f"application/json;as=PartialObjectMetadata;{META}")).ok()
+        assert partial.keys() == {"kind", "apiVersion", "metadata"}
+        assert partial["kind"] == "PartialObjectMetadata"
+        refusal = (await answer(f"application/json;as=PartialObjectMetadataList;{META}")).refused(406)
+        assert refusal["message"].endswith(f"but the requested object is not a list (*{go_type})")
