@@ -171,8 +171,8 @@ def go_json(value: Any) -> str:
 def format_value(value: Any) -> str:
     """Return a bad value as field errors print it.
 
-    Strings are quoted, numbers and booleans are bare, all other values are JSON. So None, an absent map or list, is
-    ``null``. (For a nil pointer apimachinery prints ``"null"`` with quotes: pass the string.)
+    Strings are quoted, numbers and booleans are bare, all other values are JSON. So None, an absent value, is
+    ``null``.
     """
     if isinstance(value, str):
         return go_quote(value)
@@ -248,8 +248,8 @@ def too_many(field: Path | str, actual: int, limit: int) -> Cause:
     detail = "has too many items"
     if limit >= 0:
         detail = f"must have at most {limit} item{'' if limit == 1 else 's'}"
-    value = str(actual) if actual >= 0 else '"null"'
-    return Cause("FieldValueTooMany", f"Too many: {value}: {detail}", str(field))
+    value = f"{actual}: " if actual >= 0 else ""
+    return Cause("FieldValueTooMany", f"Too many: {value}{detail}", str(field))
 
 
 def internal(field: Path | str, error: str) -> Cause:

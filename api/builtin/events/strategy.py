@@ -18,7 +18,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         status=False,
         create_on_update=True,
         dependents=UNSUPPORTED,
-        validate=validation.event,
         validate_as=validation.event_as,
         validates_whole_update=False,
     ),

@@ -38,7 +38,7 @@ _KEPT: Final = (
 absent."""
 
 
-def event(obj: Object) -> list[Cause]:
+def _event(obj: Object, api_version: str) -> list[Cause]:
     """Check that an event is in the namespace of its object, and the full form if eventTime is set."""
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
@@ -50,14 +50,15 @@ def event(obj: Object) -> list[Cause]:
     else:
         if not involved and namespace not in ("default", "kube-system"):
             causes.append(invalid_value(field, involved, mismatch))
-        causes += _full_event(obj)
+        causes += _full_event(obj, "reportingController" if api_version == NEW_EVENTS else "reportingComponent")
     return causes + dns_subdomain(namespace, "namespace")
 
 
-def _full_event(obj: Object) -> list[Cause]:
+def _full_event(obj: Object, field: str) -> list[Cause]:
+    """Check the full form of an event. ``field``: the name of its reporting controller in the request's version."""
     controller = obj.get("reportingComponent", "")
-    causes = [] if controller else [required("reportingController")]
-    causes += wrong("reportingController", controller, names.qualified_name(controller))
+    causes = [] if controller else [required(field)]
+    causes += wrong(field, controller, names.qualified_name(controller))
     for member in ("reportingInstance", "action", "reason"):
         value = obj.get(member, "")
         if not value:
@@ -70,10 +71,11 @@ def _full_event(obj: Object) -> list[Cause]:
 
 
 def event_as(api_version: str, new: Object, old: Object | None) -> list[Cause]:
-    """Check the additional rules of events.k8s.io/v1."""
+    """Check an event, in events.k8s.io/v1 with additional rules."""
+    causes = _event(new, api_version)
     if api_version != NEW_EVENTS:
-        return []
-    return _new_event(new) if old is None else _changed_event(new, old)
+        return causes
+    return causes + (_new_event(new) if old is None else _changed_event(new, old))
 
 
 def _series(obj: Object) -> list[Cause]:

@@ -26,8 +26,8 @@ def disruption_budget(obj: Object) -> list[Cause]:
         if value is not None:
             causes += int_or_percent(value, f"spec.{name}") + at_most_100_percent(value, f"spec.{name}")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in ("IfHealthyBudget", "AlwaysAllow"):
-        allowed = ("IfHealthyBudget", "AlwaysAllow")
+    allowed = ("AlwaysAllow", "IfHealthyBudget")
+    if policy is not None and policy not in allowed:
         causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, allowed))
     return causes + label_selector(spec.get("selector"), "spec.selector")
 

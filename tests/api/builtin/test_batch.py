@@ -111,3 +111,45 @@ def test_messages_of_creations(path: str, spec: dict[str, Any], causes: list[tup
 )
 def test_schedules(schedule: str, problem: str) -> None:
     assert schedule_problem(schedule) == problem
+
+
+JOB: dict[str, Any] = {
+    "suspend": True,
+    "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+}
+
+
+def _with_template(**spec: Any) -> dict[str, Any]:
+    return {**JOB, "template": {**JOB["template"], "spec": {**JOB["template"]["spec"], **spec}}}
+
+
+def _causes_of_update(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    selected = {"manualSelector": True, "selector": {"matchLabels": {"a": "b"}}}
+
+    def job(spec: dict[str, Any]) -> dict[str, Any]:
+        metadata = {"labels": {"a": "b"}, **(spec["template"].get("metadata") or {})}
+        return {"spec": {**spec, **selected, "template": {**spec["template"], "metadata": metadata}}}
+
+    return [field for field, _ in rejection_causes("batch/v1/jobs", job(before), job(after))]
+
+
+def test_the_scheduling_of_a_suspended_job_may_change_but_not_its_image() -> None:
+    resources = {"resources": {"limits": {"cpu": "1"}}}
+    moved = _with_template(nodeSelector={"a": "b"}, containers=[{"name": "c", "image": "i", **resources}])
+    assert _causes_of_update(JOB, moved) == []
+    assert _causes_of_update(JOB, _with_template(containers=[{"name": "c", "image": "j"}])) == ["spec.template.spec"]
+    running = {**JOB, "suspend": False}
+    assert _causes_of_update(running, {**moved, "suspend": False}) == ["spec.template"]
+
+
+def test_other_metadata_of_a_suspended_jobs_template_may_change() -> None:
+    template = {**JOB["template"], "metadata": {"finalizers": ["a.b/c"]}}
+    assert _causes_of_update(JOB, {**JOB, "template": template}) == []
+
+
+def test_a_policy_that_was_removed_is_shown_as_null() -> None:
+    rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]
+    causes = rejection_causes(
+        "batch/v1/jobs", {"spec": {**JOB, "podFailurePolicy": {"rules": rules}}}, {"spec": {**JOB}}
+    )
+    assert ("spec.podFailurePolicy", "Invalid value: null: field is immutable") in causes

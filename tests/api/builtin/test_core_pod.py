@@ -363,6 +363,33 @@ def test_one_invalid_field(path: str, change: dict[str, Any], field: str, messag
             [("spec.tolerations[0].operator", "Invalid")],
         ),
         ("/v1/pods", {"spec": {**POD, "hostname": "a.b"}}, [("spec.hostname", "Invalid")]),
+        (
+            "/v1/pods",
+            {"spec": {**POD, "resources": {"claims": [{"name": "r"}]}, "resourceClaims": []}},
+            [("spec.resources.claims", "Forbidden"), ("spec.resources.claims[0]", "NotFound")],
+        ),
+        (
+            "/v1/pods",
+            {
+                "spec": {
+                    **POD,
+                    "initContainers": [
+                        {
+                            "name": "d",
+                            "image": "i",
+                            "restartPolicyRules": [
+                                {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
+                            ],
+                            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+                        }
+                    ],
+                }
+            },
+            [
+                ("spec.initContainers[0].restartPolicy", "Required"),
+                ("spec.initContainers[0].resizePolicy[0].restartPolicy", "Invalid"),
+            ],
+        ),
     ],
 )
 def test_rejected_creations(path: str, body: dict[str, Any], causes: list[tuple[str, str]]) -> None:

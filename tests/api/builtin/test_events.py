@@ -49,3 +49,11 @@ def test_only_the_series_of_an_event_may_change() -> None:
         'message: Invalid value: "louder": field is immutable',
     ]
     assert "group" not in (rejected.value.details or {})
+
+
+@pytest.mark.parametrize(("path", "field"), [(EVENTS, "reportingController"), ("/v1/events", "reportingComponent")])
+def test_the_reporting_controller_has_the_name_of_the_requests_version(path: str, field: str) -> None:
+    body = {**EVENT, "reportingController": "", "involvedObject": EVENT["regarding"]}
+    with pytest.raises(StatusError) as rejected:
+        create(path, body)
+    assert f"{field}: Required value" in causes(rejected.value)

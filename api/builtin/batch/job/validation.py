@@ -202,7 +202,7 @@ def job_update(new: Object, old: Object) -> list[Cause]:
     for name, kind in _STAYING:
         if spec.get(name) != held.get(name):
             shown = record(spec.get(name), kind) if kind else spec.get(name)
-            causes.append(invalid_value(f"spec.{name}", "null" if shown is None else shown, IMMUTABLE))
+            causes.append(invalid_value(f"spec.{name}", shown, IMMUTABLE))
     return causes
 
 
@@ -212,7 +212,7 @@ def _completions(spec: Object, held: Object) -> list[Cause]:
     if wanted == held.get("completions"):
         return []
     if spec.get("completionMode") != "Indexed":
-        return [invalid_value(field, "null" if wanted is None else wanted, IMMUTABLE)]
+        return [invalid_value(field, wanted, IMMUTABLE)]
     if wanted is None or wanted == spec.get("parallelism"):
         return []
     return [invalid_value(field, wanted, "can only be modified in tandem with spec.parallelism")]
@@ -222,11 +222,16 @@ _SCHEDULING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _template_update(template: Object, old: Object) -> list[Cause]:
+    """Reject a changed template. The metadata, scheduling and resources of a suspended job's template may change."""
     held = old["spec"].get("template") or {}
     if template == held:
         return []
-    compared = _with_changeable_fields(held, template) if _is_suspended_and_idle(old) else held
-    if record(template, "PodTemplateSpec", compared=True) == record(compared, "PodTemplateSpec", compared=True):
+    if _is_suspended_and_idle(old):
+        wanted, spec = template.get("spec") or {}, _with_changeable_fields(held, template)
+        if record(wanted, "PodSpec", compared=True) == record(spec, "PodSpec", compared=True):
+            return []
+        return [invalid_value("spec.template.spec", record(wanted, "PodSpec"), IMMUTABLE)]
+    if record(template, "PodTemplateSpec", compared=True) == record(held, "PodTemplateSpec", compared=True):
         return []
     return [invalid_value("spec.template", record(template, "PodTemplateSpec"), IMMUTABLE)]
 
@@ -242,12 +247,9 @@ def _is_suspended_and_idle(old: Object) -> bool:
 
 
 def _with_changeable_fields(held: Object, template: Object) -> Object:
-    """Return the old template with the scheduling fields and resources of the new one."""
-    result: Object = copy_object(held)
-    metadata, spec = result.setdefault("metadata", {}), result.setdefault("spec", {})
+    """Return the spec of the old template with the scheduling fields and resources of the new one."""
+    spec: Object = copy_object(held.get("spec") or {})
     wanted = template.get("spec") or {}
-    for name in ("annotations", "labels"):
-        keep(name, metadata, template.get("metadata") or {})
     for name in _SCHEDULING:
         keep(name, spec, wanted)
     affinity = dict(spec.pop("affinity", None) or {})
@@ -255,6 +257,8 @@ def _with_changeable_fields(held: Object, template: Object) -> Object:
     if affinity or "affinity" in wanted:
         spec["affinity"] = affinity
     for group in ("containers", "initContainers"):
-        for one, other in zip(spec.get(group) or (), wanted.get(group) or (), strict=False):
-            keep("resources", one, other)
-    return result
+        mine, others = spec.get(group) or (), wanted.get(group) or ()
+        for one, other in zip(mine, others, strict=True) if len(mine) == len(others) else ():
+            if one.get("name") == other.get("name"):
+                keep("resources", one, other)
+    return spec

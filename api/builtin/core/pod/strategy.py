@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -105,9 +105,27 @@ def set_app_armor_fields(new: Object) -> None:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+def _mounts(status: Object) -> Iterator[Object]:
+    for member in _STATUSES:
+        for container in status.get(member) or ():
+            yield from container.get("volumeMounts") or ()
+
+
+def _drop_volume_status(status: Object, held: Object) -> None:
+    """Drop the status of image volumes (ImageVolumeWithDigest is off by default), unless the stored pod has one."""
+    given = [mount for mount in _mounts(status) if "volumeStatus" in mount]
+    if given and not any("volumeStatus" in mount for mount in _mounts(held)):
+        for mount in given:
+            del mount["volumeStatus"]
+
+
 def prepare_pod_status(new: Object, old: Object) -> None:
     """Keep the QoS class and observed generations that a kubelet leaves out; make podIP the first of podIPs."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
+    _drop_volume_status(status, held)
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and held.get(name):
             status[name] = held[name]

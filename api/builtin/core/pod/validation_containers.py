@@ -290,7 +290,7 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
         path, name = f"{field}[{index}]", each.get("name", "")
         causes += container(each, path, facts)
         policy = each.get("restartPolicy")
-        if policy is not None:
+        if policy is not None or "restartPolicyRules" in each:
             causes += _restart_policy(each, path)
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))

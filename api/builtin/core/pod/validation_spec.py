@@ -219,7 +219,7 @@ def _pod_resources(spec: Object, field: str) -> list[Cause]:
     causes: list[Cause] = []
     if resources.get("claims"):
         causes.append(forbidden(f"{field}.claims", "claims may not be set for Resources at pod-level"))
-    causes += requirements({**resources, "claims": None}, field, check=pod_resource_name)
+    causes += requirements(resources, field, check=pod_resource_name)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_requests(spec).items():
         pod_amount = requests.get(name)

@@ -149,7 +149,7 @@ def _claim_statuses(statuses: Sequence[Object], claims: Sequence[Object]) -> lis
             causes.append(duplicate(field, name))
         seen.add(name)
         if each.get(made) is not None:
-            causes += dns_subdomain(each[made], field)
+            causes += dns_subdomain(each[made], f"status.resourceClaimStatuses[{index}].{made}")
     return causes
 
 
