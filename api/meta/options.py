@@ -55,7 +55,6 @@ class DeleteOptions:
     orphan_dependents: bool | None = None
     precondition_uid: str | None = None
     precondition_resource_version: str | None = None
-    ignore_store_read_error: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,8 @@ def _raise(kind: str, causes: Sequence[Cause]) -> None:
 def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
     """Parse the options of DELETE: from the body if there is one, otherwise from the query.
 
-    ``body`` is a decoded DeleteOptions with checked types (schema/check.py).
+    ``body`` is a decoded DeleteOptions with checked types (schema/check.py). ignoreStoreReadErrorWithClusterBreakingPotential
+    has no effect, as in kube-apiserver without the feature gate AllowUnsafeMalformedObjectDeletion.
     """
     values = _delete_values_of_query(query) if body is None else dict(body)
     policy = values.get("propagationPolicy")
@@ -168,8 +168,6 @@ def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) ->
     if policy is not None and policy not in PROPAGATION_POLICIES:
         causes.append(not_supported("propagationPolicy", policy, (*PROPAGATION_POLICIES, "nil")))
     causes += _validate_dry_run(dry_run)
-    ignore = bool(values.get("ignoreStoreReadErrorWithClusterBreakingPotential"))
-    causes += _validate_ignore_read_error(values, ignore=ignore)
     _raise("DeleteOptions", causes)
     preconditions = values.get("preconditions") or {}
     return DeleteOptions(
@@ -179,26 +177,7 @@ def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) ->
         orphan_dependents=orphan,
         precondition_uid=preconditions.get("uid"),
         precondition_resource_version=preconditions.get("resourceVersion"),
-        ignore_store_read_error=ignore,
     )
-
-
-def _validate_ignore_read_error(values: Mapping[str, Any], *, ignore: bool) -> list[Cause]:
-    if not ignore:
-        return []
-    path = "ignoreStoreReadErrorWithClusterBreakingPotential"
-    others = {
-        "dryRun": "dryRun",
-        "propagationPolicy": "propagationPolicy",
-        "orphanDependents": "orphanDependents",
-        "gracePeriodSeconds": "gracePeriodSeconds",
-        "preconditions": "preconditions",
-    }
-    return [
-        invalid_value(path, True, f"cannot be set together with .{name}")
-        for name in others
-        if values.get(name) not in (None, [], {})
-    ]
 
 
 def _delete_values_of_query(query: Query) -> dict[str, Any]:
@@ -211,8 +190,6 @@ def _delete_values_of_query(query: Query) -> dict[str, Any]:
     if orphan is not None:
         values["orphanDependents"] = orphan
     values["dryRun"] = list(query.get("dryRun", ()))
-    if _boolean(query, "ignoreStoreReadErrorWithClusterBreakingPotential"):
-        values["ignoreStoreReadErrorWithClusterBreakingPotential"] = True
     return values
 
 

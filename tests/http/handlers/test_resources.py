@@ -688,3 +688,11 @@ async def test_a_name_that_no_object_can_have_is_400(autojump_clock: MockClock, 
         body = {"metadata": {"name": decoded}} if method == "PUT" else None
         answer = await server.ask(method, f"/api/v1/namespaces/default/configmaps/{name}", body)
         assert answer.refused(400)["message"].startswith(f'Name parameter invalid: "{decoded}": may not')
+
+
+async def test_a_dry_run_creates_with_any_revision(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        sent = {"metadata": {"name": "a", "resourceVersion": "7"}}
+        made = (await server.ask("POST", f"{MAPS}?dryRun=All", sent)).ok()
+        assert made["metadata"]["resourceVersion"] == "7"
+        (await server.ask("POST", MAPS, sent)).refused(500)
