@@ -58,7 +58,7 @@ def complete_families(name: str, spec: Object, held: Object | None, configured: 
     if spec.get("ipFamilyPolicy") is None:
         old_policy = (held or {}).get("ipFamilyPolicy")
         spec["ipFamilyPolicy"] = old_policy or (REQUIRE if unselective else SINGLE)
-    causes = cluster_ips(spec, (held or {}).get("clusterIPs") or ())
+    causes = cluster_ips(spec, frozenset((held or {}).get("clusterIPs") or ()))
     if not causes:
         causes = _reductions(spec, held) if held is not None else []
         causes += _too_many(spec)

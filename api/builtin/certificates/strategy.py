@@ -38,18 +38,15 @@ def record_requester(new: Object, requester: Requester) -> None:
 def stamp_conditions(new: Object, old: Object, now: str) -> None:
     """Set missing update and transition times of conditions; keep the transition time while the status stays the
     same."""
-    held = conditions_of(old)
+    held: dict[tuple[str | None, str | None], str] = {}
+    for condition in conditions_of(old):
+        if condition.get("lastTransitionTime"):
+            held.setdefault((condition.get("type"), condition.get("status")), condition["lastTransitionTime"])
     for condition in conditions_of(new):
         if not condition.get("lastUpdateTime"):
             condition["lastUpdateTime"] = now
         if not condition.get("lastTransitionTime"):
-            same = (
-                one["lastTransitionTime"]
-                for one in held
-                if all(one.get(name) == condition.get(name) for name in ("type", "status"))
-                and one.get("lastTransitionTime")
-            )
-            condition["lastTransitionTime"] = next(same, now)
+            condition["lastTransitionTime"] = held.get((condition.get("type"), condition.get("status")), now)
 
 
 def prepare_status(new: Object, old: Object) -> None:

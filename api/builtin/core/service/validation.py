@@ -72,7 +72,7 @@ def _service(obj: Object, old: Object) -> list[Cause]:
         causes += validate_labels(spec["selector"], "spec.selector")
     causes += _affinity(spec)
     if kind != "ExternalName":
-        causes += cluster_ips(spec, held.get("clusterIPs") or ())
+        causes += cluster_ips(spec, frozenset(held.get("clusterIPs") or ()))
     known = frozenset(held.get("externalIPs") or ())
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
