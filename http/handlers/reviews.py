@@ -61,11 +61,11 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    return {**sent, "status": await _status(backend, _subject(spec), spec)}
+    return {**sent, "status": await _status(backend, context, _subject(spec), spec)}
 
 
 async def self_subject_access(backend: Backend, context: Context, sent: Object) -> Object:
-    return {**sent, "status": await _status(backend, context.user, sent["spec"])}
+    return {**sent, "status": await _status(backend, context, context.user, sent["spec"])}
 
 
 def _subject(spec: Mapping[str, Any]) -> User:
@@ -74,8 +74,8 @@ def _subject(spec: Mapping[str, Any]) -> User:
     return User(name=spec.get("user", ""), uid=spec.get("uid", ""), groups=groups, extra=extra)
 
 
-async def _status(backend: Backend, user: User, spec: Mapping[str, Any]) -> Object:
-    info, errors = _request_of(spec)
+async def _status(backend: Backend, context: Context, user: User, spec: Mapping[str, Any]) -> Object:
+    info, errors = await context.turn.run(0, _request_of, spec)
     verdict = await decide_with_answers(partial(backend.authorization.explain, user, info))
     result: Object = {"allowed": verdict.decision is Decision.ALLOW}
     if verdict.decision is Decision.DENY:
