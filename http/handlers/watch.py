@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import trio
 
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
@@ -29,6 +30,7 @@ from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
+from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.entry_encoder import JSON, EntryEncoder
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
@@ -148,7 +150,11 @@ class WatchStream:
         if self._watching.matches is None:  # the frames are the same for all watchers of one representation
             frames = batch.encodings.get(self._representation)
             if frames is None:
+                if is_slow(self._encoder, batch):
+                    return False
                 frames = batch.encodings[self._representation] = _JoinedFrames(self._frames_of(batch))
+        elif is_slow(self._encoder, batch):
+            return False
         else:
             frames = _JoinedFrames(self._frames_of(batch))
         if not isinstance(frames, _JoinedFrames) or self._push is None:
@@ -185,7 +191,7 @@ class WatchStream:
 
     async def next_frames(self) -> list[bytes] | None:
         """Return the next frames, at least one; None: the watch is over."""
-        frames = self._initial_frames()
+        frames = await self._initial_frames()
         while not frames:
             if self._over or self._drain.begun:
                 return None
@@ -193,7 +199,7 @@ class WatchStream:
         self._events.value += len(frames)
         return frames
 
-    def _initial_frames(self) -> list[bytes]:
+    async def _initial_frames(self) -> list[bytes]:
         """Return the next part of the initial events, of bounded size, or the bookmark after them."""
         initial, start = self._watching.initial, self._initial_sent
         if start < len(initial):
@@ -202,7 +208,7 @@ class WatchStream:
                 size += len(initial[end].json)
                 end += 1
             self._initial_sent = end
-            return self._encoder.initial(initial[start:end])
+            return await self._encoder.initial(initial[start:end])
         if self._bookmark_due:
             self._bookmark_due = False
             return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]
@@ -221,7 +227,10 @@ class WatchStream:
         except LogUnavailable:
             await trio.sleep(LOG_RETRY)
             events = []
-        frames = self._frames_of(events)
+        if is_slow(self._encoder, events):
+            frames = await trio.to_thread.run_sync(self._frames_of, events, limiter=LARGE_ENTRIES)
+        else:
+            frames = self._frames_of(events)
         now = trio.current_time()
         if now >= self._next_bookmark or now >= self._ends:
             frames.extend(self._due(now))
@@ -248,6 +257,11 @@ class WatchStream:
             return []
         self._bookmarked = self._cursor.revision
         return [self._encoder.bookmark(self._bookmarked)]
+
+
+def is_slow(encoder: EntryEncoder, events: Sequence[Event]) -> bool:
+    """Return True if the frames of these events must be made in a thread: large objects are encoded."""
+    return not encoder.splices and any(len(event.entry.json) > LARGE for event in events)
 
 
 def _take_none(batch: Batch) -> bool:

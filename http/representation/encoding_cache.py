@@ -19,6 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import trio
+
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.metrics import Reading
@@ -29,6 +32,9 @@ OVERHEAD = 200
 """Bytes of memory for each cached item besides its content: dict slot, object header, entry."""
 SAMPLE = 64
 """Entries of a list from which the bytes of all are estimated."""
+
+LARGE_ENTRIES = trio.CapacityLimiter(1)
+"""Threads that encode large entries, and lists that are encoded as a whole."""
 
 T = TypeVar("T")
 
@@ -245,16 +251,34 @@ class CachedEncoder(Generic[T]):
         return self._encode(entry)
 
     def all(self, entries: Sequence[Entry]) -> list[T]:
-        if self._cache is None:
-            return [self._encode(entry) for entry in entries]
-        young = self._cache.young(self._variant)
-        cached: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
-        missing = cached.count(None)
-        self._cache.objects.hits += len(cached) - missing
-        self._room -= (len(cached) - missing) * self._cache.average_size()
+        known, missing = self._known(entries)
+        return self._completed(entries, known) if missing else known  # type: ignore[return-value]
+
+    async def all_large(self, entries: Sequence[Entry]) -> list[T]:
+        """As ``all``, but large entries are encoded in a thread."""
+        known, missing = self._known(entries)
         if not missing:
-            return cached  # type: ignore[return-value]
-        return [self._missing(entry) if each is None else each for each, entry in zip(cached, entries, strict=True)]
+            return known  # type: ignore[return-value]
+        for index, entry in enumerate(entries):
+            if known[index] is None and len(entry.json) > LARGE:
+                known[index] = await trio.to_thread.run_sync(self.one, entry, limiter=LARGE_ENTRIES)
+        return self._completed(entries, known)
+
+    def _known(self, entries: Sequence[Entry]) -> tuple[list[T | None], int]:
+        """Return the encodings in the young generation, with None for the others, and the number of these."""
+        if self._cache is None:
+            return [None] * len(entries), len(entries)
+        young = self._cache.young(self._variant)
+        known: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
+        missing = known.count(None)
+        self._cache.objects.hits += len(known) - missing
+        self._room -= (len(known) - missing) * self._cache.average_size()
+        return known, missing
+
+    def _completed(self, entries: Sequence[Entry], known: list[T | None]) -> list[T]:
+        if self._cache is None:
+            return [self._encode(entry) if each is None else each for each, entry in zip(known, entries, strict=True)]
+        return [self._missing(entry) if each is None else each for each, entry in zip(known, entries, strict=True)]
 
     def _missing(self, entry: Entry) -> T:
         """Return the encoding of an entry that is not in the young generation, and add it there."""

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import trio
 
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import json, protobuf, yaml
 from kubechronicle.api.codecs.negotiate import Representation
@@ -38,7 +39,7 @@ from kubechronicle.api.tables.table import (
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.http.list_body import Items, ListBody, joined_items, stored_bytes, stored_items
-from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache
+from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.list_cache import Pauses, list_items
 
 JSON = "application/json"
@@ -51,9 +52,7 @@ PART = 64
 """Entries encoded between two pauses."""
 MANY = 4096
 """Entries whose bytes are counted between two pauses."""
-WHOLE_LISTS = trio.CapacityLimiter(2)
-"""Threads for lists that are encoded as a whole, such as YAML: 10,000 objects take seconds."""
-
+T = TypeVar("T")
 Body: TypeAlias = "bytes | ListBody"
 
 
@@ -227,9 +226,9 @@ class EntryEncoder:
             return await self._protobuf_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
-        if len(entries) <= PART:
+        if len(entries) <= PART and stored_bytes(entries) <= LARGE:
             return self._whole_list(entries, metadata)
-        return await trio.to_thread.run_sync(self._whole_list, entries, metadata, limiter=WHOLE_LISTS)
+        return await trio.to_thread.run_sync(self._whole_list, entries, metadata, limiter=LARGE_ENTRIES)
 
     def _whole_list(self, entries: Sequence[Entry], metadata: Object) -> bytes:
         """Encode a list at once: YAML, pretty JSON and old protobuf forms, of which nothing is cached."""
@@ -279,7 +278,7 @@ class EntryEncoder:
         return stored_items(entries, self._prefix, size)
 
     async def _encoded_items(self, entries: Sequence[Entry], separator: bytes) -> Items:
-        return joined_items(await self._in_parts(entries, self._items.all), separator=separator)
+        return joined_items(await self._in_parts(entries, self._items), separator=separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         # Rows that are sorted by a field need the objects.
@@ -287,7 +286,7 @@ class EntryEncoder:
             whole = self._table_of([entry.object() for entry in entries], metadata)
             return encode(whole, self.form.media_type, pretty=self.form.pretty)
         fill = filler(self._now())
-        rows = await self._in_parts(entries, lambda part: [fill(row) for row in self._rows.all(part)])
+        rows = await self._in_parts(entries, self._rows, fill)
         return self._table_around(rows, metadata, ending=b"\n")
 
     @property
@@ -309,28 +308,29 @@ class EntryEncoder:
         return ListBody(empty[: empty.rindex(b":") + 1] + b"[", joined_items(rows, separator=b","), b"]}" + ending)
 
     async def _in_parts(
-        self, entries: Sequence[Entry], encode_part: Callable[[Sequence[Entry]], list[bytes]]
+        self, entries: Sequence[Entry], encoder: CachedEncoder[T], change: Callable[[T], bytes] | None = None
     ) -> list[bytes]:
-        """Encode all entries, with pauses for other tasks."""
-        encoded: list[bytes] = []
-        pauses = Pauses()
+        """Encode all entries, with pauses. ``change``: makes the bytes of an encoding."""
+        encoded, pauses = list[bytes](), Pauses()
         for start in range(0, len(entries), PART):
-            encoded += encode_part(entries[start : start + PART])
+            part = await encoder.all_large(entries[start : start + PART])
+            encoded += map(change, part) if change is not None else part  # type: ignore[arg-type]  # else bytes
             await pauses.pause()
         return encoded
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def initial(self, entries: Sequence[Entry]) -> list[bytes]:
+    async def initial(self, entries: Sequence[Entry]) -> list[bytes]:
         """Return the frames of the objects that exist when a watch begins."""
         if self._table:
+            await self._rows.all_large(entries)  # caches the rows
             return [self.event("ADDED", entry) for entry in entries]
         if self.form.media_type == PROTOBUF:
-            items = self._items.all(entries)
+            items = await self._items.all_large(entries)
             return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
         if self._plain:
             return [self._framed("ADDED", entry) for entry in entries]
-        return [b'{"type":"ADDED","object":%b}\n' % item for item in self._items.all(entries)]
+        return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
 
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
         """Return the frame of a watch event. ``event`` caches it for other watchers of the same form."""

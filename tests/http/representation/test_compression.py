@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 from in_process import ADMIN, MAPS, PROTOBUF, configmap, open_server
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
@@ -104,7 +104,7 @@ FORMS = {"json": "application/json", "protobuf": PROTOBUF, "table": TABLE, "yaml
 
 
 @pytest.mark.parametrize("accept", FORMS.values(), ids=FORMS)
-async def test_long_answers_are_compressed_for_clients_that_accept_it(accept: str, autojump_clock: MockClock) -> None:
+async def test_long_answers_are_compressed_for_clients_that_accept_it(accept: str) -> None:
     async with open_server() as server:
         for index in range(20):
             # Long metadata, too, since rows of a table contain it.
@@ -126,7 +126,7 @@ async def test_long_answers_are_compressed_for_clients_that_accept_it(accept: st
         assert refused.header("content-encoding") == short.header("content-encoding") == ""
 
 
-async def test_a_long_object_is_compressed(autojump_clock: MockClock) -> None:
+async def test_a_long_object_is_compressed() -> None:
     async with open_server() as server:
         made = await server.ask("POST", MAPS, configmap("a", data="x" * 200_000), headers=GZIP)
         read = await server.ask("GET", f"{MAPS}/a", headers=GZIP)

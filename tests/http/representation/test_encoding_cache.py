@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from in_process import MAPS, PROTOBUF, configmap, open_server
 from trio.testing import MockClock
 
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import errors, protobuf
 from kubechronicle.api.codecs.negotiate import Representation
@@ -155,8 +157,8 @@ async def test_initial_events_are_those_of_single_objects() -> None:
     for form in (FORMS["json"], FORMS["protobuf"], FORMS["metadata"], FORMS["metadata in protobuf"]):
         cache = EncodingCache()
         single = [EntryEncoder(rt, form).event("ADDED", entry) for entry in entries]
-        assert EntryEncoder(rt, form, cache=cache).initial(entries) == single
-        assert EntryEncoder(rt, form, cache=cache).initial(entries) == single
+        assert await EntryEncoder(rt, form, cache=cache).initial(entries) == single
+        assert await EntryEncoder(rt, form, cache=cache).initial(entries) == single
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------
@@ -305,3 +307,19 @@ async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, mon
         assert len(body) > len(entries)
         nursery.cancel_scope.cancel()
     assert turns >= 2
+
+
+async def test_large_entries_are_encoded_in_a_thread() -> None:
+    rt = REGISTRY.lookup("", "v1", "configmaps")
+    assert rt is not None
+    small, large = entry_of(rt, {"metadata": {}}, 5), entry_of(rt, {"metadata": {}, "data": {"a": "x" * LARGE}}, 6)
+    threads: dict[Entry, int] = {}
+
+    def make(entry: Entry) -> bytes:
+        threads[entry] = threading.get_ident()
+        return entry.json
+
+    for cache in (None, EncodingCache()):
+        encoder = CachedEncoder(cache, "form", make, len)
+        assert await encoder.all_large([small, large]) == [small.json, large.json]
+        assert threads[small] == threading.get_ident() != threads[large]
