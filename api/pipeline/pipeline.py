@@ -27,7 +27,7 @@ from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import bodies, conversion, defaulting, deletion, patching, scale, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, known_registry
-from kubechronicle.api.schema import types
+from kubechronicle.api.schema import null_lists, types
 from kubechronicle.api.schema.equality import holds_json, same_json
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
@@ -82,8 +82,10 @@ def decode_object(
 
 
 def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
-    """Record the creator as manager of its fields."""
+    """Record the creator as manager of its fields. 409 for a uid in a PUT that creates: no object has it."""
     meta = obj["metadata"]
+    if ctx.name and meta.get("uid"):
+        raise status.conflict(rt, ctx.name, _no_such_uid(rt, meta))
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
     metadata.drop_repeated_owners(meta)
@@ -93,8 +95,19 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     return obj
 
 
+def _no_such_uid(rt: ResourceType, meta: Object) -> str:
+    key = "/".join(filter(None, ("/registry", rt.plural, meta.get("namespace", ""), meta.get("name", ""))))
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
+        f"failed: UID in precondition: {meta['uid']}, UID in object meta: "
+    )
+
+
 def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
-    """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion."""
+    """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion.
+
+    A PUT may have any number as resourceVersion.
+    """
     strategy = strategy_of(rt.resource)
     obj = to_storage_version(rt, obj)
     _make_null(rt, obj)
@@ -349,6 +362,7 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
         raise status.conflict(rt, ctx.name, why)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     metadata.match_name(meta, ctx.name)
+    metadata.parse_revision(meta)
     meta.pop("resourceVersion", None)  # meaningless for a missing object
     return obj, warnings
 

@@ -121,7 +121,7 @@ def _dropped(result: Any, field: Field) -> bool:
     if isinstance(kind, ObjectType | AnyType):
         return False
     if isinstance(kind, ListType | MapType):
-        return field.null_stays or not keep_zero  # written as null if the field is always written
+        return not keep_zero  # null_lists.py treats those that are always written
     if result is None:
         return True
     return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.schema import check, types, values
+from kubechronicle.api.schema import check, null_lists, types, values
 from kubechronicle.api.values import quantity
 
 CORE = "io.k8s.api.core.v1."
@@ -223,3 +223,15 @@ def test_errors_name_embedded_structs_and_named_types(definition: str, value: di
     with pytest.raises(check.TypeMismatch) as wrong:
         check.check(value, types.object_type(f"io.k8s.api.{definition}"))
     assert f"into Go struct field {where}" in str(wrong.value)
+
+
+def test_an_empty_list_stays_until_it_is_stored_as_null() -> None:
+    kind = types.object_type("io.k8s.api.rbac.v1.Role")
+    role: dict[str, Any] = {"metadata": {"finalizers": []}, "rules": []}
+    check.check(role, kind)
+    assert role == {"metadata": {}, "rules": []}
+    null_lists.make_null(role, kind)
+    assert role == {"metadata": {}, "rules": None}
+    below: dict[str, Any] = {"metadata": {}, "rules": [{"verbs": [], "resources": ["a"]}, {"verbs": ["get"]}]}
+    null_lists.make_null(below, kind)
+    assert below["rules"] == [{"verbs": None, "resources": ["a"]}, {"verbs": ["get"]}]

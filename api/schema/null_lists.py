@@ -1,0 +1,76 @@
+"""Empty lists and maps of fields that are always written: Kubernetes stores them as null.
+
+It stores objects as protobuf, where an empty list and none are the same. Until then they differ: the writer of
+``rules: []`` owns the field, the writer of ``rules: null`` does not. So the check keeps an empty list, and this step
+makes it null, after the owners are recorded and before rules compare the object with the stored one.
+
+A plan per definition lists such fields of its subtree, so that the walk visits only these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type
+
+_ONE: Final = "one"
+_LIST: Final = "list"
+_MAP: Final = "map"
+
+
+class _Plan:
+    """``names``: fields of this object. ``below``: (field, shape, plan) of fields to descend to."""
+
+    __slots__ = ("below", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.below: list[tuple[str, str, _Plan]] = []
+
+
+_PLANS: Final[dict[str, _Plan]] = {}
+
+
+def make_null(obj: dict[str, Any], kind: ObjectType) -> None:
+    """Replace the empty lists and maps of an object that are always written by null, in place."""
+    _apply(obj, _plan_of(kind))
+
+
+def _apply(obj: dict[str, Any], plan: _Plan) -> None:
+    for name in plan.names:
+        value = obj.get(name)
+        if not value and value is not None:
+            obj[name] = None
+    for name, shape, below in plan.below:
+        value = obj.get(name)
+        if not value:
+            continue
+        if shape is _ONE:
+            _apply(value, below)
+        else:
+            for item in value if shape is _LIST else value.values():
+                _apply(item, below)
+
+
+def _plan_of(kind: ObjectType) -> _Plan:
+    plan = _PLANS.get(kind.definition)
+    if plan is None:
+        plan = _PLANS[kind.definition] = _Plan()  # before the walk, as a definition may contain itself
+        for field in kind.fields.values():
+            if field.null_stays and isinstance(field.type, ListType | MapType):
+                plan.names.append(field.name)
+            target, shape = _target(field.type)
+            below = _plan_of(target) if target is not None else None
+            if below is not None and (below.names or below.below):
+                plan.below.append((field.name, shape, below))
+    return plan
+
+
+def _target(kind: Type) -> tuple[ObjectType | None, str]:
+    if isinstance(kind, ObjectType):
+        return kind, _ONE
+    if isinstance(kind, ListType) and isinstance(kind.item, ObjectType):
+        return kind.item, _LIST
+    if isinstance(kind, MapType) and isinstance(kind.value, ObjectType):
+        return kind.value, _MAP
+    return None, _ONE
