@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import re
+from random import Random
 from typing import Any
 
 from kubechronicle.ops.development.differential.catalogue import Resource
 
 DEFAULT_CLASSES = ("storageclass.kubernetes.io/is-default-class", "ingressclass.kubernetes.io/is-default-class")
+
+
+# Kinds that are created by dry runs only: a stored one would give addresses to other sequences' Services.
+DRY_RUN_ONLY = frozenset({"ServiceCIDR"})
+CLUSTER_IP = re.compile(r"10\.96\.(\d{1,3})\.(\d{1,3})(?![\d/.])")
+NODE_PORT = re.compile(r'("(?:nodePort|healthCheckNodePort)": )(3[0-2]\d{3})\b')
+
+
+def own_addresses(rng: Random, body: dict[str, Any]) -> dict[str, Any]:
+    """Move the cluster IPs and node ports of a seed, so that no two sequences at the same time take the same ones.
+
+    10.96.0.1, which the Service `kubernetes` has, stays.
+    """
+    net, shift = rng.randrange(250), rng.randrange(2700)
+
+    def address(match: re.Match[str]) -> str:
+        if match[0] == "10.96.0.1":
+            return match[0]
+        return f"10.96.{(int(match[1]) + net) % 250 + 1}.{match[2]}"
+
+    def port(match: re.Match[str]) -> str:
+        return f"{match[1]}{30000 + (int(match[2]) - 30000 + shift) % 2768}"
+
+    moved: dict[str, Any] = json.loads(NODE_PORT.sub(port, CLUSTER_IP.sub(address, json.dumps(body))))
+    return moved
 
 
 def guard(resource: Resource, body: Any) -> None:

@@ -121,7 +121,7 @@ def text(rng: Random, schema: Mapping[str, Any], name: str) -> str:
     if name.lower().endswith("name") or name in ("namespace", "serviceAccount"):
         return rng.choice(["a", "b", "web", "x-1", "x-1"])
     if name.lower().endswith("ip"):
-        return rng.choice(["10.1.2.3", "1.2.3.4", "fd00::1", "10.96.0.77"])
+        return rng.choice(["10.1.2.3", "1.2.3.4", "fd00::1", "10.96.0.1"])
     if name.endswith(("cidr", "CIDR")):
         return rng.choice(["10.1.0.0/16", "fd00::/64"])
     return rng.choice(STRINGS)

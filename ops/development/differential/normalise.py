@@ -11,7 +11,11 @@ UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 TIME = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 SERVICE_IP = re.compile(r"\b10\.96\.\d{1,3}\.\d{1,3}\b(?!/)")
 RANDOM_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
+# Revisions within texts: objects printed in messages, and the newest revision in refusals.
+REVISION = re.compile(r'([rR]esourceVersion\\*"?: ?\\*"?|, current: |resource version: )[1-9]\d*')
+INVALID = re.compile(r'(?<=Invalid value: ")\d+(?=")')
 AGE = re.compile(r"\d+(?:ms|[smhdy])(?:\d+[smhd])?")
+GENERATED = re.compile(r".*[a-z0-9]{5}")
 NEAR = 2  # days around the present: a time in these is the servers' clock, not the request's
 PORTS = range(30000, 32768)
 PORT_KEYS = frozenset({"nodePort", "healthCheckNodePort"})
@@ -59,8 +63,8 @@ class Normaliser:
         prefix = asked.get("generateName") if isinstance(asked, Mapping) else None
         if not isinstance(prefix, str) or not prefix or asked is None or asked.get("name"):
             return
-        start = prefix.replace("$ID", "")[:20]
-        if isinstance(name, str) and name.startswith(start.split("-")[0]) and name not in self._names:
+        start = prefix.partition("$ID")[0][:58]
+        if isinstance(name, str) and GENERATED.fullmatch(name) and name.startswith(start) and name not in self._names:
             self._names[name] = self.token("generated", name)
 
     def answer(self, data: Any, names: Mapping[str, str]) -> Any:
@@ -68,18 +72,19 @@ class Normaliser:
         self._step += 1
         self._counts.clear()
         form = self._node(data, "")
-        if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")) and "metadata" in form:
-            listed = form["metadata"]
-            # Other sequences write at the same time, so the revision of a list is not comparable.
-            if isinstance(listed, dict) and str(listed.get("resourceVersion", "")).startswith("<rv:"):
-                listed["resourceVersion"] = "<rv>"
+        if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")):
+            without_revision(form)
+        for event in form if isinstance(form, list) else ():
+            if isinstance(event, dict) and event.get("type") == "BOOKMARK":
+                without_revision(event.get("object"))
         if isinstance(form, dict) and form.get("kind") == "SelfSubjectRulesReview":
             sort_rules(form)
         return form
 
     def _node(self, node: Any, key: str) -> Any:
         if isinstance(node, dict):
-            return {self._text(k): self._node(v, k) for k, v in node.items()}
+            # In the order of keys: the servers write fields in orders of their own, and tokens are numbered.
+            return {self._text(k): self._node(node[k], k) for k in sorted(node, key=str)}
         if isinstance(node, list):
             return [self._node(v, key) for v in (shared_part(node, key) if key in DISCOVERY_KEYS else node)]
         if isinstance(node, str):
@@ -109,18 +114,35 @@ class Normaliser:
             if name in value:
                 value = value.replace(name, token)
         if "-" in value:
-            value = UID.sub(lambda match: self.token("uid", match[0]), value)
+            value = UID.sub(self._uid, value)
             value = TIME.sub(self._time, value)
             value = RANDOM_VOLUME.sub("kube-api-access-<random>", value)
+        if "ersion" in value:
+            value = REVISION.sub(r"\1<rv>", value)
+        if "Invalid value" in value:
+            value = INVALID.sub(self._revision, value)
         if "10.96." in value:
             value = SERVICE_IP.sub(self._address, value)
         return value
+
+    def _uid(self, match: re.Match[str]) -> str:
+        return match[0] if match[0] in self.given else self.token("uid", match[0])
+
+    def _revision(self, match: re.Match[str]) -> str:
+        return "<rv>" if ("rv", match[0]) in self._tokens else match[0]
 
     def _time(self, match: re.Match[str]) -> str:
         return "<time>" if f"{match[1]}-{match[2]}-{match[3]}" in self._near else match[0]
 
     def _address(self, match: re.Match[str]) -> str:
         return match[0] if match[0] in self.given else self.token("ip", match[0])
+
+
+def without_revision(form: Any) -> None:
+    """Hide the revision of a list or bookmark: other sequences write at the same time."""
+    metadata = form.get("metadata") if isinstance(form, dict) else None
+    if isinstance(metadata, dict) and str(metadata.get("resourceVersion", "")).startswith("<rv:"):
+        metadata["resourceVersion"] = "<rv>"
 
 
 def shared_part(listed: list[Any], key: str) -> list[Any]:

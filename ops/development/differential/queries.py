@@ -21,7 +21,7 @@ LIST_PARAMETERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("limit", ("0", "1", "2", "3", "-1", "-5", "x", "", "9223372036854775807", "9223372036854775808", "1.5", "+1", "01",
                "9" * 5000)),
     ("continue", ("${continue}", "${continue}", "x", "", "e30", CONTINUE, "%2e")),
-    ("resourceVersion", ("", "0", "1", "${rv}", "${rv}", "x", "-1", "01", "999999999999", "9223372036854775808")),
+    ("resourceVersion", ("", "0", "${first}", "${rv}", "x", "-1", "01", "999999999999", "9223372036854775808")),
     ("resourceVersionMatch", ("Exact", "NotOlderThan", "NotOlderThan", "", "x", "exact")),
     ("labelSelector", LABEL_SELECTORS),
     ("fieldSelector", FIELD_SELECTORS),

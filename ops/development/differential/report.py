@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from kubechronicle.ops.development.differential.grouping import Group, Groups, label
 from kubechronicle.ops.development.differential.work import Totals
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 LISTED = 120
 LONGEST = 1500
 
@@ -123,5 +125,5 @@ def document(totals: Totals, groups: Groups, seconds: float, seed: str, revision
 
 def write(path: Path, *arguments: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(markdown(*arguments))
+    path.write_text(CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", markdown(*arguments)))
     path.with_suffix(".json").write_text(json.dumps(document(*arguments), ensure_ascii=False, indent=1))

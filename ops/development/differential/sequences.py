@@ -10,7 +10,7 @@ from typing import Any
 
 from kubechronicle.ops.development.differential import queries, subresources
 from kubechronicle.ops.development.differential.catalogue import Catalogue, Resource
-from kubechronicle.ops.development.differential.guards import guard
+from kubechronicle.ops.development.differential.guards import DRY_RUN_ONLY, guard, own_addresses
 from kubechronicle.ops.development.differential.mutations import Place, mutate, number_of_mutations
 from kubechronicle.ops.development.differential.objects import delete_options, name_for, portable
 from kubechronicle.ops.development.differential.odd_requests import odd_request
@@ -74,7 +74,7 @@ class Sequence:
 
     def fresh(self) -> dict[str, Any]:
         """Return an object to create, with the sequence's name."""
-        body = self.seeds.choose(self.rng, self.resource)
+        body = own_addresses(self.rng, self.seeds.choose(self.rng, self.resource))
         metadata = body.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         if self.resource.verbs >= {"get"} and not (metadata.get("generateName") and not metadata.get("name")):
@@ -164,6 +164,8 @@ class Sequence:
 
     def birth(self, body: dict[str, Any]) -> Step:
         """Create by POST, or now and then by a PUT or an apply on an absent name."""
+        if self.resource.kind in DRY_RUN_ONLY:
+            return self.post(body, dry=True)
         chance, metadata = self.rng.random(), body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if chance > 0.1 or not isinstance(name, str) or not name or "/" in name:
@@ -350,7 +352,6 @@ class Sequence:
                 "&resourceVersion=${first}",
                 "&resourceVersion=${first}",
                 "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-                "&resourceVersion=1",
                 "&resourceVersion=x",
             ]
         )

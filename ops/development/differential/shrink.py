@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -34,6 +34,12 @@ def replay(plan: Plan, seed: str) -> int:
             print(f"   {difference.verdict}: {difference.type} {difference.place}")
             print(f"      reference: {difference.want}\n      ours:      {difference.have}")
     return 0
+
+
+class Plays(Protocol):
+    """Plays steps, and tells a difference of a signature."""
+
+    def difference(self, steps: list[Step], wanted: tuple[str, str, str]) -> Exchange | None: ...
 
 
 class Player:
@@ -68,7 +74,7 @@ def clean(conversation: Conversation, steps: list[Step]) -> None:
 class Shrinker:
     """Shrinks one example within a number of replays."""
 
-    def __init__(self, player: Player, group: Group, attempts: int = ATTEMPTS) -> None:
+    def __init__(self, player: Plays, group: Group, attempts: int = ATTEMPTS) -> None:
         self._player, self._wanted, self._left = player, group.signature, attempts
         self.last: Exchange | None = None
 

@@ -38,6 +38,8 @@ class Step:
 
     @property
     def dry_run(self) -> bool:
+        if self.method == "DELETE" and isinstance(self.body, dict):
+            return bool(self.body.get("dryRun"))  # the query does not count beside a body
         return "dryRun=All" in self.path
 
     @property

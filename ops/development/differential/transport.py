@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 
 from kubechronicle.api.codecs import protobuf
 
+MAGIC = b"k8s\x00"  # the first bytes of an object in protobuf
 TIMEOUT = 20.0  # seconds for one answer; a server that hangs is a difference, not the end of the run
 UNANSWERED = 0  # the status of a request without an answer
 
@@ -52,8 +53,19 @@ class Answer:
                 return yaml.load(self.body, Loader=yaml.CSafeLoader)
         if media.endswith("protobuf"):
             with contextlib.suppress(Exception):  # bytes that do not decode are compared as text
-                return protobuf.decode(self.body)
+                return protobuf.decode(self.body) if self.body.startswith(MAGIC) else list(watch_events(self.body))
         return self.body.decode("utf-8", "replace")
+
+
+def watch_events(stream: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the events of a protobuf watch: frames of a WatchEvent, with its type and an enveloped object."""
+    at = 0
+    while at < len(stream):
+        size = int.from_bytes(stream[at : at + 4], "big")
+        frame = stream[at + 4 : at + 4 + size]
+        at += 4 + size
+        start = frame.index(MAGIC)
+        yield {"type": frame[2 : 2 + frame[1]].decode(), "object": protobuf.decode(frame[start:])}
 
 
 class Connection:
