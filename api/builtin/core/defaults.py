@@ -90,6 +90,7 @@ def secret(obj: Object) -> None:
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **node.FUNCTIONS,
+    **persistentvolume.FUNCTIONS,
     **pod.FUNCTIONS,
     **service.FUNCTIONS,
     "core.v1.Namespace": namespace,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, one_of, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
@@ -46,7 +46,7 @@ def _conditions(obj: Object) -> list[Cause]:
             causes.append(duplicate(field, kind))
         seen.add(kind)
         if not kind:
-            causes.append(required(field, "must not be empty"))
+            causes.append(required(field))
     return causes
 
 
@@ -186,7 +186,7 @@ def priority_level(obj: Object) -> list[Cause]:
     kind, limited, exempt = spec.get("type", ""), spec.get("limited"), spec.get("exempt")
     causes: list[Cause] = []
     if (name == "exempt") != (kind == "Exempt"):
-        detail = "type must be 'Exempt' if and only if name is 'exempt'"
+        detail = "must be 'Exempt' if and only if `name` is 'exempt'"
         causes.append(invalid_value("spec.type", kind, detail))
     if kind == "Exempt":
         if limited is not None:
@@ -202,7 +202,7 @@ def priority_level(obj: Object) -> list[Cause]:
             causes += _shares(limited, "spec.limited", borrows=True)
             causes += _limit_response(limited.get("limitResponse") or {}, "spec.limited.limitResponse")
     else:
-        causes.append(not_supported("spec.type", kind, ("Exempt", "Limited")))
+        causes += one_of(kind, ("Exempt", "Limited"), "spec.type")
     return causes + _fixed(spec, name, _LEVELS, "PriorityLevelConfigurationSpec") + _conditions(obj)
 
 
@@ -228,7 +228,7 @@ def _limit_response(response: Object, field: str) -> list[Cause]:
         detail = "must be nil if limited.limitResponse.type is not Limited"
         return [] if queuing is None else [forbidden(path, detail)]
     if kind != "Queue":
-        return [not_supported(f"{field}.type", kind, ("Queue", "Reject"))]
+        return one_of(kind, ("Queue", "Reject"), f"{field}.type")
     if queuing is None:
         return [required(path, "must not be empty if limited.limitResponse.type is Limited")]
     length, queues, hand = (queuing.get(name, 0) for name in ("queueLengthLimit", "queues", "handSize"))

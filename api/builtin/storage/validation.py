@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,10 +15,11 @@ from kubechronicle.api.builtin.common.checks import (
     one_of_if_set,
     qualified_name,
     repeated,
+    sorted_labels,
     unique,
     wrong,
 )
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import selector, shape
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name, one_source
 from kubechronicle.api.builtin.core.persistentvolume.validation_sources import PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import access_modes
@@ -38,6 +40,8 @@ from kubechronicle.api.values.objects import Object
 
 MAX_PARAMETERS: Final = 512
 MAX_PARAMETERS_SIZE: Final = 256 * 1024
+MAX_REPEATED: Final = 100
+"""Causes for one topology that occurs before: Kubernetes has one for each earlier occurrence, without a limit."""
 
 
 def _parameters(parameters: Mapping[str, str], field: str, *, needed: bool = False) -> list[Cause]:
@@ -70,7 +74,7 @@ def storage_class(obj: Object) -> list[Cause]:
 
 def _topologies(terms: Any) -> list[Cause]:
     causes: list[Cause] = []
-    earlier: set[frozenset[tuple[str, frozenset[str]]]] = set()
+    earlier: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
     for index, term in enumerate(terms):
         seen: dict[str, frozenset[str]] = {}
         for position, requirement in enumerate(term.get("matchLabelExpressions") or ()):
@@ -84,16 +88,17 @@ def _topologies(terms: Any) -> list[Cause]:
                 causes.append(duplicate(f"{path}.key", key))
             seen[key] = frozenset(values)
         shown = frozenset(seen.items())
-        if shown in earlier:
-            causes.append(duplicate(f"allowedTopologies[{index}].matchLabelExpressions", ""))
-        earlier.add(shown)
+        # Kubernetes compares a term with every earlier one, and first with as many empty terms as there are terms.
+        times = min(earlier[shown] + (0 if seen else len(terms)), MAX_REPEATED)
+        causes += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * times
+        earlier[shown] += 1
     return causes
 
 
 def storage_class_update(new: Object, old: Object) -> list[Cause]:
     """Reject changes: the meaning of a class is fixed."""
-    causes: list[Cause] = []
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+    causes = immutable("parameters", sorted_labels(new.get("parameters")), sorted_labels(old.get("parameters")))
+    for name in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
         causes += immutable(name, new.get(name), old.get(name))
     return causes
 
@@ -144,7 +149,7 @@ def csi_driver(obj: Object) -> list[Cause]:
             causes.append(not_supported("spec.volumeLifecycleModes", mode, LIFECYCLES))
     secret = spec.get("serviceAccountTokenInSecrets")
     if secret is not None and not spec.get("tokenRequests"):
-        detail = "may only be set when `tokenRequests` is set"
+        detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
         causes.append(invalid_value("spec.serviceAccountTokenInSecrets", secret, detail))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
@@ -192,7 +197,7 @@ def csi_node(obj: Object) -> list[Cause]:
 
 def csi_node_update(new: Object, old: Object) -> list[Cause]:
     """Reject changes of a driver that stays on the node, except of its allocatable count."""
-    causes = csi_node(new)  # Kubernetes checks the object twice and reports each cause twice
+    causes: list[Cause] = []
     present = {driver.get("name"): driver for driver in new["spec"].get("drivers") or ()}
     for driver in old["spec"].get("drivers") or ():
         now = present.get(driver.get("name"))
@@ -200,7 +205,7 @@ def csi_node_update(new: Object, old: Object) -> list[Cause]:
             continue
         frozen = [{key: value for key, value in each.items() if key != "allocatable"} for each in (now, driver)]
         if frozen[0] != frozen[1]:
-            shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys") or []}
+            shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
             causes.append(invalid_value("spec.drivers", shown, "field is immutable"))
     return causes
 
@@ -217,7 +222,8 @@ def storage_capacity(obj: Object) -> list[Cause]:
 
 def storage_capacity_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed topology or class."""
-    causes = immutable("nodeTopology", new.get("nodeTopology"), old.get("nodeTopology"))
+    topologies = [selector(each.get("nodeTopology")) for each in (new, old)]
+    causes = immutable("nodeTopology", *topologies)
     return causes + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
 
 
@@ -232,7 +238,7 @@ def attachment(obj: Object) -> list[Cause]:
     """Check the driver, node and single volume of a VolumeAttachment."""
     spec = obj["spec"]
     attacher, source, path = spec.get("attacher", ""), spec.get("source") or {}, "spec.source"
-    causes = [] if attacher else [required("spec.attacher")]
+    causes = csi_driver_name(attacher, "spec.attacher")
     inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and name is None:
         causes.append(required(path, _ONE_SOURCE))
@@ -244,7 +250,6 @@ def attachment(obj: Object) -> list[Cause]:
     elif inline is not None:
         causes += inline_volume_spec(inline, f"{path}.inlineVolumeSpec")
     causes += dns_subdomain(spec.get("nodeName", ""), "spec.nodeName") + _attachment_status(obj)
-    causes += csi_driver_name(attacher, "spec.attacher")
     return causes if name is None else causes + dns_subdomain(name, f"{path}.persistentVolumeName")
 
 

@@ -268,3 +268,30 @@ def test_taints_are_stamped() -> None:
     assert times == [NOW, "2020-01-01T00:00:00Z"]
     changed = update(SLICES, stored, {"spec": {"devices": [{"name": "d", "taints": [taint]}]}}).object
     assert changed["spec"]["devices"][0]["taints"][0]["timeAdded"] == NOW
+
+
+def test_a_changed_template_is_validated_and_printed_as_a_whole() -> None:
+    path = "resource.k8s.io/v1/resourceclaimtemplates"
+    toleration = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
+    request = {"name": "r", "exactly": {"deviceClassName": "c", "tolerations": [toleration]}}
+    before = {"spec": {"spec": {"devices": {"requests": [request]}}}}
+    renamed = {**request, "name": "R"}
+    after = {"spec": {"metadata": {"labels": {"b": "", "a": ""}}, "spec": {"devices": {"requests": [renamed]}}}}
+    name, spec = rejections_of(path, before, after)
+    assert name.startswith('spec.spec.devices.requests[0].name: Invalid value: "R"')
+    assert spec.startswith('spec: Invalid value: {"labels":{"a":"","b":""},"Spec":{"Devices":')
+    assert (
+        '"Tolerations":[{"Key":"k","Operator":"Exists","Value":"","Effect":"NoExecute","TolerationSeconds":null}]'
+        in spec
+    )
+
+
+def test_a_policy_without_a_default() -> None:
+    policy = {"validRange": {"min": "1Mi"}}
+    device = {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "capacity": {"m": {"value": "1Gi", "requestPolicy": policy}},
+    }
+    (found,) = rejections_of(SLICES, resource_slice(devices=[device]))
+    assert found.endswith("requestPolicy.default: Required value: required when validRange is defined")

@@ -86,3 +86,21 @@ def test_a_driver_says_where_it_gets_tokens() -> None:
     assert update(path, stored, {"spec": {**requests, "serviceAccountTokenInSecrets": False}}).warnings == []
     unchanged = create(path, {"spec": requests})
     assert update(path, unchanged, {"spec": {"requiresRepublish": True}}).warnings == []
+
+
+def test_an_inline_volume_gets_no_defaults_of_persistent_volumes() -> None:
+    inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d.e", "volumeHandle": "h"}}
+    spec = {"attacher": "a.b", "nodeName": "n", "source": {"inlineVolumeSpec": inline}}
+    assert create("storage.k8s.io/v1/volumeattachments", {"spec": spec})["spec"]["source"]["inlineVolumeSpec"] == inline
+    volume = create("/v1/persistentvolumes", {"spec": {**inline, "capacity": {"storage": "1Gi"}}})["spec"]
+    assert (volume["persistentVolumeReclaimPolicy"], volume["volumeMode"]) == ("Retain", "Filesystem")
+
+
+def test_equal_topologies_and_ones_without_terms() -> None:
+    term = {"matchLabelExpressions": [{"key": "k", "values": ["a", "b"]}]}
+    same = {"matchLabelExpressions": [{"key": "k", "values": ["b", "a"]}]}
+    path, body = "storage.k8s.io/v1/storageclasses", {"provisioner": "p"}
+    found = rejections_of(path, {**body, "allowedTopologies": [term, same, term]})
+    assert [cause.partition(".")[0] for cause in found] == [f"allowedTopologies[{index}]" for index in (1, 2, 2)]
+    found = rejections_of(path, {**body, "allowedTopologies": [{}]})
+    assert found == ['allowedTopologies[0].matchLabelExpressions: Duplicate value: ""']

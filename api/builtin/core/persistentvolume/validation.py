@@ -81,7 +81,7 @@ def persistent_volume_update(new: Object, old: Object) -> list[Cause]:
     if held.get("nodeAffinity") is not None and not _same_nodes(spec.get("nodeAffinity"), held["nodeAffinity"]):
         detail = "field is immutable, except for updating from beta label to GA"
         nodes = record(spec.get("nodeAffinity"), "VolumeNodeAffinity")
-        causes.append(invalid_value("nodeAffinity", "null" if nodes is None else nodes, detail))
+        causes.append(invalid_value("nodeAffinity", nodes, detail))
     if held.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
         causes.append(forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
     return causes
@@ -105,6 +105,7 @@ def _same_nodes(new: Object | None, old: Object) -> bool:
     shown = [[record(term, "NodeSelectorTerm", compared=True) or {} for term in part] for part in terms]
     for term, held in zip(*shown, strict=False):
         for requirement, before in zip(term["MatchExpressions"] or (), held["MatchExpressions"] or (), strict=False):
-            if _STABLE_LABELS.get(before["Key"]) == requirement["Key"]:
+            # As in Kubernetes, a label without a new name may also lose its name.
+            if _STABLE_LABELS.get(before["Key"], "") == requirement["Key"]:
                 before["Key"] = requirement["Key"]
     return shown[0] == shown[1]

@@ -114,8 +114,7 @@ def claim_update(new: Object, old: Object) -> list[Cause]:
     immutable."""
     spec, held = new["spec"], dict(old["spec"])
     copy_between_fields(held)  # an older server may have stored one field only
-    found = claim_spec(spec, "spec", old=held)
-    causes = found + found  # Kubernetes checks the object before and within the update check
+    causes = claim_spec(spec, "spec", old=held)
     wanted, present = dict(spec), dict(held)
     if not held.get("volumeName"):
         keep("volumeName", present, wanted)

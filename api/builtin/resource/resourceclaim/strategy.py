@@ -25,7 +25,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.claim_template,
         validate_update=validation.claim_template_update,
     ),

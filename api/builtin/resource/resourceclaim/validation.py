@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, sorted_labels, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.resource.devices import (
     EFFECTS,
@@ -176,5 +176,6 @@ def claim_template_update(new: Object, old: Object) -> list[Cause]:
     if same_json(new["spec"], old["spec"]):
         return []
     meta = new["spec"].get("metadata") or {}
-    shown = {**meta, "Spec": shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")}
+    shown: Object = {name: sorted_labels(meta[name]) for name in ("labels", "annotations") if meta.get(name)}
+    shown["Spec"] = shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")
     return [invalid_value("spec", shown, metadata.IMMUTABLE)]

@@ -318,10 +318,10 @@ def _steps(low: str, high: str | None, step: str, default: str, largest: str, fi
         first = quantity.total((low, step))
         detail = f"one step {first} is larger than capacity value: {largest}"
         causes.append(invalid_value(field, step, detail))
-    size = math.ceil(of(step))
+    size, start = quantity.in_units(step), quantity.in_units(low)
     for value in (default, high):
         # A step of zero is rejected here. Kubernetes gives no response to it.
-        if value is not None and (not size or (math.ceil(of(value)) - math.ceil(of(low))) % size):
+        if value is not None and (not size or (quantity.in_units(value) - start) % size):
             detail = f"value is not a multiple of a given step ({step}) from ({low})"
             causes.append(invalid_value(field, value, detail))
     return causes
