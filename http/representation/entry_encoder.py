@@ -27,6 +27,7 @@ from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import types
 from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.api.tables.table import (
     include_object_policy,
@@ -378,7 +379,10 @@ class EntryEncoder:
         metadata: Object = {"resourceVersion": str(revision)}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
-        obj: Object = {"kind": self.rt.kind, "apiVersion": self.rt.api_version, "metadata": metadata}
+        obj: Object = {"kind": self.rt.kind, "apiVersion": self.rt.api_version}
+        if self.rt.definition:
+            obj |= types.object_type(self.rt.definition).zero()  # the fields that Go writes even when they are empty
+        obj["metadata"] = metadata
         if self._table:
             obj = self._event_table([obj], {"resourceVersion": str(revision)})
         elif self._partial:

@@ -278,6 +278,18 @@ async def test_many_watchers_get_the_same_bytes(autojump_clock: MockClock) -> No
 # -- bookmarks and ends -----------------------------------------------------------------------------------------------
 
 
+async def test_a_bookmark_has_the_fields_that_every_object_of_its_kind_has(autojump_clock: MockClock) -> None:
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    async with (
+        open_server() as server,
+        server.watch(f"{PODS}?watch=true&allowWatchBookmarks=true&{initial}&timeoutSeconds=300") as watch,
+    ):
+        event = await watch.next()
+        assert event is not None and event["type"] == "BOOKMARK"
+        assert set(event["object"]["metadata"]) == {"resourceVersion", "annotations"}
+        assert (event["object"]["spec"], event["object"]["status"]) == ({"containers": None}, {})
+
+
 async def test_bookmarks_come_about_once_a_minute_and_before_the_end(autojump_clock: MockClock) -> None:
     async with (
         open_server() as server,
