@@ -112,19 +112,19 @@ def messages(want: Mapping[str, Any], have: Mapping[str, Any], same_causes: bool
         if want.get("message") != have.get("message") and same_causes:
             yield Difference("strict", "message", str(want.get("message", "")), *texts)
         return
-    told = False
+    shown = False
     ordered = [
         sorted(one, key=lambda cause: (str(cause.get("field")), str(cause.get("reason")), str(cause.get("message"))))
         for one in lists
     ]
     if len(ordered[0]) != len(ordered[1]):
-        told = True
+        shown = True
         yield Difference(
             "strict", "number of causes", "; ".join(sorted({str(c.get("field")) for c in ordered[0]})[:3]), *texts
         )
     for first, second in zip(*ordered, strict=False):
-        if not told and first.get("message") != second.get("message"):
-            told = True
+        if not shown and first.get("message") != second.get("message"):
+            shown = True
             yield Difference(
                 "strict",
                 "message of a cause",
@@ -132,10 +132,10 @@ def messages(want: Mapping[str, Any], have: Mapping[str, Any], same_causes: bool
                 short(first.get("message")),
                 short(second.get("message")),
             )
-    if not told and lists[0] != lists[1]:
-        told = True
+    if not shown and lists[0] != lists[1]:
+        shown = True
         yield Difference("strict", "order of causes", "; ".join(str(c.get("field")) for c in ordered[0][:3]), *texts)
-    if not told and want.get("message") != have.get("message"):
+    if not shown and want.get("message") != have.get("message"):
         yield Difference("strict", "message", str(want.get("message", "")), *texts)
 
 

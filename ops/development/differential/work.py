@@ -171,11 +171,13 @@ def tag() -> str:
     return secrets.token_hex(4)
 
 
-def work(plan: Plan, number: int, until: float, results: multiprocessing.Queue[Any], stop: Any) -> None:
-    """Play every WORKERS-th sequence until the time is over or the run has its requests."""
+def work(plan: Plan, number: int, until: float, results: multiprocessing.Queue[Any]) -> None:
+    """Play its share of the sequences until the time is over, or the worker has its share of the requests."""
     reference, ours = Connection(plan.reference), Connection(plan.ours)
-    index, totals, groups, told = number, Totals(), Groups(), time.monotonic()
-    while time.time() < until and not stop.is_set():
+    index, totals, groups, reported = number, Totals(), Groups(), time.monotonic()
+    asked, share = 0, -(-plan.requests // plan.workers)
+    while time.time() < until and not (plan.requests and asked >= share):
+        before = totals.requests
         seed = f"{plan.seed}:{index}"
         try:
             collect(plan, seed, Conversation(reference, ours, tag()), totals, groups)
@@ -183,10 +185,11 @@ def work(plan: Plan, number: int, until: float, results: multiprocessing.Queue[A
             totals.failures.append(f"{seed}: {traceback.format_exc(limit=-3)}")
             reference.close()
             ours.close()
+        asked += totals.requests - before
         index += plan.workers
-        if time.monotonic() - told > REPORT_EVERY:
+        if time.monotonic() - reported > REPORT_EVERY:
             results.put((number, totals, groups))
-            totals, groups, told = Totals(), Groups(), time.monotonic()
+            totals, groups, reported = Totals(), Groups(), time.monotonic()
     results.put((number, totals, groups))
     results.put((number, None, None))
 
@@ -195,12 +198,10 @@ def run(plan: Plan) -> tuple[Totals, Groups, float]:
     """Run all workers. Return the totals, the groups and the seconds."""
     context = multiprocessing.get_context("fork")
     results: multiprocessing.Queue[Any] = context.Queue()
-    stop = context.Event()
     began = time.monotonic()
     until = time.time() + plan.seconds
     workers = [
-        context.Process(target=work, args=(plan, number, until, results, stop), daemon=True)
-        for number in range(plan.workers)
+        context.Process(target=work, args=(plan, number, until, results), daemon=True) for number in range(plan.workers)
     ]
     for worker in workers:
         worker.start()
@@ -215,8 +216,6 @@ def run(plan: Plan) -> tuple[Totals, Groups, float]:
             continue
         totals.add(more)
         groups.merge(found)
-        if plan.requests and totals.requests >= plan.requests:
-            stop.set()
         now = time.monotonic()
         if now - printed > 10:
             printed = now
