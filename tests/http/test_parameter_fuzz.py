@@ -5,7 +5,8 @@ FUZZ_REQUESTS is the number of requests (by default a few thousand), FUZZ_SEED t
     FUZZ_REQUESTS=100000 .venv/bin/python -m pytest -q tests/http/test_parameter_fuzz.py
 
 A request may be answered 503 or 504. kube-apiserver answers 500 to a get or a watch whose resourceVersion is no number,
-to a Service if no address is left, and to a binding without a target. So these are allowed, too.
+to a Service if no address is left, to a binding without a target, and to a health check that fails. So these are
+allowed, too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ KUBERNETES_500 = (
     b"resourceVersion: Invalid value: ",
     b"failed to allocate a serviceIP: range is full",
     b"target.name: Required value",
+    b"z check failed",
 )
 
 # -- values -----------------------------------------------------------------------------------------------------------
