@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
@@ -114,3 +116,17 @@ class QueueFull(LogError):
     def __init__(self, capacity: int) -> None:
         super().__init__(f"{capacity} changes are waiting for the log already")
         self.capacity = capacity
+
+
+@asynccontextmanager
+async def unwrapped() -> AsyncIterator[None]:
+    """Raise a single error itself, not the exception groups of the nurseries around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        single: BaseException = group
+        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
+            single = single.exceptions[0]
+        if single is group:
+            raise
+        raise single from single.__cause__

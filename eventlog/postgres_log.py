@@ -27,9 +27,11 @@ from kubechronicle.eventlog.errors import (
     FutureMoment,
     FutureRevision,
     LogCorrupt,
+    LogError,
     LogUnavailable,
     OutcomeUnknown,
     SetupError,
+    unwrapped,
 )
 from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
@@ -148,7 +150,12 @@ class PostgresLog:
         return Claim(self._head(answer), session.connected) if answer["claimed"] else None
 
     async def wait_claim_in_doubt(self) -> None:
-        await self._listener.wait_claim_in_doubt()
+        while not await self._listener.wait_claim_in_doubt():
+            try:
+                if (await self._pool.fetch(sql.APPENDS_ARE_SHARED))[0][0]:
+                    return
+            except LogError:
+                return
 
     async def check_may_append(self) -> None:
         """SetupError: the server that runs this database holds the claim to append alone."""
@@ -370,7 +377,7 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
     finally:
         await session.close()
     log = PostgresLog(connect)
-    async with _unwrapped():
+    async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(log.run_listener)
@@ -381,17 +388,3 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
         finally:
             with trio.CancelScope(shield=True):
                 await log.aclose()
-
-
-@asynccontextmanager
-async def _unwrapped() -> AsyncIterator[None]:
-    """Raise a single error itself, not the exception groups of the nurseries around it."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        single: BaseException = group
-        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
-            single = single.exceptions[0]
-        if single is group:
-            raise
-        raise single from single.__cause__

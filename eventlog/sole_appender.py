@@ -33,7 +33,8 @@ Other writers of the head row or of stored history, and why they do no harm:
     making partitions     decides where rows go
     `erase`               appends, and the next read has to show it. It requests shared appends
                           (postgres/shared_appends.py): the server stops using the claim and releases it, `erase`
-                          appends, and the server claims again afterwards
+                          appends, and the server claims again afterwards. The request is a lock that only roles with
+                          rights on the log can take; a notification alone ends no claim
     `migrate`             has nothing to apply beside a server of its own version
     another server        is rejected at its start (``check_may_append``), and by those functions if it already runs
     statements by hand    append() rejects them; the operator must not update the head row itself

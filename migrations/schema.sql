@@ -288,7 +288,7 @@ begin
     on conflict (resource, namespace, name) do update set revision = excluded.revision, version = l.version + 1;
 
     update kubechronicle.head set revision = append.head, hash = last_hash, committed_at = append.committed_at;
-    if not alone then -- else nobody has to hear of it
+    if not alone and pg_notification_queue_usage() < 0.5 then -- see append_change
         perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
     end if;
 end $$;
@@ -372,7 +372,8 @@ begin
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
         request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object);
     update kubechronicle.head set revision = head, hash = row_hash, committed_at = committed_at;
-    if not alone then -- else nobody has to hear of it
+    -- Alone, nobody has to hear of it. With a full queue, which any role can fill, the commit would fail; others then poll.
+    if not alone and pg_notification_queue_usage() < 0.5 then
         perform pg_notify('kubechronicle', head::text);
     end if;
     return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
@@ -404,6 +405,20 @@ end $$;
 -- head before each read (eventlog/sole_appender.py). A claim holds under one postmaster: it is void after a restart, and
 -- in a copy of the database. append and append_change enforce it.
 
+-- Locks that outlast a transaction are locks of these empty tables (eventlog/postgres/locks.py). Readers of the schema
+-- chronicle have no rights in this schema; an advisory lock could be taken by every role that can connect.
+create table kubechronicle.lock_maintenance (); -- exclusive: retention, compaction, erasure
+create table kubechronicle.lock_appends ();     -- share: appends beside the sole appender; row exclusive: its claim
+
+-- Return whether a client holds the lock for shared appends. If none does, hold it until the end of the transaction.
+create function kubechronicle.appends_are_shared() returns boolean language plpgsql as $$
+begin
+    lock table kubechronicle.lock_appends in row exclusive mode nowait;
+    return false;
+exception when lock_not_available then
+    return true;
+end $$;
+
 -- Claim to append alone, or renew the claim. Fails while another server holds a claim, and while the lock is held for
 -- shared appends; then an own claim is released. Returns the head as of the claim; no other server moves it afterwards.
 create function kubechronicle.claim_sole(token text,
@@ -413,7 +428,7 @@ declare
 begin
     select * into strict h from kubechronicle.head for update;
     claimed := (h.sole in ('', token) or h.sole_under <> pg_postmaster_start_time())
-        and pg_try_advisory_xact_lock(x'6b63736f'::int); -- "kcso"
+        and not kubechronicle.appends_are_shared();
     if claimed then
         update kubechronicle.head set sole = token, sole_under = pg_postmaster_start_time();
     elsif h.sole = token then

@@ -37,12 +37,12 @@ from kubechronicle.eventlog.integrity.digests import encode_row
 from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope, Tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.postgres.session import Row, Session
 from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import archives
-from kubechronicle.eventlog.retention.retention import ADVISORY_LOCK
 
 
 @dataclass(slots=True)
@@ -79,10 +79,7 @@ class Eraser:
     ) -> AsyncIterator[Eraser]:
         """Hold the lock of retention within the block. ``on_wait`` is called if the lock is held by another."""
         await session.execute("set statement_timeout = 0")
-        if not (await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0]:
-            on_wait()
-            await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
-        try:
+        async with held(session, MAINTENANCE, on_wait=on_wait):
             head, log_id = (await session.fetch("select revision, log_id from kubechronicle.head"))[0]
             eraser = cls(session, replace(request, last=min(request.last, head)), archive)
             if archive is not None:
@@ -90,9 +87,6 @@ class Eraser:
                 for existing in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
                     eraser._files.append(_File(existing))
             yield eraser
-        finally:
-            if not session.closed:
-                await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
 
     async def plan(self) -> ErasurePlan:
         """Find the rows to erase. ObjectExists, ArchiveError."""

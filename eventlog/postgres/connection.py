@@ -24,7 +24,7 @@ import trio
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, Session, UniqueViolation
+from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Row, Session, UniqueViolation
 
 T = TypeVar("T")
 
@@ -56,7 +56,8 @@ _SQLSTATES: dict[str, type[LogError]] = {
     "25006": LogUnavailable,  # read-only: a standby, until the failover is through
     "40": LogUnavailable,  # deadlock, serialization failure
     "53": LogUnavailable,  # too many connections, disk full, out of memory
-    "55": LogUnavailable,  # lock timeout, object in use
+    "55P03": LockTimeout,
+    "55": LogUnavailable,  # object in use
     "58": LogUnavailable,  # I/O error
     "28": SetupError,  # wrong password, pg_hba
     "3D000": SetupError,  # no such database
@@ -123,8 +124,14 @@ _FOREIGN = (
 class AsyncpgSession:
     """Session over one asyncpg connection."""
 
-    def __init__(self, connection: asyncpg.Connection[Any], loop: ConnectionLoop) -> None:
+    def __init__(
+        self,
+        connection: asyncpg.Connection[Any],
+        loop: ConnectionLoop,
+        reopen: Callable[[], Awaitable[AsyncpgSession]],
+    ) -> None:
         self._connection = connection
+        self._reopen = reopen
         self._loop = loop
         self.backend_pid: int = connection.get_server_pid()
         self._hung_up = select.poll()
@@ -139,6 +146,9 @@ class AsyncpgSession:
     def connected(self) -> bool:
         # A lost connection has no transport any more; so the descriptor still belongs to this connection.
         return bool(self._loop.transports) and not self._hung_up.poll(0)
+
+    async def sibling(self) -> AsyncpgSession:
+        return await self._reopen()
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         return await self._run(self._connection.fetch, sql, *arguments)
@@ -251,7 +261,8 @@ async def connect(url: str, *, application: str) -> AsyncpgSession:
 
     try:
         with trio.fail_after(CONNECT_TIMEOUT):
-            return AsyncpgSession(await loop.perform(open_connection), loop)
+            opened = await loop.perform(open_connection)
+            return AsyncpgSession(opened, loop, lambda: connect(url, application=application))
     except BaseException as error:
         loop.close()
         if isinstance(error, trio.TooSlowError):

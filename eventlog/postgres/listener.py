@@ -1,15 +1,17 @@
 """Listener: waits for appends of other replicas, with LISTEN on the connection that appends, and with a poll.
 
-A notification only wakes this server; a lost, doubled or late one changes nothing but latency. The listener sends one
-to itself to test delivery. Behind a pooler in transaction mode none arrives, and then the poll is more frequent. Our
-own appends do not wake this server, which applies them from memory. Postgres sends a connection its own notification
-together with the answer of the statement. A separate connection would be woken for each batch, which adds a tenth to
-the time of a single change.
+A notification only wakes this server; a lost, doubled, late or forged one changes nothing but latency. Every role that
+can connect can send one: so a payload is never an instruction, looks are paced, and in a flood the listener stops
+listening for a while, and polls. The listener sends one notification to itself to test delivery. Behind a pooler in
+transaction mode none arrives, and then the poll is more frequent. Our own appends do not wake this server, which
+applies them from memory. Postgres sends a connection its own notification together with the answer of the statement. A
+separate connection would be woken for each batch, which adds a tenth to the time of a single change.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
@@ -28,7 +30,12 @@ CHECK_SECONDS = 15.0  # interval of the liveness check of the listening connecti
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
 
 NOTIFY = "select pg_notify($1, $2)"
-RELEASE_CLAIM = "room"  # payload that asks the sole appender to release its claim (shared_appends.py)
+LOOK_AT_CLAIM = "room"  # payload that makes the sole appender look for a request (shared_appends.py)
+CLAIM_POLL_SECONDS = 5.0  # as long as no notification arrives, a request waits for this
+CLAIM_PAUSE_SECONDS = 0.02  # between two looks for a request
+LOOKS, LOOKS_PER_SECOND = 100, 200.0  # looks at once, and then per second: a look is two short queries
+FLOOD = 5000  # notifications in a second; the head row allows fewer appends by far
+QUIET_SECONDS = 30.0  # without listening, after a flood
 
 
 class Listener:
@@ -41,6 +48,10 @@ class Listener:
         self._senders = senders
         self._notified = trio.Event()
         self._claim_in_doubt = trio.Event()
+        self._replaced = False  # the connection, since the last wait_claim_in_doubt
+        self._looks, self._looked_at = float(LOOKS), -math.inf
+        self._second, self._in_second = 0, 0
+        self._flooded = trio.Event()
         self._probes: dict[str, trio.Event] = {}
         self._warned = False
         self._own_pid = 0
@@ -51,12 +62,26 @@ class Listener:
         """Return at a notification since the last call, or after the poll interval."""
         with trio.move_on_after(POLL_SECONDS if self.works else POLL_WITHOUT_NOTIFICATIONS_SECONDS):
             await self._notified.wait()
+        await self._pace()
         self._notified = trio.Event()
 
-    async def wait_claim_in_doubt(self) -> None:
-        """Return when, since the last call, the connection was replaced or shared appends were requested."""
-        await self._claim_in_doubt.wait()
+    async def _pace(self) -> None:
+        now = trio.current_time()
+        self._looks = min(LOOKS, self._looks + (now - self._looked_at) * LOOKS_PER_SECOND) - 1
+        self._looked_at = now
+        if self._looks < 0:
+            await trio.sleep(-self._looks / LOOKS_PER_SECOND)
+
+    async def wait_claim_in_doubt(self) -> bool:
+        """Return True when the connection was replaced since the last call; False when it is time to look for a request
+        of shared appends: at a notification, or after some seconds."""
+        with trio.move_on_after(CLAIM_POLL_SECONDS):
+            await self._claim_in_doubt.wait()
+        if not self._replaced:
+            await trio.sleep(CLAIM_PAUSE_SECONDS)
         self._claim_in_doubt = trio.Event()
+        replaced, self._replaced = self._replaced, False
+        return replaced
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Listen, on one connection after another. Reports started once delivery was tested or the first attempt
@@ -75,16 +100,17 @@ class Listener:
                 async with self._lock:
                     await session.listen(CHANNEL, self._on_notification)
                 self._own_pid = session.backend_pid
-                self._claim_in_doubt.set()
+                self._doubt_claim()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._check_connection, session, probed)
+                    nursery.start_soon(self._rest_in_floods, session)
                     await session.wait_closed()
                     nursery.cancel_scope.cancel()
             except LogError as error:
                 logger.debug("the listener has no connection: %s", error)
             failures, self.works = 0 if self.works else failures + 1, False
             self._notified.set()  # a notification may have been missed
-            self._claim_in_doubt.set()
+            self._doubt_claim()
             probed.set()
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
@@ -102,6 +128,41 @@ class Listener:
         except LogError as error:
             logger.debug("the listener's liveness check failed: %s", error)
             session.terminate()
+
+    def _doubt_claim(self) -> None:
+        self._replaced = True
+        self._claim_in_doubt.set()
+
+    async def _rest_in_floods(self, session: Session) -> None:
+        """Stop listening for a while after a flood. The polls go on, and are more frequent meanwhile."""
+        try:
+            while True:
+                await self._flooded.wait()
+                logger.warning(
+                    "more than %d notifications in a second: not listening for %g s. Which role sends NOTIFY %s?",
+                    FLOOD,
+                    QUIET_SECONDS,
+                    CHANNEL,
+                )
+                self.works = False
+                async with self._lock:
+                    await session.execute(f"unlisten {CHANNEL}")
+                await trio.sleep(QUIET_SECONDS)
+                self._flooded = trio.Event()
+                async with self._lock:
+                    await session.execute(f"listen {CHANNEL}")
+                await self._probe()
+        except LogError as error:
+            logger.debug("the listener could not rest: %s", error)
+            session.terminate()
+
+    def _count_notification(self) -> None:
+        second = int(trio.current_time())
+        if second != self._second:
+            self._second, self._in_second = second, 0
+        self._in_second += 1
+        if self._in_second > FLOOD:
+            self._flooded.set()
 
     async def _probe(self) -> bool:
         """Test whether a notification from another connection (``senders``) arrives. False: none could be sent.
@@ -135,10 +196,11 @@ class Listener:
         return True
 
     def _on_notification(self, sender: int, payload: str) -> None:
+        self._count_notification()
         probe = self._probes.get(payload)
         if probe is not None:
             probe.set()
-        elif payload == RELEASE_CLAIM:
+        elif payload == LOOK_AT_CLAIM:
             self._claim_in_doubt.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1

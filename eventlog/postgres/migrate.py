@@ -1,22 +1,35 @@
 """Migrations of the database schema: numbered SQL files, applied in order, each in a transaction of its own.
 
-Invariants: every migration is applied exactly once, however many servers start at once (an advisory lock is held).
-A migration that was applied never changes (its digest is recorded and compared).
+Invariants: every migration is applied exactly once, however many servers start at once (each transaction first locks
+the table of migrations, in which readers of the log have no rights). A migration that was applied never changes (its
+digest is recorded and compared).
+
+A migration that waits for a lock stalls the appends behind it. So it waits for seconds only, then ends the queries of
+readers, and is tried again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 
+import trio
+
 from kubechronicle.eventlog.errors import LogError, SetupError
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.locks import CREATES_SCHEMAS, RETRY_SECONDS, is_held_by_earlier_version
+from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Session
+
+logger = logging.getLogger(__name__)
 
 PACKAGE = "kubechronicle.migrations"
 OLDEST_POSTGRES = 15
-ADVISORY_LOCK = 0x6B636D67  # "kcmg": arbitrary, but the same in every version of kubechronicle
+FORMER_LOCK = 0x6B636D67  # "kcmg": the advisory lock of versions up to 0.1 (locks.py)
+LOCK_TIMEOUT = 3.0  # seconds
+ATTEMPTS = 20
 
 _BOOTSTRAP = """
 create schema if not exists kubechronicle;
@@ -26,6 +39,21 @@ create table if not exists kubechronicle.migrations (
     sha256     text not null,
     applied_at timestamptz not null default now()
 )
+"""
+_EXISTS = "select to_regclass('kubechronicle.migrations') is not null"
+# The lock waits for other servers, however long their migrations take. It conflicts with writers, not with readers.
+_BEGIN = """
+begin; set local statement_timeout = 0; set local lock_timeout = 0;
+lock table kubechronicle.migrations in share row exclusive mode
+"""
+# Sessions with locks on the log, of roles that may not append to it.
+_END_READERS = """
+select a.usename, pg_terminate_backend(a.pid) from pg_stat_activity a
+where a.pid <> pg_backend_pid()
+    and not has_table_privilege(a.usesysid, to_regclass('kubechronicle.head')::oid, 'update')
+    and exists (select from pg_locks l join pg_class c on c.oid = l.relation
+        where l.pid = a.pid and l.granted and c.relnamespace = 'kubechronicle'::regnamespace
+            and l.database = (select oid from pg_database where datname = current_database()))
 """
 _APPLIED = "select number, name, sha256 from kubechronicle.migrations order by number"
 
@@ -75,30 +103,78 @@ def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
 async def migrate_session(session: Session) -> list[str]:
     """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails."""
     await check_version(session)
-    await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
-    try:
-        await session.execute(_BOOTSTRAP)
-        applied = {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)}
-        todo = pending(migrations(), applied)
-        for migration in todo:
-            await _apply(session, migration)
-    finally:
-        if not session.closed:
-            await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
-    return [f"{migration.number:04}_{migration.name}" for migration in todo]
+    await _bootstrap(session)
+    applied = []
+    while todo := await _pending_of(session):
+        if name := await _apply_first(session, todo[0]):
+            applied.append(name)
+    return applied
 
 
-async def _apply(session: Session, migration: Migration) -> None:
+async def _bootstrap(session: Session) -> None:
+    """Create the table of migrations. Servers that start together may collide, and then one of them has made it."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            if not (await session.fetch(_EXISTS))[0][0]:
+                await session.execute(_BOOTSTRAP)
+        except ConnectionLost:
+            raise
+        except LogError:
+            if not left:
+                raise
+        else:
+            return
+
+
+async def _pending_of(session: Session) -> list[Migration]:
+    return pending(migrations(), {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)})
+
+
+async def _apply_first(session: Session, first: Migration) -> str:
+    """Apply a migration in one transaction; return its name, "" if another server has applied it. SetupError."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return await _apply(session, first)
+        except LockTimeout as error:
+            if not left:
+                raise SetupError(f"migration {first.number:04}_{first.name} waits for a query: {error}") from error
+            await _end_readers(session)
+    raise AssertionError("unreachable")
+
+
+async def _apply(session: Session, migration: Migration) -> str:
+    name = f"{migration.number:04}_{migration.name}"
     record = (
         "insert into kubechronicle.migrations (number, name, sha256) values "
         f"({migration.number}, '{migration.name}', '{migration.sha256}')"
     )
+    await session.execute(_BEGIN)
     try:
-        await session.execute(f"begin; set local statement_timeout = 0;\n{migration.script}\n;{record}; commit")
+        while await is_held_by_earlier_version(session, FORMER_LOCK, rights=CREATES_SCHEMAS):  # noqa: ASYNC110
+            await trio.sleep(RETRY_SECONDS)
+        if migration.number in {row["number"] for row in await session.fetch(_APPLIED)}:
+            await session.execute("rollback")
+            return ""
+        await session.execute(f"set local lock_timeout = '{LOCK_TIMEOUT:g}s';\n{migration.script}\n;{record}; commit")
     except LogError as error:
         if not session.closed:
             await session.execute("rollback")
-        raise SetupError(f"migration {migration.number:04}_{migration.name} failed: {error}") from error
+        if isinstance(error, LockTimeout | ConnectionLost):
+            raise
+        raise SetupError(f"migration {name} failed: {error}") from error
+    return name
+
+
+async def _end_readers(session: Session) -> None:
+    """End the queries of readers that hold locks on the log: a reader must not stop the start of a server.
+
+    Without the right to do so, the migration is only tried again.
+    """
+    with suppress(LogError):
+        ended = [row["usename"] for row in await session.fetch(_END_READERS)]
+        if ended:
+            logger.warning("ended queries of %s, which blocked a migration", ", ".join(sorted(set(ended))))
+    await trio.sleep(RETRY_SECONDS)
 
 
 async def check_version(session: Session) -> None:
@@ -117,7 +193,7 @@ async def check_version(session: Session) -> None:
 async def check_schema(session: Session) -> None:
     """SetupError: this version cannot work with the database."""
     await check_version(session)
-    known = (await session.fetch("select to_regclass('kubechronicle.migrations') is not null"))[0][0]
+    known = (await session.fetch(_EXISTS))[0][0]
     applied = {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)} if known else {}
     if todo := pending(migrations(), applied):
         raise SetupError(

@@ -22,6 +22,10 @@ class ConnectionLost(LogUnavailable):
     """The connection broke, or there was none. A statement sent over it may have taken effect."""
 
 
+class LockTimeout(LogUnavailable):
+    """The statement waited for a lock longer than it may, or not at all (SQLSTATE 55P03)."""
+
+
 class UniqueViolation(LogError):
     """A primary key exists already (SQLSTATE 23505)."""
 
@@ -44,6 +48,10 @@ class Session(Protocol):
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         """Run one statement, prepared once per connection. Cancelling it closes the session."""
+        ...
+
+    async def sibling(self) -> Session:
+        """Open another connection to the same database, which the caller closes."""
         ...
 
     async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:

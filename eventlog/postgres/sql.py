@@ -35,6 +35,9 @@ CLAIM = "select head, compacted_long, compacted_of, claimed from kubechronicle.c
 # $1 the same token, on another connection of that server.
 CLAIMANT = "select set_config('kubechronicle.sole', $1, false)"
 
+# True while a client holds the lock for shared appends (shared_appends.py).
+APPENDS_ARE_SHARED = "select kubechronicle.appends_are_shared()"
+
 # True if a server holds a claim under the current postmaster.
 CLAIMED = "select h.sole <> '' and h.sole_under = pg_postmaster_start_time() from kubechronicle.head h"
 

@@ -12,7 +12,7 @@ dropped once it is below the marks of all resources of its class. The steps leav
     drop            drop the table, which no query sees any more
 
 Invariant: an object as of any revision at or above its resource's mark is in the log or in ``kept``. Nothing here runs
-on the appender's connection, and one server at a time does this (an advisory lock).
+on the appender's connection, and one server at a time does this (a lock, locks.py).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import orjson
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable, NotArchived
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.listener import CHANNEL, NOTIFY
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Session
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import archives
 
-ADVISORY_LOCK = 0x6B637274  # "kcrt"
 DETACH_TIMEOUT = 5.0  # seconds in which append() cannot make a partition; with a long reader, the next run retries
 BATCHES_KEPT = timedelta(days=1)  # a server settles a batch within seconds of reconnecting
 PARTITIONS_PER_AGE = 24  # at most 1/24 more than max_age is stored, and queries plan for a few dozen tables
@@ -291,12 +291,8 @@ def class_age(
 async def _exclusive(session: Session) -> AsyncIterator[bool]:
     """Hold the lock of maintenance within the block; False: another server holds it. Statements have no timeout."""
     await session.execute("set statement_timeout = 0; reset enable_seqscan; reset plan_cache_mode")
-    alone = bool((await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0])
-    try:
+    async with held(session, MAINTENANCE) as alone:
         yield alone
-    finally:
-        if alone and not session.closed:
-            await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
 
 
 async def _droppable(session: Session, retention_class: str, *, until: int) -> list[str]:

@@ -23,6 +23,7 @@ from kubechronicle.eventlog.erasure.plan import ErasureRequest
 from kubechronicle.eventlog.erasure.statements import CHUNK
 from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
 from kubechronicle.eventlog.integrity.verify import verify
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import open_stack
@@ -205,8 +206,6 @@ async def test_a_crash_between_the_archives(
 async def test_erasure_and_retention_exclude_each_other(
     shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path
 ) -> None:
-    from kubechronicle.eventlog.retention.retention import ADVISORY_LOCK
-
     request = ErasureRequest(scope="contents", resource="configmaps", namespace="shop", name="web", whole=True)
     async with shop.log._maintenance() as session, Eraser.locked(session, request, archive=None) as eraser:
         assert (await eraser.plan()).rows == ROWS_OF_WEB
@@ -215,14 +214,12 @@ async def test_erasure_and_retention_exclude_each_other(
         with pytest.raises(Exception, match="exists"):
             await eraser.erase(None)  # type: ignore[arg-type]
     await shop.change("web", None)
-    async with shop.log._maintenance() as other, trio.open_nursery() as nursery:
-        await other.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
+    async with trio.open_nursery() as nursery, shop.log._maintenance() as other, held(other, MAINTENANCE):
         nursery.start_soon(command, "erase", *WEB)
-        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-        while run_sql(waiting) != "1":
+        waiting = "select count(*) from pg_locks where relation = 'kubechronicle.lock_maintenance'::regclass"
+        while run_sql(f"{waiting} and not granted") != "1":
             await trio.lowlevel.checkpoint()
         assert MARK in everything(run_sql)
-        await other.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
     assert MARK not in everything(run_sql)
 
 

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import retention
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, OTHERS, RetentionPolicy, next_span
@@ -342,10 +343,20 @@ async def test_a_detach_that_was_interrupted_is_finished(replicas: Opener, run_s
 
 async def test_one_server_at_a_time_applies_the_policies(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
-    async with theirs._maintenance() as session:
-        await session.fetch("select pg_advisory_lock($1)", 0x6B637274)
+    async with theirs._maintenance() as session, held(session, MAINTENANCE) as has:
+        assert has
         assert (await ours.retain()).busy
     assert not (await ours.retain()).busy
+
+
+async def test_a_server_of_the_version_before_excludes_retention(replicas: Opener) -> None:
+    ours, theirs = await replicas(), await replicas()
+    async with theirs._maintenance() as session:
+        await session.fetch("select pg_advisory_lock($1)", MAINTENANCE.former)
+        assert (await ours.retain()).busy
+    assert not (await ours.retain()).busy
+    async with ours._maintenance() as session, held(session, MAINTENANCE), theirs._maintenance() as other:
+        assert not (await other.fetch("select pg_try_advisory_lock($1)", MAINTENANCE.former))[0][0]
 
 
 async def test_partitions_are_made_in_advance(replicas: Opener, run_sql: RunSql) -> None:
