@@ -1,8 +1,8 @@
 """Companion changes: changes of other objects that are committed in the same transaction as a write.
 
-    create services/default/web           the write
-      + create ipaddresses/10.96.0.17     allocates the address
       + update resourcequotas/default/q   charges the quota
+      + create ipaddresses/10.96.0.17     allocates the address
+    create services/default/web           the write
 
 Another replica may take the address or charge the quota first. Then the log rejects that key and commits nothing, and
 the write is prepared again on the newest state.
@@ -24,11 +24,14 @@ class CompanionChange:
 
     ``old``: the entry it was computed on; None: the key must be absent.
     ``object``: the new object, in its storage version and without resourceVersion; None: delete ``old``.
+    ``follows``: its revision is above the write's. A charge or an allocation precedes the write, as in Kubernetes;
+    a release follows it.
     """
 
     key: Key
     old: Entry | None
     object: dict[str, Any] | None
+    follows: bool = False
 
     def change(self) -> Change:
         """Return the change for the log. ValueError: a deletion without an old object."""

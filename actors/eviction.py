@@ -113,7 +113,7 @@ class _Eviction:
             except status.StatusError as error:
                 self.rejection = error
                 return Proposal(charge)
-            return Proposal(charge, (CompanionChange(key=pod.key, old=pod, object=prepared.object),))
+            return Proposal(charge, (CompanionChange(key=pod.key, old=pod, object=prepared.object, follows=True),))
 
         try:
             await self.store.writes.propose(self.caller, target, prepare, locks=(budget.key,))

@@ -47,7 +47,7 @@ class Submit(Protocol):
 
 
 class Commit:
-    """A transaction to commit. The key of its first change decides its actor.
+    """A transaction to commit. The key of its main change decides its actor.
 
     ``wait()`` returns the outcome, to one task. If its caller is cancelled or late, a commit that is not submitted yet
     is dropped (``abandoned``).
@@ -65,7 +65,7 @@ class Commit:
 
     @property
     def key(self) -> Key:
-        return self.transaction.changes[0].key
+        return self.transaction.changes[self.transaction.main].key
 
     def finish(self, outcome: CommitOutcome) -> None:
         self.outcome = outcome
@@ -245,7 +245,7 @@ class ResourceActor:
         self._deciding = commit
         key = commit.key
         waiting = self._in_flight.get(key)
-        expected = commit.transaction.changes[0].expected
+        expected = commit.transaction.changes[commit.transaction.main].expected
         decision = decide(KeyState(self._current_revision(key.namespace, key.name), waiting is not None), expected)
         self._decided += 1
         if isinstance(decision, Append):

@@ -35,8 +35,8 @@ class ResourceActors:
         self.crashes_total = 0
 
     def begin(self, transaction: Transaction, *, deadline: float) -> Commit:
-        """Send a transaction to the actor of its first change. MailboxFull: nothing happened."""
-        resource = transaction.changes[0].key.resource
+        """Send a transaction to the actor of its main change. MailboxFull: nothing happened."""
+        resource = transaction.changes[transaction.main].key.resource
         actor = self._actors.get(resource)
         if actor is None:
             actor = self._make(resource)

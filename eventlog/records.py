@@ -98,10 +98,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes that commit together or not at all. No key occurs twice."""
+    """Changes that commit together or not at all, with revisions in their order. No key occurs twice.
+
+    ``main``: the position of the write that the other changes accompany.
+    """
 
     changes: tuple[Change, ...]
     who: Who
+    main: int = 0
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Transactions of the log for prepared writes. Pure.
 
-The first change of a transaction is the write itself, whose resource actor decides it; its companion changes follow.
+The write's resource actor decides a transaction. Companion changes that charge or allocate precede the write, so that
+their revisions are lower; those that release follow it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ def transaction_for(
     )
     if not companions:
         return Transaction(changes=(change,), who=who)
-    return Transaction(changes=(change, *(each.change() for each in companions)), who=who)
+    leads = [not deletes and each.object is not None and not each.follows for each in companions]
+    before = [each for each, first in zip(companions, leads, strict=True) if first]
+    after = [each for each, first in zip(companions, leads, strict=True) if not first]
+    changes = (*(each.change() for each in before), change, *(each.change() for each in after))
+    return Transaction(changes=changes, who=who, main=len(before))
 
 
 def deletion_of(record: Record, entry: Entry, release: Release, who: Who) -> Transaction:

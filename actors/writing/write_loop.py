@@ -85,9 +85,10 @@ class WriteLoop:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
                     outcome = await self.commit(caller, transaction)
                     if not isinstance(outcome, Rejected):
+                        record = outcome[transaction.main]
                         if write.old is None:
-                            await self._undo_if_namespace_ended(caller, target.rt, outcome[0])
-                        return self._stored(write, proposal.prepared, outcome[0])
+                            await self._undo_if_namespace_ended(caller, target.rt, record)
+                        return self._stored(write, proposal.prepared, record)
                     write.conflict = outcome
             written = await self._catch_up(write)
             if written is not None:

@@ -60,8 +60,8 @@ async def test_the_charge_is_in_the_transaction_of_the_write(autojump_clock: Moc
         await make_quota(server, count__configmaps="5")
         made = await server.post(MAPS, configmap("a"))
         revision = int(made["metadata"]["resourceVersion"])
-        rows = list(server.log.store.rows(after=revision - 1))
-        assert [(row.key.resource, row.key.name) for row in rows] == [("configmaps", "a"), ("resourcequotas", "q")]
+        rows = list(server.log.store.rows(after=revision - 2))
+        assert [(row.key.resource, row.key.name) for row in rows] == [("resourcequotas", "q"), ("configmaps", "a")]
         entries = (await server.get(f"{QUOTAS}/q"))["metadata"]["managedFields"]
         charged = [entry for entry in entries if entry["manager"] == "kube-apiserver"]
         assert [(entry["operation"], entry["subresource"]) for entry in charged] == [("Update", "status")]
