@@ -56,6 +56,15 @@ class Pool:
             number = _choose(self.first, self.first + self.lower - 1, taken, random)
         return number
 
+    def free(self, taken: Callable[[int], bool], random: Random) -> list[int]:
+        """Return all free numbers in random order, those of the upper band last."""
+        numbers: list[int] = []
+        for band in (range(self.first, self.first + self.lower), range(self.first + self.lower, self.last + 1)):
+            left = [number for number in band if not taken(number)]
+            random.shuffle(left)
+            numbers += left
+        return numbers
+
 
 def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random) -> int | None:
     size = last - first + 1

@@ -25,6 +25,7 @@ class PendingAllocations:
     ``taken``: key → new object.
     ``released``: deletions of objects, by key.
     ``dummy``: the highest port taken in a dry run.
+    ``chosen``: the number of ports chosen so far. ``free``: after many, the ports left to choose from, the next last.
     """
 
     owner: Owner
@@ -33,6 +34,8 @@ class PendingAllocations:
     taken: dict[Key, Object] = field(default_factory=dict)
     released: dict[Key, CompanionChange] = field(default_factory=dict)
     dummy: int = 0
+    chosen: int = 0
+    free: list[int] | None = None
 
     def has(self, key: Key) -> bool:
         """Return True if a key is allocated, perhaps by this write."""

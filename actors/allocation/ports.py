@@ -28,6 +28,8 @@ from kubechronicle.eventlog.records import Key
 NODE_PORTS: Final = "nodeports.kubechronicle"
 # A dry run chooses numbers above this instead of free ones.
 DUMMY: Final = 32768
+# Ports of one Service that are drawn one by one. A draw from a range that is nearly full takes milliseconds.
+FEW: Final = 16
 
 FULL = "range is full"
 TAKEN = "provided port is already allocated"
@@ -127,13 +129,30 @@ class Ports:
             number = (pending.dummy or DUMMY) + 1
             self._take_dummy(pending, number)
             return number
-        chosen = self._pool.choose(lambda number: pending.has(port_key(number)), self._random)
+        chosen = self._free_number(pending)
         if chosen is None:
             self._metrics.port_errors[DYNAMIC] += 1
             raise CannotAllocate(FULL)
         pending.take(port_key(chosen), new_port(chosen, pending.owner))
         self._metrics.ports[DYNAMIC] += 1
         return chosen
+
+    def _free_number(self, pending: PendingAllocations) -> int | None:
+        """Return a random free number; None: all are taken. One search of the range serves many ports of a Service."""
+
+        def taken(number: int) -> bool:
+            return pending.has(port_key(number))
+
+        pending.chosen += 1
+        if pending.chosen <= FEW:
+            return self._pool.choose(taken, self._random)
+        if pending.free is None:
+            pending.free = self._pool.free(taken, self._random)
+        while pending.free:
+            number = pending.free.pop()
+            if not taken(number):
+                return number
+        return None
 
     def _take_dummy(self, pending: PendingAllocations, number: int) -> None:
         pending.take(port_key(number), {})

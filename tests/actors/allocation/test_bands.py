@@ -103,3 +103,10 @@ def test_an_empty_range_has_no_number() -> None:
     assert addresses("10.0.0.0/32").choose(lambda name: False, Random(5)) is None
     assert addresses("10.0.0.0/31").choose(lambda name: False, Random(5)) is None
     assert lower_band(0, step=16, most=256) == 0
+
+
+def test_all_free_numbers_come_in_random_order_the_lower_band_first() -> None:
+    free = Pool(1, 300, 20).free({3, 4, 100}.__contains__, Random(6))
+    assert sorted(free[:18]) == sorted({*range(1, 21)} - {3, 4})
+    assert sorted(free[18:]) == sorted({*range(21, 301)} - {100})
+    assert free[18:] != sorted(free[18:])

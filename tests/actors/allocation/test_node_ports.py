@@ -129,3 +129,14 @@ async def test_the_health_check_port(autojump_clock: MockClock) -> None:
         inner = await server.patch(WEB, {"spec": {"type": "ClusterIP"}})
         holds(server, inner)
         assert has(inner) == {inner["spec"]["clusterIP"]}
+
+
+async def test_a_service_may_take_all_numbers(autojump_clock: MockClock) -> None:
+    async with open_services(node_ports=range(31000, 31100)) as server:
+        requested = [{"name": "first", "port": 1, "nodePort": 31050}]
+        ports = [*requested, *({"name": str(port), "port": port} for port in range(2, 101))]
+        made = await server.post(SERVICES, service(type="NodePort", ports=ports))
+        assert {port["nodePort"] for port in made["spec"]["ports"]} == set(range(31000, 31100))
+        holds(server, made)
+        answer = (await server.ask("POST", SERVICES, service("b", type="NodePort"))).refused(500)
+        assert answer["message"] == "Internal error occurred: failed to allocate a nodePort: range is full"

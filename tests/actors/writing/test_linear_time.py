@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from growing_objects import DISTINCT, TOGETHER, VARIANTS, WRONG, Place, grown, places, reversed_at
-from in_process import InProcess, open_server
+from in_process import InProcess
+from services import open_services
 from write_timing import Steps, encoded, seconds_of, settled, stored_entry
 
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
@@ -91,7 +92,7 @@ def change(steps: Steps, case: Case) -> Prepared:
 async def test_every_list_and_map_takes_linear_time(
     write: Callable[[Steps, Case], Prepared], variants: tuple[str, ...]
 ) -> None:
-    async with open_server() as server:
+    async with open_services() as server:
         await create_what_writes_depend_on(server)
         settled()
         steps = Steps(server)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_range, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import difference, record
@@ -182,10 +182,10 @@ def immutable_annotations(new: Object, old: Object) -> list[Cause]:
 
 
 def _more_tolerations(wanted: Sequence[Object], present: Sequence[Object]) -> list[Cause]:
-    def without_seconds(toleration: Object) -> Object:
-        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+    def without_seconds(toleration: Object) -> tuple[tuple[str, Any], ...]:
+        return tuple(sorted((name, value) for name, value in toleration.items() if name != "tolerationSeconds"))
 
-    known = [without_seconds(each) for each in wanted]
+    known = set(map(without_seconds, wanted))
     if all(without_seconds(each) in known for each in present):
         return tolerations(wanted, "spec.tolerations")
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
