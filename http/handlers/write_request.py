@@ -13,9 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.writing.targets import Caller, Target
-from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
+from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.codecs.json_bounds import MAX_CONTAINERS, has_too_many_containers
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
@@ -134,8 +133,9 @@ async def _raw_body(request: Request, context: Context, media_type: str) -> byte
     raw = await request.body(MAX_BODY, turn.reserve)
     if len(raw) > LARGE:
         await turn.begin(len(raw))
-        if media_type != negotiate.PROTOBUF and await turn.run(len(raw), has_too_many_containers, raw):
-            raise status.request_entity_too_large(f"the body has more than {MAX_CONTAINERS} lists and objects")
+        too_many = await turn.run(len(raw), json_bounds.excess, raw) if media_type != negotiate.PROTOBUF else ""
+        if too_many:
+            raise status.request_entity_too_large(f"the body has more than {too_many}")
     return raw
 
 
