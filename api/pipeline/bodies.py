@@ -175,9 +175,9 @@ def decode(
         _mark_reset(obj)
         try:
             unknown = check.check(obj, kind)
+            defaulting.apply(obj, kind)
         except check.TypeMismatch as error:
             raise _cannot_be_handled(rt, str(error)) from None
-        defaulting.apply(obj, kind)
     if not unknown and not sentences:
         return obj, []
     if isinstance(duplicates, Complaints) and duplicates.keys_sorted:

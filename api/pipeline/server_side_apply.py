@@ -242,11 +242,11 @@ def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) ->
     """Return the merged object in the form of a decoded and defaulted object."""
     try:
         check.check(obj, kind)
+        defaulting.apply(obj, kind)
     except check.TypeMismatch as error:
         raise status.unknown(
             f"failed to convert new object ({_named(rt, config)}) to proper version: {error}"
         ) from None
-    defaulting.apply(obj, kind)
     return obj
 
 

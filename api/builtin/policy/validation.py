@@ -26,10 +26,11 @@ def disruption_budget(obj: Object) -> list[Cause]:
         if value is not None:
             causes += int_or_percent(value, f"spec.{name}") + at_most_100_percent(value, f"spec.{name}")
     policy = spec.get("unhealthyPodEvictionPolicy")
+    causes += label_selector(spec.get("selector"), "spec.selector")
     allowed = ("AlwaysAllow", "IfHealthyBudget")
     if policy is not None and policy not in allowed:
         causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, allowed))
-    return causes + label_selector(spec.get("selector"), "spec.selector")
+    return causes
 
 
 def disruption_budget_status(new: Object, old: Object) -> list[Cause]:

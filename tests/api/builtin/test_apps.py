@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes
+
+from kubechronicle.api.errors.status import StatusError
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -199,6 +202,28 @@ def test_labels_are_not_compared_with_a_selector_that_cannot_be_parsed(path: str
     assert causes[0][0] == "spec.selector.matchLabels"
     assert SELECTOR_VALUE in causes[0][1]
     assert causes[1:] == ([("spec.selector", last)] if last else [])
+
+
+def test_the_strategy_of_a_deployment_is_shown_as_kubernetes_prints_it() -> None:
+    strategy = {"type": "Now", "rollingUpdate": {"maxSurge": "25%"}}
+    assert rejection_causes("apps/v1/deployments", {"spec": {**WORKLOAD, "strategy": strategy}}) == [
+        (
+            "spec.strategy",
+            'Unsupported value: {"Type":"Now","RollingUpdate":{"MaxUnavailable":0,"MaxSurge":"25%"}}: '
+            'supported values: "Recreate", "RollingUpdate"',
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("1x", "invalid syntax"), ("", "invalid syntax"), (str(2**63), "value out of range")]
+)
+def test_the_template_generation_of_a_daemon_set_is_a_number(text: str, problem: str) -> None:
+    metadata = {"name": "a", "annotations": {"deprecated.daemonset.template.generation": text}}
+    with pytest.raises(StatusError) as rejected:
+        create("apps/v1/daemonsets", {"metadata": metadata, "spec": WORKLOAD})
+    assert rejected.value.code == 400
+    assert rejected.value.message.endswith(f'strconv.ParseInt: parsing "{text}": {problem}')
 
 
 def test_negative_counts_of_a_stateful_set_are_rejected() -> None:

@@ -12,6 +12,7 @@ from kubechronicle.api.builtin.core.podtemplate.workloads import (
     long_running,
     not_empty,
     selector_update,
+    shown_rolling_update,
     template_labels,
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
@@ -66,7 +67,7 @@ def daemon_set(obj: Object) -> list[Cause]:
         elif not is_zero(unavailable) and not is_zero(surge):
             causes.append(invalid_value(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif kind != "OnDelete":
-        shown = {"Type": kind, "RollingUpdate": rolling}
+        shown = {"Type": kind, "RollingUpdate": shown_rolling_update(rolling)}
         causes.append(not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete")))
     return causes + not_negative(spec, "spec", "revisionHistoryLimit")
 

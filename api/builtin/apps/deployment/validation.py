@@ -6,7 +6,12 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
-from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, parts_of_replicas, selector_and_template
+from kubechronicle.api.builtin.core.podtemplate.workloads import (
+    collisions,
+    parts_of_replicas,
+    selector_and_template,
+    shown_rolling_update,
+)
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object
 
@@ -19,7 +24,7 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
             return []
         return [forbidden(field, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
-        shown = {"Type": kind, "RollingUpdate": rolling}
+        shown = {"Type": kind, "RollingUpdate": shown_rolling_update(rolling)}
         return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
     if rolling is None:
         return [required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")]

@@ -99,6 +99,13 @@ def selector_update(new: Object, old: Object) -> list[Cause]:
     return immutable_selector(new["spec"].get("selector"), old["spec"].get("selector"))
 
 
+def shown_rolling_update(rolling: Object | None) -> Object | None:
+    """Return the bounds of a rolling update as Kubernetes prints them."""
+    if rolling is None:
+        return None
+    return {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+
+
 def collisions(status: Object, old: Object) -> list[Cause]:
     """Reject a collision count that decreases."""
     held, count = (old.get("status") or {}).get("collisionCount"), status.get("collisionCount")
