@@ -1,6 +1,8 @@
 """RevisionLog: the contract of a revision log. PostgresLog and MemoryLog satisfy it; one test suite runs against both.
 
 Appender, tail, views, actors and HTTP use only these calls.
+
+A Chunk ends at the limit of its rows, or after CHUNK_BYTES of objects. The reader continues after its last row.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
@@ -42,7 +45,7 @@ class RevisionLog(Protocol):
         """
         ...
 
-    async def read(self, *, after: int, limit: int) -> list[Record]:
+    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
         """Return at most ``limit`` records with revision > ``after``, in revision order, without ``who``.
 
         Compacted: ``after`` is below the compacted revision of some resource, so rows may be missing.
@@ -51,7 +54,7 @@ class RevisionLog(Protocol):
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
-    ) -> list[tuple[Record, Record | None]]:
+    ) -> Chunk[tuple[Record, Record | None]]:
         """Return at most ``limit`` records of one resource with ``after`` < revision <= ``until``, in revision order.
 
         Each comes with the record it replaced (None: the key was absent). Compacted: ``after`` is below the resource's
@@ -59,7 +62,7 @@ class RevisionLog(Protocol):
         """
         ...
 
-    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+    async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         """Return at most ``limit`` matching changes that are still in the log, with ``who``, in the query's order.
 
         Each comes with the record it replaced (None: the key was absent, or that record is gone).
@@ -85,7 +88,7 @@ class RevisionLog(Protocol):
 
     async def list_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
-    ) -> list[Record]:
+    ) -> Chunk[Record]:
         """Return at most ``limit`` objects of a resource as of the revision, that follow the key ``after``.
 
         Ordered by (namespace, name) bytewise. Compacted, FutureRevision.

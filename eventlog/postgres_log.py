@@ -19,7 +19,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import trio
-from msgspec import structs
 
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
@@ -36,11 +35,13 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres import change_sql, connection, density_sql, rows, sql
+from kubechronicle.eventlog.postgres.bounded_reads import fetch_bounded
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
 from kubechronicle.eventlog.queries import density
 from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.retention import retention
 
@@ -49,7 +50,6 @@ APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
 
 _AFTER_HEAD = 3  # columns of a reading statement before those of the record
-_RECORD_WIDTH = 11
 
 
 class PostgresLog:
@@ -170,39 +170,35 @@ class PostgresLog:
     async def head(self) -> Head:
         return self._head((await self._pool.fetch(sql.HEAD))[0])
 
-    async def read(self, *, after: int, limit: int) -> list[Record]:
-        head, matching = await self._fetch_with_head(sql.READ, after, limit)
+    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
+        head, matching = await self._fetch_bounded(sql.READ, after, limit, limit=limit, at=(_AFTER_HEAD,))
         newest_mark = max(head.compacted, *head.compacted_of.values(), 0)
         if after < newest_mark:
             raise Compacted(after, newest_mark)
-        records = [rows.record(row, _AFTER_HEAD) for row in matching]
-        expected = range(after + 1, min(after + limit, head.revision) + 1)
+        records = matching.map(lambda row: rows.record(row, _AFTER_HEAD))
+        last = records[-1].revision if records.cut else min(after + limit, head.revision)
+        expected = range(after + 1, last + 1)
         if [record.revision for record in records] != list(expected):
             raise LogCorrupt(f"the log has not exactly the revisions {expected.start} to {expected.stop - 1}")
         return records
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
-    ) -> list[tuple[Record, Record | None]]:
+    ) -> Chunk[tuple[Record, Record | None]]:
         statement = sql.read_resource(await self._class_of(resource), namespace=bool(namespace), name=bool(name))
         scope = [part for part in (namespace, name) if part]
-        head, matching = await self._fetch_with_head(statement, resource, after, until, limit, *scope)
+        limit = min(limit, max(until - after, 1))
+        arguments, at = (resource, after, until, limit, *scope), (_AFTER_HEAD, _AFTER_HEAD + rows.RECORD_WIDTH)
+        head, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at)
         self._check_retained(resource, after, head)
-        return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in matching]
+        return matching.map(lambda row: (rows.record(row, at[0]), rows.replaced(row, *at)))
 
-    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+    async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
+        limit = min(limit, max(query.until - query.after, 1))
         statement, arguments = change_sql.statement(query, limit, await self._short_resources())
-        _, matching = await self._fetch_with_head(statement, *arguments)
-        before = _AFTER_HEAD + _RECORD_WIDTH
-        return [
-            (
-                structs.replace(rows.record(row, _AFTER_HEAD), who=change_sql.who_of(row, before)),
-                rows.record(row, before + change_sql.WHO_WIDTH)
-                if row[before + change_sql.WHO_WIDTH] is not None
-                else None,
-            )
-            for row in matching
-        ]
+        at = (_AFTER_HEAD, _AFTER_HEAD + rows.RECORD_WIDTH + change_sql.WHO_WIDTH)
+        _, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at)
+        return matching.map(lambda row: change_sql.change_of(row, *at))
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
         edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
@@ -223,14 +219,15 @@ class PostgresLog:
 
     async def list_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
-    ) -> list[Record]:
+    ) -> Chunk[Record]:
         statement = sql.list_at(await self._class_of(resource), namespace=bool(namespace))
         scope = [namespace] if namespace else []
-        head, matching = await self._fetch_with_head(statement, resource, revision, *(after or ("", "")), limit, *scope)
+        arguments = (resource, revision, *(after or ("", "")), limit, *scope)
+        head, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=(_AFTER_HEAD + 1,))
         self._check_within(resource, revision, head)
         if any(row["revision"] is None for row in matching):
             raise LogCorrupt(f"an object of {resource} at revision {revision} is not in the log")
-        return [rows.record(row, _AFTER_HEAD + 1) for row in matching]
+        return matching.map(lambda row: rows.record(row, _AFTER_HEAD + 1))
 
     async def count_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
@@ -271,7 +268,9 @@ class PostgresLog:
             head = self._head((await session.fetch(sql.HEAD))[0])
             empty = True
             for statement in sql.LOAD.values():
-                async with aclosing(session.rows(statement, list(short), chunk=LOAD_CHUNK)) as chunks:
+                async with aclosing(
+                    session.rows(statement, list(short), chunk=LOAD_CHUNK, size=rows.object_size(1))
+                ) as chunks:
                     async for chunk in chunks:
                         if missing := next((row["live"] for row in chunk if row["revision"] is None), None):
                             raise LogCorrupt(f"revision {missing} of a live object is not in the log")
@@ -327,6 +326,17 @@ class PostgresLog:
         result = await self._pool.fetch(statement, *arguments)
         return self._head(result[0]), [row for row in result if row[_AFTER_HEAD] is not None]
 
+    async def _fetch_bounded(
+        self, statement: str, *arguments: object, limit: int, at: Sequence[int]
+    ) -> tuple[Head, Chunk[Row]]:
+        """As ``_fetch_with_head``, bounded by the bytes of the records in the columns from ``at`` on."""
+        size = rows.object_size(*at)
+        result = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size)
+        head = self._head(result[0])
+        if result[0][_AFTER_HEAD] is None:
+            result.clear()
+        return head, result
+
     def _head(self, row: Row) -> Head:
         head = rows.head(row)
         self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
@@ -350,14 +360,6 @@ class PostgresLog:
         self._check_retained(resource, revision, head)
         if revision > head.revision:
             raise FutureRevision(revision, head.revision)
-
-
-def _previous(row: Row) -> Record | None:
-    if row[_AFTER_HEAD + 7] == 0:
-        return None
-    if row[_AFTER_HEAD + _RECORD_WIDTH] is None:
-        raise LogCorrupt(f"revision {row[_AFTER_HEAD]} replaced {row[_AFTER_HEAD + 7]}, which is not in the log")
-    return rows.record(row, _AFTER_HEAD + _RECORD_WIDTH)
 
 
 @asynccontextmanager

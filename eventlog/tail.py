@@ -31,7 +31,10 @@ from kubechronicle.eventlog.records import BatchResult, Head, Record
 from kubechronicle.eventlog.views.views import Views
 
 READ_CHUNK = 1000
-"""Records read and applied at once: bounds memory (a few MB) and the delay of other tasks (about 20 ms)."""
+"""Records read and applied at once, or CHUNK_BYTES of them: bounds the delay of other tasks (about 20 ms)."""
+
+FIRST_READ = 8
+"""Records of the first read: mostly a notification tells of one batch, and few records need no cursor."""
 
 
 class Tail:
@@ -125,16 +128,17 @@ class Tail:
     async def _catch_up(self) -> None:
         """Read records until there are none, then the head, which shows that none is missing, and the compacted
         revisions."""
-        committed = self._wanted
+        committed, limit = self._wanted, FIRST_READ
         while True:
             before = self.views.applied
-            records = await self._log.read(after=before, limit=READ_CHUNK)
+            records = await self._log.read(after=before, limit=limit)
             if any(record.erased for record in records):  # views hold no tombstones: load the present state
                 raise Compacted(before, records[-1].revision)
             self._apply(records)
             if not records and committed > self.views.applied:
                 raise LogCorrupt(f"revision {committed} is committed, but nothing follows {self.views.applied}")
-            if len(records) == READ_CHUNK:
+            if not records.is_last(limit):
+                limit = READ_CHUNK
                 continue
             if records and self.views.applied >= self._wanted:
                 return

@@ -1,8 +1,8 @@
 """Get, list and watch of revisions: changes read from the log as objects (api/history/revisions.py).
 
 The log evaluates selectors of a change's own columns. Selectors of the object (labels, changed fields) are evaluated
-here, chunk by chunk. A page ends after MAX_SCANNED changes, full or not, with a continue token, so that no request
-reads the whole log.
+here, chunk by chunk. A page ends after MAX_SCANNED changes or PAGE_BYTES, full or not, with a continue token, so that
+no request reads the whole log.
 
 A client that may read revisions learns that an object changed. The contents of the change also require permission to
 read the object (``readable``).
@@ -22,6 +22,7 @@ import trio
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.revision_selection import RevisionSelection, select_revisions
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import revisions
@@ -32,12 +33,15 @@ from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import pair_size
 from kubechronicle.eventlog.records import Key, Moment, Operation, Record
 
 # Changes read from the log at once. With the objects they replaced, these are usually a few megabytes.
 CHUNK: Final = 500
 # Page size of a list without a limit.
 DEFAULT_LIMIT: Final = 500
+# Bytes of a page, after which it ends even if it has fewer changes than its limit.
+PAGE_BYTES: Final = 8 * 1024 * 1024
 # Changes one request scans before it answers with an incomplete page.
 MAX_SCANNED: Final = 20_000
 
@@ -50,6 +54,7 @@ class ChangeReads:
 
     ``at``: the newest revision to return; None: the current one.
     ``content``: how much of the objects a list returns. A get returns all of it.
+    ``turn``: the request's share in the large work; differences of large objects are computed there.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class ChangeReads:
         registry: Registry,
         *,
         readable: Readable,
+        turn: Turn,
         at: Moment | None = None,
         content: Content = "",
         oldest_first: bool = False,
@@ -67,6 +73,7 @@ class ChangeReads:
         self._reads = reads
         self._registry = registry
         self._readable = readable
+        self.turn = turn
         self._at = at
         self._content = content
         self._oldest_first = oldest_first
@@ -74,9 +81,10 @@ class ChangeReads:
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
-        if not name.isascii() or not name.isdigit() or len(name) > 18 or str(int(name)) != name:
+        number = _revision_named(name)
+        if number is None:
             return None
-        number, last = int(name), await self.newest(revision)
+        last = await self.newest(revision)
         query = ChangeQuery(
             after=number - 1,
             until=min(number, last),
@@ -104,9 +112,10 @@ class ChangeReads:
         after = 0
         if continue_token:
             token = decode_continue(continue_token, namespaced=rt.namespaced and not selection.namespace)
-            if not token.after[1].isdigit() or token.revision < 0:
+            after = _revision_named(token.after[1])
+            if not after or token.revision < 0:
                 raise status.expired(EXPIRED_LIST)
-            last, after = token.revision, int(token.after[1])
+            last = token.revision
         selected = await self.select(rt, selection)
         query = replace(selected.query, until=min(selected.query.until, last), newest_first=not self._oldest_first)
         if after and self._oldest_first:
@@ -144,7 +153,7 @@ class ChangeReads:
             entries = newest_page[::-1]
         start = last if send_initial or not revision else revision
         cursor = ChangeCursor(self, selected, start)
-        return Watching(entries, last, send_initial and bookmarks and initial is True, cursor)
+        return Watching(entries, last, bool(initial) and bookmarks, cursor)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -175,18 +184,19 @@ class ChangeReads:
     ) -> tuple[Sequence[Entry], Record | None]:
         """Return at most ``limit`` matching entries, and the last record scanned if there may be more."""
         entries: list[Entry] = []
-        scanned, last = 0, None
+        scanned, held, last = 0, 0, None
         size = CHUNK if selected.needs_objects else min(CHUNK, limit + 1)
         while True:
             chunk = await self._log.changes(query, limit=size)
             for record, before in chunk:
-                if len(entries) == limit:
+                if len(entries) == limit or held >= PAGE_BYTES:
                     return entries, last
                 last, scanned = record, scanned + 1
                 entry = await self._matching(selected, record, before)
                 if entry is not None:
                     entries.append(entry)
-            if len(chunk) < size:
+                    held += len(entry.json)
+            if chunk.is_last(size):
                 return entries, None
             if scanned >= MAX_SCANNED:
                 return entries, last
@@ -209,7 +219,7 @@ class ChangeReads:
             return [], applied
         chunk = await self._log.changes(query, limit=CHUNK)
         matching = [(record, await self._matching(selected, record, before)) for record, before in chunk]
-        reached = chunk[-1][0].revision if len(chunk) == CHUNK else applied
+        reached = applied if chunk.is_last(CHUNK) else chunk[-1][0].revision
         return [(record, entry) for record, entry in matching if entry is not None], reached
 
     async def wait_after(self, revision: int) -> None:
@@ -235,19 +245,32 @@ class ChangeReads:
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
         readable = await self._readable(*record.key)
-        change = change_of(record, before)
-        revision = revisions.revision_object(change, content=content, readable=readable)
-        kind = "revisions" if record.key.namespace else "clusterrevisions"
-        return Entry(
-            Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision)),
-            "",
-            record.revision,
-            record.revision,
-            1,
-            orjson.dumps(revision),
-            change.labels if readable else {},
-            {},
-        )
+        size = pair_size((record, before))
+        await self.turn.begin(size)
+        return await self.turn.run(size, _entry_of, record, before, content, readable)
+
+
+def _revision_named(name: str) -> int | None:
+    """Return the revision whose object has this name, None if no revision can have it."""
+    if not name.isascii() or not name.isdigit() or len(name) > 18 or str(int(name)) != name:
+        return None
+    return int(name)
+
+
+def _entry_of(record: Record, before: Record | None, content: Content, readable: bool) -> Entry:
+    change = change_of(record, before)
+    revision = revisions.revision_object(change, content=content, readable=readable)
+    kind = "revisions" if record.key.namespace else "clusterrevisions"
+    return Entry(
+        Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision)),
+        "",
+        record.revision,
+        record.revision,
+        1,
+        orjson.dumps(revision),
+        change.labels if readable else {},
+        {},
+    )
 
 
 class ChangeCursor:
@@ -270,7 +293,10 @@ class ChangeCursor:
         while not self._ended:
             with trio.CancelScope(deadline=limit) as self._waiting:
                 await self._reads.wait_after(self._revision)
-                changes, self._revision = await self._reads.after(self._selected, self._revision)
+                try:
+                    changes, self._revision = await self._reads.after(self._selected, self._revision)
+                finally:
+                    self._reads.turn.pause()  # a watch has a place only while it reads
                 if changes:
                     return [
                         Event(record.revision, Operation.CREATE, entry, None, record.committed_at)

@@ -29,8 +29,11 @@ from kubechronicle.eventlog.views.views import Views
 
 # Records read from the log at once.
 PAST_CHUNK = 2000
-# Objects of a list without a limit; a longer one must be read in pages.
+# Objects, and bytes of objects, of a list without a limit; a longer one must be read in pages.
 MAX_PAST = 1_000_000
+MAX_PAST_BYTES = 64 * 1024 * 1024
+# Bytes of a page, after which it ends even if it has fewer objects than its limit.
+PAGE_BYTES = 16 * 1024 * 1024
 # Size of the list cache: the objects' JSON, and ENTRY_BYTES of overhead for each.
 CACHE_BYTES = 64 * 1024 * 1024
 ENTRY_BYTES = 1024
@@ -143,14 +146,16 @@ class PastStates:
         self, resource: str, namespace: str, revision: int, after: After, described: bool
     ) -> Sequence[Entry]:
         entries: list[Entry] = []
+        size = 0
         while True:
             chunk = await self._log.list_at(
                 resource, revision=revision, namespace=namespace, after=after, limit=PAST_CHUNK
             )
             entries.extend(self._entry(record, described) for record in chunk)
-            if len(chunk) < PAST_CHUNK:
+            if chunk.is_last(PAST_CHUNK):
                 return entries
-            if len(entries) > MAX_PAST:
+            size += sum(len(record.body) for record in chunk)
+            if size > MAX_PAST_BYTES or len(entries) > MAX_PAST:
                 raise status.request_entity_too_large("the list of the past is too long for one answer; use limit")
             after = (chunk[-1].key.namespace, chunk[-1].key.name)
 
@@ -160,10 +165,11 @@ class PastStates:
         size = PAST_CHUNK if matches is not None else min(limit + 1, PAST_CHUNK)
         first_key, scanned, last, more, erased = after, 0, after, False, 0
         selected: list[Entry] = []
+        held = 0
         while not more:
             chunk = await self._log.list_at(resource, revision=revision, namespace=namespace, after=last, limit=size)
             for record in chunk:
-                if len(selected) == limit:
+                if len(selected) == limit or held >= PAGE_BYTES:
                     more = True
                     break
                 entry = self._entry(record, matches is not None)
@@ -172,7 +178,8 @@ class PastStates:
                     erased += 1
                 elif matches is None or matches(entry):
                     selected.append(entry)
-            if len(chunk) < size:
+                    held += len(entry.json)
+            if chunk.is_last(size):
                 break
         if not more or last is None:
             return Listing(entries=selected, revision=revision, erased=erased)

@@ -236,7 +236,7 @@ async def verify(
         remains: dict[int, Remains] = {}
         check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains)
         problem = _another_log(log_id, log_ids)
-        async with aclosing(session.rows(_KEPT, chunk=CHUNK)) as chunks:
+        async with aclosing(session.rows(_KEPT, chunk=CHUNK, size=_size)) as chunks:
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
                 remains.update(
@@ -328,7 +328,7 @@ async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveChec
     async with (
         aclosing(erased.chunks),
         aclosing(_tombstones(session)) as tombstones,
-        aclosing(session.rows(_LOG, chunk=CHUNK)) as chunks,
+        aclosing(session.rows(_LOG, chunk=CHUNK, size=_size)) as chunks,
     ):
         tombstone = await anext(tombstones, None)
         async for chunk in chunks:
@@ -349,6 +349,10 @@ async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveChec
                 return problem
             tombstone = await anext(tombstones, None)
         return await erased.finish()
+
+
+def _size(row: Row) -> int:
+    return len(row["object"])
 
 
 class _TombstoneReader:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 import trio
 
@@ -25,6 +26,7 @@ from kubechronicle.eventlog.memory.claims import MemoryClaims
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.records import (
     Batch,
@@ -79,30 +81,29 @@ class MemoryLog(MemoryClaims):
         await self._enter("settle")
         return self.store.settle(batch)
 
-    async def read(self, *, after: int, limit: int) -> list[Record]:
+    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
         await self._enter("read")
         self.store.check_complete(after)
-        records = [row for _, row in zip(range(limit), self.store.rows(after=after), strict=False)]
+        records = bounded(self.store.rows(after=after), limit, record_size)
         await self._reach("read.read")
         return records
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
-    ) -> list[tuple[Record, Record | None]]:
+    ) -> Chunk[tuple[Record, Record | None]]:
         await self._enter("read_resource")
         self.store.check_retained(resource, after)
-        pairs: list[tuple[Record, Record | None]] = []
-        for row in self.store.rows(after=after):
-            if row.revision > until or len(pairs) == limit:
-                break
-            if row.key.resource == resource and namespace in ("", row.key.namespace) and name in ("", row.key.name):
-                previous = self.store.at(row.key, row.previous_revision) if row.previous_revision else None
-                pairs.append((row, previous))
-        return pairs
+        rows = takewhile(lambda row: row.revision <= until, self.store.rows(after=after))
+        pairs = (
+            (row, self.store.at(row.key, row.previous_revision) if row.previous_revision else None)
+            for row in rows
+            if row.key.resource == resource and namespace in ("", row.key.namespace) and name in ("", row.key.name)
+        )
+        return bounded(pairs, limit, pair_size)
 
-    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+    async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         await self._enter("changes")
-        return self.store.changes(query, limit)
+        return bounded(self.store.changes(query), limit, pair_size)
 
     async def density(self, query: DensityQuery) -> list[Count]:
         await self._enter("density")
@@ -122,9 +123,9 @@ class MemoryLog(MemoryClaims):
 
     async def list_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
-    ) -> list[Record]:
+    ) -> Chunk[Record]:
         await self._enter("list_at")
-        return self.store.state_at(resource, revision, namespace, after)[:limit]
+        return bounded(self.store.state_at(resource, revision, namespace, after), limit, record_size)
 
     async def count_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None

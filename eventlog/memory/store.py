@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -172,14 +171,11 @@ class MemoryStore:
     def rows(self, *, after: int) -> Iterator[Record]:
         return (row for row in self._rows if row.revision > after)
 
-    def changes(self, query: ChangeQuery, limit: int) -> list[tuple[Record, Record | None]]:
+    def changes(self, query: ChangeQuery) -> Iterator[tuple[Record, Record | None]]:
         """Return the matching changes, each with the record it replaced."""
         ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
         rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
-        return [
-            (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
-            for row in islice(rows, limit)
-        ]
+        return ((row, self.at(row.key, row.previous_revision) if row.previous_revision else None) for row in rows)
 
     def check_complete(self, after: int) -> None:
         """Compacted: a row above ``after`` is gone, of any resource."""

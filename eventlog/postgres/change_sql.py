@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
+from msgspec import structs
 
+from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.sql import HEAD_COLUMNS, RECORD_COLUMNS, log_table
 from kubechronicle.eventlog.queries.changes import TEXTS, ChangeQuery
-from kubechronicle.eventlog.records import Who
+from kubechronicle.eventlog.records import Record, Who
 
 WHO_COLUMNS: Final = (
     "user_name, user_uid, user_groups, user_extra, impersonator, verb, request_uri, user_agent, source_address,"
@@ -79,6 +81,12 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
         else:
             add(f"{column} {'=' if text.equal else '<>'} ?", text.value)
     return conditions, arguments
+
+
+def change_of(row: Any, at: int, replaced: int) -> tuple[Record, Record | None]:
+    """Return the record of a row, with ``who``, and the record it replaced. The arguments are their first columns."""
+    record = structs.replace(rows.record(row, at), who=who_of(row, at + rows.RECORD_WIDTH))
+    return record, rows.record(row, replaced) if row[replaced] is not None else None
 
 
 def who_of(row: Any, at: int) -> Who:

@@ -15,7 +15,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0  # seconds; a client waits for it, and the next attempt follows soon
 CLOSE_TIMEOUT = 2.0  # seconds for an orderly close
+
+FIRST_ROWS = 2  # fetched at first from a cursor, when nothing is known about their size
+ROW_BYTES = 4 * 1024 * 1024  # of rows that are fetched at once, if they are like the rows before
 
 # Settings of each connection. They are SET, because poolers reject them in the startup packet. A statement ends after
 # 30 s: an append may wait for a transaction stalled elsewhere, but not for ever. Keepalives: Postgres must not hold the
@@ -175,9 +178,15 @@ class AsyncpgSession:
             self._loop.abandon(task)
             raise
 
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        return self._transaction("isolation level repeatable read read only; set local statement_timeout = '10min'")
+
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        return self._transaction("isolation level read committed read only")
+
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[None]:
-        await self.execute("begin isolation level repeatable read read only; set local statement_timeout = '10min'")
+    async def _transaction(self, mode: str) -> AsyncIterator[None]:
+        await self.execute(f"begin {mode}")
         try:
             yield
         except LogError:
@@ -189,12 +198,18 @@ class AsyncpgSession:
             raise
         await self.execute("commit")
 
-    async def rows(self, sql: str, *arguments: object, chunk: int) -> AsyncGenerator[Sequence[Row], None]:
+    async def rows(
+        self, sql: str, *arguments: object, chunk: int, size: Callable[[Row], int] | None = None
+    ) -> AsyncGenerator[Sequence[Row], None]:
         async def open_cursor() -> Any:
             return await self._connection.cursor(sql, *arguments)
 
         cursor = await self._run(open_cursor)
-        while rows := await self._run(cursor.fetch, chunk):
+        count = chunk if size is None else min(FIRST_ROWS, chunk)
+        while rows := await self._run(cursor.fetch, count):
+            if size is not None:
+                average = sum(map(size, rows)) // len(rows)
+                count = max(1, min(chunk, 4 * count, ROW_BYTES // max(average, 1)))
             yield rows
 
     async def listen(self, channel: str, on_notification: Callable[[int, str], None]) -> None:

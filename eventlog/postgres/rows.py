@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -10,10 +10,14 @@ from typing import Any
 
 import orjson
 
+from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Rejected, Who
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATIONS = {int(operation): operation for operation in Operation}
+
+RECORD_WIDTH = 11
+"""Columns of a record (sql.RECORD_COLUMNS)."""
 
 
 def storable(text: str) -> str:
@@ -195,7 +199,7 @@ def _appended(
 def record(row: Any, at: int) -> Record:
     """Return the record in the RECORD_COLUMNS of a row, from column ``at`` on."""
     revision, resource, namespace, name, uid, created, version, previous, operation, body, committed_at = row[
-        at : at + 11
+        at : at + RECORD_WIDTH
     ]
     return Record(
         revision=revision,
@@ -208,6 +212,26 @@ def record(row: Any, at: int) -> Record:
         body=body.encode(),
         committed_at=committed_at,
     )
+
+
+def replaced(row: Any, at: int, previous: int) -> Record | None:
+    """Return the record that the one at ``at`` replaced, from column ``previous`` on; None: the key was absent.
+    LogCorrupt."""
+    if row[at + 7] == 0:
+        return None
+    if row[previous] is None:
+        raise LogCorrupt(f"revision {row[at]} replaced {row[at + 7]}, which is not in the log")
+    return record(row, previous)
+
+
+def object_size(*at: int) -> Callable[[Any], int]:
+    """Return a function that returns the length of the objects in the RECORD_COLUMNS of a row, from columns ``at``."""
+    columns = [first + 9 for first in at]
+
+    def size(row: Any) -> int:
+        return sum([len(row[column]) for column in columns if row[column] is not None])
+
+    return size
 
 
 def head(row: Any) -> Head:

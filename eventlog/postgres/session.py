@@ -64,11 +64,22 @@ class Session(Protocol):
         ...
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """Open a read-only REPEATABLE READ transaction."""
+        """Open a read-only REPEATABLE READ transaction, for several statements."""
         ...
 
-    def rows(self, sql: str, *arguments: object, chunk: int) -> AsyncGenerator[Sequence[Row], None]:
-        """Return the result in chunks through a cursor, which bounds memory. Only within a snapshot."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Open a read-only transaction for the ``rows`` of one statement. Its snapshot is newer than its locks, so no
+        partition that it reads was dropped in between."""
+        ...
+
+    def rows(
+        self, sql: str, *arguments: object, chunk: int, size: Callable[[Row], int] | None = None
+    ) -> AsyncGenerator[Sequence[Row], None]:
+        """Return the result through a cursor, which bounds memory. Only within ``snapshot`` or ``reading``.
+
+        At most ``chunk`` rows come at once. With ``size``, which returns a row's bytes: fewer, if those before were
+        large.
+        """
         ...
 
     async def listen(self, channel: str, on_notification: Callable[[int, str], None]) -> None:
@@ -121,7 +132,7 @@ class Pool:
         try:
             return await session.fetch(sql, *arguments)
         except ConnectionLost:
-            self._drop_idle()
+            self.drop_idle()
         finally:
             self._give_back(session)
         async with self.session() as session:
@@ -149,6 +160,6 @@ class Pool:
             self._idle.append(session)
         self._free.release()
 
-    def _drop_idle(self) -> None:
+    def drop_idle(self) -> None:
         while self._idle:
             self._idle.pop().terminate()

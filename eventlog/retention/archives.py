@@ -129,7 +129,7 @@ async def _write(session: Session, table: str, header: Archive) -> None:
             await trio.to_thread.run_sync(packed.write, _header_line(header))
             async with session.snapshot():
                 await session.execute("set local statement_timeout = 0")
-                async with aclosing(session.rows(_ROWS.format(table), chunk=CHUNK)) as chunks:
+                async with aclosing(session.rows(_ROWS.format(table), chunk=CHUNK, size=_size)) as chunks:
                     async for chunk in chunks:
                         await trio.to_thread.run_sync(_write_rows, packed, chunk)
                         rows += len(chunk)
@@ -173,6 +173,10 @@ def _header_line(header: Archive) -> bytes:
         "hashAfter": header.hash_after.hex(),
     }
     return orjson.dumps(fields) + b"\n"
+
+
+def _size(row: Row) -> int:
+    return len(row["object"])
 
 
 def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:

@@ -29,7 +29,7 @@ CURSOR_BATCH = 500
 """Events returned at once: bounds the bytes that a watcher encodes before it writes to its connection."""
 
 HISTORY_CHUNK = 500
-"""Records read from the log at once: usually a few megabytes, and a query of milliseconds."""
+"""Records read from the log at once, or CHUNK_BYTES of them: a query of milliseconds."""
 
 HISTORY_RANGE = 200_000
 """Revisions searched at once. Where few of them are in scope, such as in a small namespace, a search takes 0.1 s."""
@@ -251,7 +251,7 @@ async def read_events(
         for record, previous in rows
         if record.operation is Operation.DELETE or not record.erased
     ]
-    return events, rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
+    return events, until if rows.is_last(HISTORY_CHUNK) else rows[-1][0].revision
 
 
 def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:

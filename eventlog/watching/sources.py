@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Record
 from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
 
@@ -14,7 +15,7 @@ class ReadHistory(Protocol):
 
     async def __call__(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
-    ) -> list[tuple[Record, Record | None]]: ...
+    ) -> Chunk[tuple[Record, Record | None]]: ...
 
 
 class RecentEvents(Protocol):

@@ -52,6 +52,7 @@ def _changes(backend: Backend, context: Context, *, content: str = "", oldest_fi
         reads,
         backend.store.registry,
         readable=_readable(backend, context),
+        turn=context.turn,
         at=context.at,
         content=next(each for each in CONTENTS if each == content),
         oldest_first=oldest_first,

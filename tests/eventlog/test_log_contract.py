@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
@@ -13,6 +14,8 @@ import trio
 from msgspec import structs
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
+from kubechronicle.eventlog.queries import chunks
+from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -202,6 +205,46 @@ class LogContract:
         assert await log.read(after=3, limit=3) == written[3:6]
         assert await log.read(after=6, limit=3) == written[6:]
         assert await log.read(after=7, limit=3) == []
+
+    async def test_reads_end_after_a_number_of_bytes(self, log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each read returns a part, and says that it was cut; the parts together are the whole."""
+        written = [await self.put(log, f"n{number:02}") for number in range(40)]
+        last = written[-1].revision
+        body = len(written[0].body)
+        monkeypatch.setattr(chunks, "CHUNK_BYTES", 3 * body)
+
+        async def all_of(read: Callable[[Any], Awaitable[Any]], after: Any, place: Callable[[Any], Any]) -> list[Any]:
+            found: list[Any] = []
+            parts = 0
+            while True:
+                part = await read(after)
+                found += part
+                parts += 1
+                if part.is_last(100):
+                    break
+                after = place(part[-1])
+            assert parts > 2
+            return found
+
+        changes, expected = ChangeQuery(newest_first=False), [bare(record) for record in written]
+        assert await all_of(lambda after: log.read(after=after, limit=100), 0, lambda row: row.revision) == expected
+        pairs = await all_of(
+            lambda after: log.read_resource("configmaps", after=after, until=last, limit=100),
+            0,
+            lambda pair: pair[0].revision,
+        )
+        assert pairs == [(record, None) for record in expected]
+        pairs = await all_of(
+            lambda after: log.changes(replace(changes, after=after), limit=100), 0, lambda pair: pair[0].revision
+        )
+        assert [bare(record) for record, _ in pairs] == expected
+        listed = await all_of(
+            lambda after: log.list_at("configmaps", revision=last, after=after, limit=100),
+            None,
+            lambda row: row.key[1:],
+        )
+        assert listed == expected
+        assert (await log.read(after=0, limit=3)).is_last(4)
 
     async def test_read_resource_returns_the_replaced_records(self, log: Any) -> None:
         a1 = await self.put(log, "a")

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import builtin_registry
@@ -236,7 +237,9 @@ class Run:
             return True
 
         assert REVISIONS is not None
-        changes = ChangeReads(self.log, self.reads, builtin_registry(), readable=readable, content="full")
+        changes = ChangeReads(
+            self.log, self.reads, builtin_registry(), readable=readable, content="full", turn=LargeWork().turn("test")
+        )
         found = (await changes.list(REVISIONS, Selection(namespace="shop"), limit=500)).entries
         recorded = {int(entry.key.name): entry.object() for entry in found}
         for row in self.rows:
