@@ -59,6 +59,12 @@ def keep_secret_type(new: Object, old: Object) -> None:
         keep("type", new, old)
 
 
+def keep_names_of_secrets(new: Object) -> None:
+    """Reduce the references of a service account to the names of its secrets."""
+    if new.get("secrets"):
+        new["secrets"] = [{"name": each["name"]} if each.get("name") else {} for each in new["secrets"]]
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     **node.STRATEGIES,
     **persistentvolume.STRATEGIES,
@@ -124,5 +130,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {"status": status_update("spec", validate_update=validation_quotas.quota_status)}
         ),
     ),
-    "serviceaccounts": Strategy(status=False, returns_deleted=True, warnings=warnings.service_account_warnings),
+    "serviceaccounts": Strategy(
+        status=False,
+        returns_deleted=True,
+        prepare_create=keep_names_of_secrets,
+        prepare_update=lambda new, old: keep_names_of_secrets(new),
+        warnings=warnings.service_account_warnings,
+    ),
 }

@@ -14,11 +14,31 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
-def align_pod_cidrs(new: Object, old: Object | None = None) -> None:
+def align_pod_cidrs(new: Object) -> None:
     """Make podCIDR the only item of podCIDRs if they disagree: the client knows only the older field."""
     spec = new.get("spec") or {}
     if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
+
+
+def prepare_new_node(new: Object) -> None:
+    """Drop the fields of DynamicKubeletConfig, which was removed."""
+    align_pod_cidrs(new)
+    (new.get("spec") or {}).pop("configSource", None)
+    (new.get("status") or {}).pop("config", None)
+
+
+def prepare_node_update(new: Object, old: Object) -> None:
+    """Drop the source of the kubelet's configuration, unless the old node has one."""
+    align_pod_cidrs(new)
+    if (old.get("spec") or {}).get("configSource") is None:
+        (new.get("spec") or {}).pop("configSource", None)
+
+
+def prepare_node_status(new: Object, old: Object) -> None:
+    """Drop the status of the kubelet's configuration, unless the old node has one."""
+    if (old.get("status") or {}).get("config") is None:
+        (new.get("status") or {}).pop("config", None)
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
@@ -26,11 +46,13 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         status_on_create=True,
         validates_whole_update=False,
         validates_spec_update=False,
-        prepare_create=align_pod_cidrs,
-        prepare_update=align_pod_cidrs,
+        prepare_create=prepare_new_node,
+        prepare_update=prepare_node_update,
         validate=validation.node,
         validate_update=validation.node_update,
         warnings=warnings.node_warnings,
-        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.node_change)}),
+        subresources=MappingProxyType(
+            {"status": status_update("spec", prepare=prepare_node_status, validate_update=validation.node_change)}
+        ),
     ),
 }

@@ -7,7 +7,7 @@ from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import legacy_cidr
 from kubechronicle.api.builtin.common.resource_amounts import amount
 from kubechronicle.api.builtin.common.scheduling import taints
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, internal, invalid_value
 from kubechronicle.api.values.objects import Object
 
 
@@ -33,7 +33,12 @@ def node(obj: Object) -> list[Cause]:
         causes += legacy_cidr(value, f"spec.podCIDRs[{index}]")
     if len(ranges) > 1:
         parsed = [each for each in map(parse_cidr, ranges) if each is not None]
-        if not dual_stack(parsed) or len(ranges) > 2:
+        wrong = next((index for index, value in enumerate(ranges) if parse_cidr(value) is None), None)
+        if wrong is not None:
+            problem = f"invalid CIDR[{wrong}]: <nil> (invalid CIDR address: {ranges[wrong]})"
+            text = f"invalid PodCIDRs. failed to check with dual stack with error:{problem}"
+            causes.append(internal("spec.podCIDRs", text))
+        if wrong is not None or not dual_stack(parsed) or len(ranges) > 2:
             detail = "may specify no more than one CIDR for each IP family"
             causes.append(invalid_value("spec.podCIDRs", ranges, detail))
     return causes

@@ -1,0 +1,28 @@
+"""Nodes and service accounts: fields that a write drops."""
+
+from __future__ import annotations
+
+from pipeline_writes import create, rejections_of, update
+
+NODES = "/v1/nodes"
+SOURCE = {"configMap": {"name": "c", "namespace": "n", "kubeletConfigKey": "k"}}
+
+
+def test_the_kubelets_configuration_is_dropped() -> None:
+    stored = create(NODES, {"spec": {"configSource": SOURCE}, "status": {"config": {"error": "e"}}})
+    assert "configSource" not in stored["spec"]
+    assert "config" not in stored["status"]
+    assert "configSource" not in update(NODES, stored, {"spec": {"configSource": SOURCE}}).object["spec"]
+    stored["spec"]["configSource"] = SOURCE
+    assert update(NODES, stored, {"spec": {"unschedulable": True}}).object["spec"]["configSource"] == SOURCE
+
+
+def test_a_wrong_range_among_several() -> None:
+    found = rejections_of(NODES, {"spec": {"podCIDRs": ["10.0.0.0/24", "x"]}})
+    assert [cause.partition(":")[0] for cause in found] == ["spec.podCIDRs[1]", "spec.podCIDRs", "spec.podCIDRs"]
+    assert found[1].endswith("invalid CIDR[1]: <nil> (invalid CIDR address: x)")
+
+
+def test_a_service_account_refers_to_secrets_by_name() -> None:
+    account = create("/v1/serviceaccounts", {"secrets": [{"name": "a", "namespace": "b", "kind": "c"}]})
+    assert account["secrets"] == [{"name": "a"}]
