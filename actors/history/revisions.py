@@ -112,10 +112,10 @@ class ChangeReads:
         after = 0
         if continue_token:
             token = decode_continue(continue_token, namespaced=rt.namespaced and not selection.namespace)
-            after = _revision_named(token.after[1])
-            if not after or token.revision < 0:
+            named = _revision_named(token.after[1])
+            if not named or token.revision < 0:
                 raise status.expired(EXPIRED_LIST)
-            last = token.revision
+            last, after = token.revision, named
         selected = await self.select(rt, selection)
         query = replace(selected.query, until=min(selected.query.until, last), newest_first=not self._oldest_first)
         if after and self._oldest_first:
