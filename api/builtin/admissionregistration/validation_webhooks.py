@@ -112,11 +112,9 @@ def client_config(config: Object, field: str) -> list[Cause]:
     if url is not None or service is None:
         return [required(field, "exactly one of url or service is required")]
     path = f"{field}.service"
-    causes = [
-        required(f"{path}.{name}", f"service {name} is required")
-        for name in ("name", "namespace")
-        if not service.get(name)
-    ]
+    # Kubernetes mistakes one for the other: a missing namespace is reported as a missing name.
+    mistaken = (("name", "namespace"), ("namespace", "name"))
+    causes = [required(f"{path}.{shown}") for shown, member in mistaken if not service.get(member)]
     port = service.get("port", 443)
     causes += [
         invalid_value(f"{path}.port", port, f"port is not valid: {problem}") for problem in names.port_number(port)

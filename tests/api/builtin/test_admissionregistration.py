@@ -71,3 +71,11 @@ def test_parameters_have_a_name_or_a_selector() -> None:
         "spec.paramRef.selector: Forbidden: name and selector are mutually exclusive",
         'spec.paramRef.parameterNotFoundAction: Unsupported value: "Shrug": supported values: "Deny", "Allow"',
     ]
+
+
+def test_names_of_a_webhooks_service_are_mistaken_for_each_other() -> None:
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
+    hook = {"name": "a.b.c", "rules": [rule], "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    hook["clientConfig"] = {"service": {"name": "s"}}
+    path = "admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    assert rejection_reasons(path, {"webhooks": [hook]}) == [("webhooks[0].clientConfig.service.name", "Required")]
