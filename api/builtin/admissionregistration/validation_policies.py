@@ -119,7 +119,7 @@ def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = Fal
         if not name.strip():
             causes.append(required(f"{path}.name", "name is not specified"))
         elif not _IDENTIFIER.match(name) or name in _RESERVED:
-            causes.append(invalid_value(f"{path}.name", name, "name is not a valid CEL identifier"))
+            causes.append(invalid_value(f"{path}.name", name, "must be a valid CEL identifier"))
         causes += expressions.variable(name, variable.get("expression", ""), f"{path}.expression")
     return causes
 
@@ -144,7 +144,8 @@ def validating_policy(obj: Object) -> list[Cause]:
         causes += one_of_if_set(validation.get("reason"), REASONS, f"{field}.reason")
     if len(notes) > MAX_AUDIT_ANNOTATIONS:
         detail = f"must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"
-        causes.append(invalid_value("spec.auditAnnotations", list(notes), detail))
+        shown = [{"Key": note.get("key", ""), "ValueExpression": note.get("valueExpression", "")} for note in notes]
+        causes.append(invalid_value("spec.auditAnnotations", shown, detail))
     seen: set[str] = set()
     for index, note in enumerate(notes):
         field, key = f"spec.auditAnnotations[{index}]", note.get("key", "")
@@ -179,7 +180,7 @@ def mutating_policy(obj: Object) -> list[Cause]:
             elif other != kind and mutation.get(member) is not None:
                 detail = f"must not be specified when patchType is {kind}"
                 causes.append(invalid_value(f"{field}.{member}", f"{{{member}}}", detail))
-    return causes + one_of(spec.get("reinvocationPolicy", ""), ("Never", "IfNeeded"), "spec.reinvocationPolicy")
+    return causes + one_of(spec.get("reinvocationPolicy", ""), ("IfNeeded", "Never"), "spec.reinvocationPolicy")
 
 
 def _binding(spec: Object) -> list[Cause]:
