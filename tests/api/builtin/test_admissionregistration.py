@@ -58,8 +58,8 @@ def test_variable_names_must_be_cel_identifiers() -> None:
     }
     found = rejections_of("admissionregistration.k8s.io/v1/validatingadmissionpolicies", {"spec": spec})
     assert found == [
-        'spec.variables[0].name: Invalid value: "loop": name is not a valid CEL identifier',
-        'spec.variables[1].name: Invalid value: "a-b": name is not a valid CEL identifier',
+        'spec.variables[0].name: Invalid value: "loop": must be a valid CEL identifier',
+        'spec.variables[1].name: Invalid value: "a-b": must be a valid CEL identifier',
     ]
 
 
