@@ -29,6 +29,7 @@ __all__ = [
     "find_duplicates",
     "go_kind",
     "has_unique_keys",
+    "loads",
     "summary",
 ]
 
@@ -78,7 +79,7 @@ def as_object(value: Any) -> dict[str, Any]:
 def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]:
     """Return (JSON value, duplicate fields if `strict`). DecodeError with the text of Go's encoding/json."""
     try:
-        value = orjson.loads(data)
+        value = loads(data)
     except orjson.JSONDecodeError as error:
         value, text = _as_go_reads(data, error)
         return value, _duplicates(text) if strict else Complaints()
@@ -87,6 +88,20 @@ def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]
     if not strict or has_unique_keys(data, value):
         return value, Complaints()
     return value, _duplicates(data.decode())
+
+
+def loads(data: bytes) -> Any:
+    """Decode a document by orjson. Raises orjson.JSONDecodeError.
+
+    Of a document that starts as if it were indented, orjson expects few values, and runs out of memory if it is not.
+    Within a list it expects more.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if error.msg.startswith("failed to allocate memory"):
+            return orjson.loads(b"[%b]" % data)[0]
+        raise
 
 
 # Blanks between a key and its colon, and escape sequences of a quote or colon.

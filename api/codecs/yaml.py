@@ -9,7 +9,8 @@ Errors have go-yaml's texts, which are libyaml's: `yaml: line 3: mapping values 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +30,7 @@ from yaml.scanner import ScannerError
 
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys
+from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys, loads
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
 
@@ -59,56 +60,63 @@ def decode_value(data: bytes) -> tuple[Any, list[str]]:
 
     Of a duplicate key the last value counts. DecodeError for malformed YAML, or YAML without a JSON form.
     """
+    plain = decode_plain(data)
+    if plain is not None:
+        return plain, []
     with _explaining():
         builder = _Builder(CParser(data))
         return builder.document(), builder.duplicates
 
 
-# Parts of a JSON text on one line that libyaml rejects or reads differently from a JSON parser: an escaped surrogate,
-# null or slash, DEL, and blanks other than spaces.
-_READ_OTHERWISE = (b"\\ud", b"\\uD", b"\\u0000", b"\\/", b"\x7f", b"\n", b"\r", b"\t")
+# Parts of a JSON text that libyaml rejects or reads differently from a JSON parser: an escaped surrogate, null or
+# slash, DEL, blanks other than spaces and line feeds, and a line feed between a key and its colon.
+_READ_OTHERWISE = (b"\\ud", b"\\uD", b"\\u0000", b"\\/", b"\x7f", b"\r", b"\t")
+_COLON_ON_NEXT_LINE = re.compile(rb"\n *:").search
 _MAX_PLAIN_DEPTH = 100
 # libyaml limits a key in flow style to 1,024 bytes; written as \\u003c, a character is six.
 _MAX_PLAIN_KEY = 160
 
 
 def decode_plain(data: bytes) -> Any:
-    """Return the value of a YAML body that is a JSON object on one line, None for any other. A fast `decode_value`.
+    """Return the value of a YAML body that is a JSON object, None for any other. A fast `decode_value`.
 
-    Nearly all YAML bodies of programs have this form. The object must have no duplicate keys, and no numbers other than
-    64-bit integers.
+    Nearly all YAML bodies of programs have this form. The object must have no duplicate keys, and no numbers beyond 64
+    bits.
     """
     text = data.strip(b" \n")
     if not text.startswith(b"{") or not text.isascii() or any(odd in text for odd in _READ_OTHERWISE):
         return None
     try:
-        value = orjson.loads(text)
+        value = loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if _is_plain(value, 0) and has_unique_keys(text, value) else None
+    if _COLON_ON_NEXT_LINE(text) or not has_unique_keys(text, value):
+        return None
+    return value if _make_plain(value, 0) else None
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _make_plain(value: Any, depth: int) -> bool:
+    """Make whole floats integers, in place. Return False for a value that libyaml may read differently."""
     if depth > _MAX_PLAIN_DEPTH:
         return False
-    items = value
+    items: Iterable[tuple[Any, Any]] = enumerate(value)
     if value.__class__ is dict:
         for name in value:
             if len(name) > _MAX_PLAIN_KEY:
                 return False
-        items = value.values()
-    for item in items:
+        items = value.items()
+    for key, item in items:
         kind = item.__class__
         if kind is str or kind is bool:
             continue
         if kind is dict or kind is list:
-            if not _is_plain(item, depth + 1):
+            if not _make_plain(item, depth + 1):
                 return False
         elif kind is int:
             if not -(1 << 63) <= item < 1 << 63:
                 return False
         elif kind is float:
-            return False
+            value[key] = go_float(item)
     return True
 
 
@@ -180,29 +188,32 @@ class _Builder:
 
     def _value(self) -> Any:
         stack: list[_Frame] = []
+        read = self._next
         while True:
-            event: Any = self._next()
-            line, anchor = event.start_mark.line + 1, getattr(event, "anchor", None)
-            if isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+            event: Any = read()
+            kind = event.__class__
+            frame: _Frame | None = None
+            if kind is ScalarEvent:
+                value = self._scalar(event, is_key=bool(stack) and stack[-1].wants_key)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 if len(stack) >= MAX_DEPTH:
                     raise DecodeError(f"yaml: exceeded max depth of {MAX_DEPTH}")
-                container: Any = {} if isinstance(event, MappingStartEvent) else []
-                stack.append(_Frame(container, anchor, line))
-                self._anchors.pop(anchor or "", None)
+                container: Any = {} if kind is MappingStartEvent else []
+                stack.append(_Frame(container, event.anchor, event.start_mark.line + 1))
+                self._anchors.pop(event.anchor or "", None)
                 continue
-            if isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 frame = stack.pop()
-                value, line = frame.value, frame.line
+                value = frame.value
                 if frame.anchor:
                     self._anchors[frame.anchor] = value
-            elif isinstance(event, AliasEvent):
-                value = self._alias(event, stack)
             else:
-                value = self._scalar(event, is_key=bool(stack) and stack[-1].wants_key)
+                value = self._alias(event, stack)
             if not stack:
                 return value
             duplicate = stack[-1].take(value)
             if duplicate is not None and len(self.duplicates) < MAX_COMPLAINTS:
+                line = event.start_mark.line + 1 if frame is None else frame.line
                 self.duplicates.append(f"line {line}: key {duplicate} already set in map")
 
     def _scalar(self, event: ScalarEvent, *, is_key: bool) -> Any:

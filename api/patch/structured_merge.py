@@ -6,6 +6,7 @@ to remove. Results may share values with the arguments; values are never changed
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields import path_elements
@@ -86,7 +87,7 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
     held: dict[str, Any] = {}
     for element, item in zip(left, live, strict=True):
         held[element] = None if element in held else item  # items that share a key are replaced as one
-    shared = [element for element in right if element in held]
+    shared = deque(element for element in right if element in held)
     taken: set[str] = set()
     merged: list[Any] = []
 
@@ -94,7 +95,7 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
         taken.add(element)
         merged.append(merge(held.get(element, MISSING), wanted[element], kind.item))
         if shared and shared[0] == element:
-            del shared[0]
+            shared.popleft()
 
     i = j = 0
     while i < len(left) or j < len(right):

@@ -85,7 +85,7 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     """Record the creator as manager of its fields. 409 for a uid in a PUT that creates: no object has it."""
     meta = obj["metadata"]
     if ctx.name and meta.get("uid"):
-        raise status.conflict(rt, ctx.name, _no_such_uid(rt, meta))
+        raise status.conflict(rt, ctx.name, _no_such_uid(rt, meta, ctx))
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
     metadata.drop_repeated_owners(meta)
@@ -95,8 +95,9 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     return obj
 
 
-def _no_such_uid(rt: ResourceType, meta: Object) -> str:
-    key = "/".join(filter(None, ("/registry", rt.plural, meta.get("namespace", ""), meta.get("name", ""))))
+def _no_such_uid(rt: ResourceType, meta: Object, ctx: WriteContext) -> str:
+    prefix = "" if ctx.dry_run else "/registry"
+    key = prefix + "/" + "/".join(filter(None, (rt.plural, meta.get("namespace", ""), meta.get("name", ""))))
     return (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
         f"failed: UID in precondition: {meta['uid']}, UID in object meta: "
@@ -129,10 +130,12 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
     _default_stored(rt, obj)
+    if ctx.name:
+        metadata.parse_revision(meta)
     revision = meta.pop("resourceVersion", "")
     if ctx.dry_run and revision and not ctx.applies:
         meta["resourceVersion"] = revision  # kube-apiserver does not reach the check of its store
-    elif revision.isdigit() and int(revision):
+    elif not ctx.name and revision.isdigit() and int(revision):
         raise status.unknown("resourceVersion should not be set on objects to be created")
     return Prepared(Outcome.STORE, obj, warnings=warnings)
 

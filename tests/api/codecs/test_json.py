@@ -167,3 +167,9 @@ def test_any_bytes_decode_or_are_rejected(data: bytes) -> None:
     except DecodeError:
         return
     assert stdlib_json.loads(json.encode(value)) == value
+
+
+def test_a_dense_document_that_starts_as_if_it_were_indented() -> None:
+    data = b'{\n  "a": [' + b"1," * 300_000 + b"1]}"
+    value, _ = json.decode_value(data, strict=True)
+    assert len(value["a"]) == 300_001

@@ -211,15 +211,16 @@ JSON_VALUES = st.recursive(
 @given(
     st.dictionaries(JSON_TEXT, JSON_VALUES, max_size=4),
     st.booleans(),
-    st.sampled_from([(",", ":"), (", ", ": "), (",", " : ")]),
+    st.sampled_from([(",", ":"), (", ", ": "), (",", " : "), (",\n", ":")]),
+    st.sampled_from([None, 0, 1]),
 )
-def test_json_on_one_line_reads_the_same_both_ways(
-    value: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
+def test_json_reads_the_same_both_ways(
+    value: dict[str, Any], ascii_only: bool, separators: tuple[str, str], indent: int | None
 ) -> None:
-    text = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
+    text = json.dumps(value, ensure_ascii=ascii_only, separators=separators, indent=indent).encode()
     plain = yaml.decode_plain(text)
     if plain is not None:
-        assert repr((plain, [])) == repr(yaml.decode_value(text))
+        assert repr([plain]) == repr(yaml.decode_all(text))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_json_on_one_line_reads_the_same_both_ways(
         b'{"a":1,"a":"\\u0022:"}',
         b'{"a":1,"a":"\\u003a"}',
         b'{"a" :1,"a" :2}',
-        b'{"a":1.5}',
+        b'{"a"\n:1}',
         b'{"a":9223372036854775808}',
         b'{"a":"\\ud83d\\ude00"}',
         b'{"a":"\\/"}',

@@ -431,3 +431,21 @@ def test_events_of_both_versions_are_one_object() -> None:
     assert (shown["apiVersion"], shown["note"], shown["regarding"]["name"]) == ("events.k8s.io/v1", "hello", "p")
     assert shown["deprecatedCount"] == 2
     assert pipeline.to_storage_version(newer, shown) == core
+
+
+def test_a_put_that_creates_has_no_uid_and_any_number_as_revision() -> None:
+    rt = resource("coordination.k8s.io/v1/leases")
+    ctx = WriteContext(now=NOW, uid="u", manager="m", namespace="default", name="a")
+
+    def put(**given: str) -> Prepared:
+        body = {"metadata": {"name": "a", **given}}
+        obj, _ = pipeline.decode_object(rt, body, ctx, create=False)
+        return pipeline.prepare_create(rt, obj, ctx)
+
+    assert put(resourceVersion="5").outcome is Outcome.STORE
+    with pytest.raises(StatusError, match="Precondition failed: UID in precondition: x") as caught:
+        put(uid="x")
+    assert caught.value.code == 409
+    with pytest.raises(StatusError, match="invalid syntax") as caught:
+        put(resourceVersion="abc")
+    assert caught.value.code == 500
