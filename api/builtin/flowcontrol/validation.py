@@ -30,7 +30,8 @@ def _fixed(spec: Object, name: str, wanted: Mapping[str, Object], kind: str) -> 
     """Reject a changed spec of a mandatory object; in the exempt level, the field ``exempt`` may change."""
     if name not in bootstrap.MANDATORY:
         return []
-    free, words = ("exempt",), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+    free: tuple[str, ...] = ("exempt",)
+    words = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
     if name != bootstrap.EXEMPT or "exempt" not in wanted[name]:
         free, words = (), f"spec of '{name}' must equal the fixed value"
     compared = [{key: value for key, value in each.items() if key not in free} for each in (spec, wanted[name])]
