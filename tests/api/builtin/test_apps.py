@@ -241,3 +241,10 @@ def test_terminating_replicas_of_a_replica_set_are_checked() -> None:
     assert rejection_causes("apps/v1/replicasets", {"spec": WORKLOAD}, body, "status") == [
         ("status.terminatingReplicas", "Invalid value: -1: must be greater than or equal to 0")
     ]
+
+
+def test_claim_templates_have_one_kind() -> None:
+    claim = {**CLAIM, "apiVersion": "v2", "kind": "Claim"}
+    stored = create("apps/v1/statefulsets", {"spec": {**WORKLOAD, "volumeClaimTemplates": [claim]}})
+    (held,) = stored["spec"]["volumeClaimTemplates"]
+    assert (held["apiVersion"], held["kind"]) == ("v1", "PersistentVolumeClaim")

@@ -30,10 +30,10 @@ def stateful_set(obj: Object) -> None:
 
 
 def stateful_set_claims(obj: Object) -> None:
-    """Set apiVersion and kind in the claim templates, as Kubernetes' decoder does."""
+    """Set apiVersion and kind in the claim templates, as Kubernetes' decoder does, even if they are given."""
     for claim in obj["spec"].get("volumeClaimTemplates") or ():
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim["apiVersion"] = "v1"
+        claim["kind"] = "PersistentVolumeClaim"
 
 
 def _stateful_set(obj: Object) -> None:
