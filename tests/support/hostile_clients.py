@@ -198,9 +198,8 @@ class Attack:
 
     def run(self, clients: int, seconds: float) -> None:
         self.end = time.monotonic() + seconds
-        threads = [
-            threading.Thread(target=self._client, args=(number, clients), daemon=True) for number in range(clients)
-        ]
+        places = [number * len(self.names) // clients for number in range(clients)]
+        threads = [threading.Thread(target=self._client, args=each, daemon=True) for each in enumerate(places)]
         for thread in threads:
             thread.start()
         for thread in threads:
