@@ -108,11 +108,11 @@ def _string(data: bytes, at: int) -> int:
             return at + 1
         if byte != 0x5C:
             _reject(data, at, "in string literal")
-        escape = _byte(data, at + 1)
+        escape = _inside(data, at + 1)
         at += 2
         if escape == 0x75:
             for place in range(at, at + 4):
-                if _byte(data, place) not in _HEX:
+                if _inside(data, place) not in _HEX:
                     _reject(data, place, "in \\u hexadecimal character escape")
             at += 4
         elif escape not in _ESCAPES:
@@ -121,7 +121,7 @@ def _string(data: bytes, at: int) -> int:
 
 def _literal(data: bytes, at: int, word: bytes) -> int:
     for place in range(1, len(word)):
-        if _byte(data, at + place) != word[place]:
+        if _inside(data, at + place) != word[place]:
             _reject(data, at + place, f"in literal {word.decode()} (expecting '{chr(word[place])}')")
     return at + len(word)
 
@@ -129,7 +129,7 @@ def _literal(data: bytes, at: int, word: bytes) -> int:
 def _number(data: bytes, at: int) -> int:
     if data[at] == 0x2D:
         at += 1
-    if _byte(data, at) == 0x30:
+    if _inside(data, at) == 0x30:
         at += 1
     else:
         at = _digits(data, at, "in numeric literal")
@@ -144,7 +144,7 @@ def _number(data: bytes, at: int) -> int:
 
 
 def _digits(data: bytes, at: int, context: str) -> int:
-    if not 0x30 <= _byte(data, at) <= 0x39:
+    if not 0x30 <= _inside(data, at) <= 0x39:
         _reject(data, at, context)
     return _skip(_DIGITS, data, at)
 
@@ -164,8 +164,13 @@ def _byte(data: bytes, at: int) -> int:
     return data[at]
 
 
+def _inside(data: bytes, at: int) -> int:
+    """Return a byte within a scalar; a blank behind the last one, which Go's scanner is given there."""
+    return data[at] if at < len(data) else 0x20
+
+
 def _reject(data: bytes, at: int, context: str) -> int:
-    raise _SyntaxFound(f"invalid character {_quoted(data[at])} {context}")
+    raise _SyntaxFound(f"invalid character {_quoted(_inside(data, at))} {context}")
 
 
 def _quoted(byte: int) -> str:

@@ -154,8 +154,9 @@ def _raise(kind: str, causes: Sequence[Cause]) -> None:
 def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
     """Parse the options of DELETE: from the body if there is one, otherwise from the query.
 
-    ``body`` is a decoded DeleteOptions with checked types (schema/check.py). ignoreStoreReadErrorWithClusterBreakingPotential
-    has no effect, as in kube-apiserver without the feature gate AllowUnsafeMalformedObjectDeletion.
+    ``body`` is a decoded DeleteOptions with checked types (schema/check.py).
+    ignoreStoreReadErrorWithClusterBreakingPotential has no effect, as in kube-apiserver without the feature gate
+    AllowUnsafeMalformedObjectDeletion.
     """
     values = _delete_values_of_query(query) if body is None else dict(body)
     policy = values.get("propagationPolicy")
@@ -189,6 +190,9 @@ def _delete_values_of_query(query: Query) -> dict[str, Any]:
     orphan = _boolean(query, "orphanDependents")
     if orphan is not None:
         values["orphanDependents"] = orphan
+    preconditions = {name: _first(query, name) for name in ("uid", "resourceVersion") if _first(query, name)}
+    if preconditions:
+        values["preconditions"] = preconditions
     values["dryRun"] = list(query.get("dryRun", ()))
     return values
 

@@ -244,6 +244,13 @@ def test_list_options() -> None:
     assert options.parse_list_options({"watch": ["true"], "allowWatchBookmarks": ["1"]}).allow_watch_bookmarks
 
 
+def test_preconditions_of_a_delete_in_the_query() -> None:
+    found = options.parse_delete_options({"uid": ["u"], "resourceVersion": ["5"]})
+    assert (found.precondition_uid, found.precondition_resource_version) == ("u", "5")
+    found = options.parse_delete_options({"uid": [""]})
+    assert (found.precondition_uid, found.precondition_resource_version) == (None, None)
+
+
 def test_the_body_of_a_delete_counts_alone() -> None:
     found = options.parse_delete_options({"propagationPolicy": ["Foreground"]}, {"gracePeriodSeconds": 3})
     assert (found.propagation_policy, found.grace_period_seconds) == (None, 3)
