@@ -59,10 +59,18 @@ def _anchored(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
         if size:
             found.append(Match(place, new_place, size))
         before, new_before = place + size, new_place + size
-    matcher: SequenceMatcher[str] = SequenceMatcher(None, (), ())
-    matcher.a, matcher.b = old, new
-    matcher.matching_blocks = [*_joined(found), Match(len(old), len(new), 0)]
-    return matcher
+    return _Matched([*_joined(found), Match(len(old), len(new), 0)])
+
+
+class _Matched(SequenceMatcher[str]):
+    """A comparison with known matches."""
+
+    def __init__(self, found: list[Match]) -> None:
+        super().__init__()
+        self._found = found
+
+    def get_matching_blocks(self) -> list[Match]:
+        return self._found
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
