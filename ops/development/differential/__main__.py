@@ -77,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except reference.Unavailable as error:
         print(f"differential: skipped: {error}")
         return 0
+    except reference.StartError as error:
+        print(f"differential: kubechronicle did not start: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
+        return 1
     print(
         f"differential: {totals.requests} requests in {seconds:.0f} s; "
         f"core differences {totals.core} ({report.percent(totals.core, totals.requests)}), "

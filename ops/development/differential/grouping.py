@@ -20,7 +20,9 @@ NUMBER = re.compile(r"(?<![\w:])-?\d[\w.+-]*")
 OWNED = re.compile(r"\[(f:[^\]]*)\]")
 GO_VALUE = re.compile(r"(?:Invalid value|Unsupported value|Duplicate value|Too many|Too long): .*?(?=: |$)")
 SUBJECT = re.compile(r"^[\w.]* ?\"[^\"]*\" is invalid:")
-UNMARSHAL = re.compile(r"cannot unmarshal [^:]*? into Go (?:struct field|value) .*?(?= \(|$|: )")
+UNMARSHAL = re.compile(
+    r"cannot unmarshal (\w+)[^:]*? into Go (?:struct field \S+|value) of type (\[\]|\*|\w+(?=\.)|map|\w+)\S*"
+)
 HANDLED = re.compile(r"\w+ in version “…” cannot be handled as an? \w+")
 ITEM = re.compile(r"\[(?:\d+|[a-z]:\{[^}]*\})\]")
 LONGEST = 220
@@ -82,7 +84,7 @@ def general_path(path: str) -> str:
 def general_text(text: str) -> str:
     """Return a message without names, values and numbers."""
     text = SUBJECT.sub("… is invalid:", text)
-    text = UNMARSHAL.sub("cannot unmarshal … into Go …", text)
+    text = UNMARSHAL.sub(r"cannot unmarshal \1 into Go … of type \2", text)
     text = QUOTED.sub("“…”", text)
     text = HANDLED.sub("… cannot be handled as …", text)
     text = GO_VALUE.sub(lambda match: match[0].split(": ")[0] + ": …", text)

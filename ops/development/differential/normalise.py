@@ -25,6 +25,7 @@ LOCAL_KEYS = frozenset({
     "serverAddress", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
 })  # fmt: skip
 DISCOVERY_KEYS = frozenset({"groups", "items", "paths"})
+ORDER = ("operation", "subresource", "manager", "apiVersion")
 OWN_GROUP = ".kubechronicle.dev"
 SECRET_KEYS = frozenset({"token"})  # in the answers of token requests
 
@@ -74,6 +75,8 @@ class Normaliser:
         form = self._node(data, "")
         if isinstance(form, dict) and str(form.get("kind", "")).endswith(("List", "Table")):
             without_revision(form)
+        if isinstance(form, list):
+            form = [event for event in form if not is_passing_bookmark(event)]
         for event in form if isinstance(form, list) else ():
             if isinstance(event, dict) and event.get("type") == "BOOKMARK":
                 without_revision(event.get("object"))
@@ -86,6 +89,8 @@ class Normaliser:
             # In the order of keys: the servers write fields in orders of their own, and tokens are numbered.
             return {self._text(k): self._node(node[k], k) for k in sorted(node, key=str)}
         if isinstance(node, list):
+            if key == "managedFields":
+                node = in_order(node)
             return [self._node(v, key) for v in (shared_part(node, key) if key in DISCOVERY_KEYS else node)]
         if isinstance(node, str):
             return self._string(node, key)
@@ -136,6 +141,16 @@ class Normaliser:
 
     def _address(self, match: re.Match[str]) -> str:
         return match[0] if match[0] in self.given else self.token("ip", match[0])
+
+
+def is_passing_bookmark(event: Any) -> bool:
+    """Tell a bookmark that a server sends when it likes from the one that ends the initial events."""
+    return isinstance(event, dict) and event.get("type") == "BOOKMARK" and "initial-events-end" not in str(event)
+
+
+def in_order(entries: list[Any]) -> list[Any]:
+    """Sort managedFields by operation and manager: their order depends on the second in which each write came."""
+    return sorted(entries, key=lambda entry: [str(entry.get(k)) for k in ORDER] if isinstance(entry, dict) else [])
 
 
 def without_revision(form: Any) -> None:

@@ -113,7 +113,7 @@ def module(name: str, package: str, text: str) -> None:
 
 
 def go_environment() -> dict[str, str]:
-    made = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "auto", "CGO_ENABLED": "0"}
+    made = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "auto"}
     if not os.environ.get("HOME"):
         made |= {"GOPATH": str(ROOT / ".cache" / "go"), "GOCACHE": str(ROOT / ".cache" / "go" / "build")}
     return made

@@ -311,11 +311,8 @@ class Sequence:
     def do_read(self) -> Talk:
         headers = {"Accept": self.rng.choice(queries.ACCEPTS)} if self.rng.random() < 0.5 else {}
         query = queries.query(self.rng, queries.LIST_PARAMETERS, 2) if self.rng.random() < 0.3 else ""
-        path = (
-            self.one
-            if self.rng.random() < 0.9
-            else self.resource.collection() + "/" + self.rng.choice(["none", "A", "a%2Fb", "..", "%00", ""])
-        )
+        odd = ["none", "A", "a%2Fb", "..", "%00"] + ([""] if self.resource.namespaced else [])
+        path = self.one if self.rng.random() < 0.9 else f"{self.resource.collection()}/{self.rng.choice(odd)}"
         yield self.step("read", "get", self.rng.choice(["GET"] * 9 + ["HEAD"]), path + query, headers=headers)
 
     def do_list(self) -> Talk:

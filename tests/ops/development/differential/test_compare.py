@@ -85,7 +85,7 @@ def test_signatures_leave_out_indices_keys_and_templates() -> None:
         'Deployment.apps "x" is invalid: spec.template.spec.containers[0].name: Invalid value: "A": no'
     ) == ("… is invalid: spec.containers[].name: Invalid value: …: no")
     assert general_text("json: cannot unmarshal number into Go struct field A.b of type string") == (
-        "json: cannot unmarshal … into Go …"
+        "json: cannot unmarshal number into Go … of type string"
     )
 
 

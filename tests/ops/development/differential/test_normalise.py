@@ -70,8 +70,14 @@ def test_revisions_of_lists_and_bookmarks_are_hidden() -> None:
     assert normaliser.answer({"kind": "PodList", "metadata": {"resourceVersion": "5"}}, {})["metadata"] == {
         "resourceVersion": "<rv>"
     }
-    events = normaliser.answer([{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}], {})
-    assert events[0]["object"]["metadata"] == {"resourceVersion": "<rv>"}
+    end = {"k8s.io/initial-events-end": "true"}
+    bookmarks = [
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9", "annotations": end}}},
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}},
+    ]
+    assert [event["object"]["metadata"] for event in normaliser.answer(bookmarks, {})] == [
+        {"resourceVersion": "<rv>", "annotations": end}
+    ]
 
 
 def test_discovery_is_compared_without_our_own_groups() -> None:
