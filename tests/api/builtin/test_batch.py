@@ -8,6 +8,7 @@ import pytest
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
+from kubechronicle.api.builtin.batch.job.strategy import prepare_new_job
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -153,3 +154,9 @@ def test_a_policy_that_was_removed_is_shown_as_null() -> None:
         "batch/v1/jobs", {"spec": {**JOB, "podFailurePolicy": {"rules": rules}}}, {"spec": {**JOB}}
     )
     assert ("spec.podFailurePolicy", "Invalid value: null: field is immutable") in causes
+
+
+def test_a_job_without_a_name_is_prepared_for_its_rejection() -> None:
+    new: dict[str, Any] = {"metadata": {"uid": "u"}, "spec": {"template": {}}}
+    prepare_new_job(new)
+    assert new["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"] == ""

@@ -32,7 +32,7 @@ def prepare_new_job(new: Object) -> None:
     template = spec["template"].setdefault("metadata", {})
     labels = template.setdefault("labels", {})
     for label, source in _JOB_LABELS:
-        labels.setdefault(label, metadata[source])  # validation rejects another value
+        labels.setdefault(label, metadata.get(source, ""))  # validation rejects another value, and no name
     selector = spec.get("selector") or {}
     matching = dict(selector.get("matchLabels") or {})
     matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])
