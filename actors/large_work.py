@@ -9,9 +9,9 @@
 Python runs one thread at a time, and switches between two that compute after the switch interval (ops/server). So a
 rule in a thread delays the event loop by about that interval for each of its waits, not by the whole rule.
 
-A request keeps its place from the decoding of its body until its answer is encoded. So the places bound the memory:
-decoded, a body takes up to a hundred times its bytes. Users take turns, so one user with many large requests does not
-keep out another one.
+A request keeps its place from the decoding of its body until its answer is encoded. A place is as large as the body or
+object, and all places are bounded together. So they bound the memory: decoded, a body takes up to a hundred times its
+bytes. Users take turns, so one user with many large requests does not keep out another one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ import trio
 
 from kubechronicle.api.errors import status
 
-LARGE: Final = 128 * 1024
-"""Bytes of a body or object from which its rules run in the thread. Below, the rules take a few milliseconds."""
+LARGE: Final = 16 * 1024
+"""Bytes of a body or object from which its rules run in the thread. The slowest ones take 7 µs a byte (many small
+invalid items), usual ones a hundredth of that."""
 
-PLACES: Final = 2
-"""Large requests at once: one computes while the other one waits for its commit."""
+LARGE_BYTES: Final = 128 * 1024
+"""Bytes from which a body counts among HELD_BYTES, and an object is encoded in the thread: that takes 10 ns a byte."""
+
+ROOM: Final = 6 * 1024 * 1024
+"""Bytes of the inputs of all requests that have a place: two bodies of the largest size, or many smaller ones."""
 
 THREADS: Final = 1
 """Threads. A second one would not compute faster, and the event loop would wait for two."""
@@ -52,9 +56,9 @@ class LargeWork:
 
     def __init__(self) -> None:
         self._threads = trio.CapacityLimiter(THREADS)
-        self._taken = 0
+        self._taken = 0  # bytes of ROOM
         self._waiting = 0
-        self._queues: OrderedDict[str, deque[trio.Event]] = OrderedDict()  # by user; the next user is the first
+        self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # by user; the next user is the first
         self._held_bytes = 0
 
     def turn(self, user: str) -> Turn:
@@ -74,58 +78,80 @@ class LargeWork:
     def free(self, size: int) -> None:
         self._held_bytes -= size
 
-    async def take_place(self, user: str) -> None:
-        """Wait for a place. StatusError 429: too many wait already."""
-        if self._taken < PLACES:
-            self._taken += 1
+    async def take_place(self, user: str, size: int) -> None:
+        """Wait for a place of this size. StatusError 429: too many wait already."""
+        if not self._queues and self._fits(size):
+            self._taken += size
             return
         queue = self._queues.get(user)
         if self._waiting >= WAITING or (queue is not None and len(queue) >= WAITING_OF_USER):
             raise status.too_many_requests(BUSY)
         if queue is None:
             queue = self._queues[user] = deque()
-        given = trio.Event()
-        queue.append(given)
+        waiting = _Waiting(size)
+        queue.append(waiting)
         self._waiting += 1
         try:
-            await given.wait()
+            await waiting.given.wait()
         except trio.Cancelled:  # only while it waits: a place that was given is taken
             self._waiting -= 1
-            queue.remove(given)
+            queue.remove(waiting)
             if not queue:
                 del self._queues[user]
+            self._give_places()  # the next one may be smaller
             raise
 
-    def give_place(self) -> None:
-        """Pass a place to the next user's first request, or leave it free."""
-        if not self._queues:
-            self._taken -= 1
-            return
-        user, queue = self._queues.popitem(last=False)
-        self._waiting -= 1
-        queue.popleft().set()
-        if queue:
-            self._queues[user] = queue  # behind all other users
+    def _fits(self, size: int) -> bool:
+        return not self._taken or self._taken + size <= ROOM
+
+    def give_back(self, size: int) -> None:
+        self._taken -= size
+        self._give_places()
+
+    def _give_places(self) -> None:
+        """Give places to the first request of each user in turn, while there is room."""
+        while self._queues:
+            user, queue = next(iter(self._queues.items()))
+            if not self._fits(queue[0].size):
+                return
+            waiting = queue.popleft()
+            self._waiting -= 1
+            self._taken += waiting.size
+            waiting.given.set()
+            if queue:
+                self._queues.move_to_end(user)  # behind all other users
+            else:
+                del self._queues[user]
 
     async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         # A cancelled request does not wait for the thread, which takes no other work until the function has ended.
         return await trio.to_thread.run_sync(function, *arguments, limiter=self._threads, abandon_on_cancel=True)
 
 
+class _Waiting:
+    """A request that waits for a place of ``size`` bytes."""
+
+    __slots__ = ("given", "size")
+
+    def __init__(self, size: int) -> None:
+        self.given = trio.Event()
+        self.size = size
+
+
 class Turn:
     """The share of one request in the large work; see the head of this file."""
 
-    __slots__ = ("_bytes", "_has_place", "_user", "_work")
+    __slots__ = ("_bytes", "_place", "_user", "_work")
 
     def __init__(self, work: LargeWork, user: str) -> None:
         self._work = work
         self._user = user
-        self._has_place = False
+        self._place = 0  # bytes
         self._bytes = 0
 
     def reserve(self, size: int) -> None:
         """Count the bytes of a body that is being read, if they are many. StatusError 429."""
-        if size > LARGE and size > self._bytes:
+        if size > LARGE_BYTES and size > self._bytes:
             self._work.hold(size - self._bytes)
             self._bytes = size
 
@@ -134,22 +160,22 @@ class Turn:
 
         Not while holding a lock: the requests that have the places may wait for it.
         """
-        if size > LARGE and not self._has_place:
-            await self._work.take_place(self._user)
-            self._has_place = True
+        if size > LARGE and not self._place:
+            await self._work.take_place(self._user, size)
+            self._place = size
 
     async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T:
         """Call the function: in the thread if its input is large, or another one of this request was. Otherwise at
         once, without a checkpoint."""
-        if size <= LARGE and not self._has_place:
+        if size <= LARGE and not self._place:
             return function(*arguments)
         return await self._work.in_thread(function, *arguments)
 
     def pause(self) -> None:
         """Give the place back for a wait of unknown length; ``begin`` takes another one."""
-        if self._has_place:
-            self._has_place = False
-            self._work.give_place()
+        if self._place:
+            size, self._place = self._place, 0
+            self._work.give_back(size)
 
     def end(self) -> None:
         """Give everything back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.registry.registry import ResourceType
@@ -30,7 +30,7 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
     size = len(entry.json)
-    if size <= LARGE or encoder.splices:
+    if size <= LARGE_BYTES or encoder.splices:
         return encoder.one(entry)
     await context.turn.begin(size)
     return await context.turn.run(size, encoder.one, entry)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import trio
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
@@ -261,7 +261,7 @@ class WatchStream:
 
 def is_slow(encoder: EntryEncoder, events: Sequence[Event]) -> bool:
     """Return True if the frames of these events must be made in a thread: large objects are encoded."""
-    return not encoder.splices and any(len(event.entry.json) > LARGE for event in events)
+    return not encoder.splices and any(len(event.entry.json) > LARGE_BYTES for event in events)
 
 
 def _take_none(batch: Batch) -> bool:

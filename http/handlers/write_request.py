@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
@@ -131,8 +131,8 @@ async def _raw_body(request: Request, context: Context, media_type: str) -> byte
     429."""
     turn = context.turn
     raw = await request.body(MAX_BODY, turn.reserve)
-    if len(raw) > LARGE:
-        await turn.begin(len(raw))
+    await turn.begin(len(raw))
+    if len(raw) > LARGE_BYTES:
         too_many = await turn.run(len(raw), json_bounds.excess, raw) if media_type != negotiate.PROTOBUF else ""
         if too_many:
             raise status.request_entity_too_large(f"the body has more than {too_many}")

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.metrics import Reading
@@ -260,7 +260,7 @@ class CachedEncoder(Generic[T]):
         if not missing:
             return known  # type: ignore[return-value]
         for index, entry in enumerate(entries):
-            if known[index] is None and len(entry.json) > LARGE:
+            if known[index] is None and len(entry.json) > LARGE_BYTES:
                 known[index] = await trio.to_thread.run_sync(self.one, entry, limiter=LARGE_ENTRIES)
         return self._completed(entries, known)
 

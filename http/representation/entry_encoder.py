@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 
 import trio
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import json, protobuf, yaml
 from kubechronicle.api.codecs.negotiate import Representation
@@ -227,7 +227,7 @@ class EntryEncoder:
             return await self._protobuf_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
-        if len(entries) <= PART and stored_bytes(entries) <= LARGE:
+        if len(entries) <= PART and stored_bytes(entries) <= LARGE_BYTES:
             return self._whole_list(entries, metadata)
         return await trio.to_thread.run_sync(self._whole_list, entries, metadata, limiter=LARGE_ENTRIES)
 

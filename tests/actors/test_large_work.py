@@ -11,7 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 from kubechronicle.actors.large_work import (
     HELD_BYTES,
     LARGE,
-    PLACES,
+    LARGE_BYTES,
+    ROOM,
     WAITING,
     WAITING_OF_USER,
     LargeWork,
@@ -20,13 +21,15 @@ from kubechronicle.actors.large_work import (
 from kubechronicle.api.errors.status import StatusError
 
 BIG = LARGE + 1
+PLACES = 2
+HALF = ROOM // PLACES
 
 
 async def taken(work: LargeWork) -> list[Turn]:
     """Return turns that hold all places."""
     turns = [work.turn("first") for _ in range(PLACES)]
     for turn in turns:
-        await turn.begin(BIG)
+        await turn.begin(HALF)
     return turns
 
 
@@ -67,7 +70,7 @@ async def test_users_take_turns() -> None:
 
     async def wait(user: str) -> None:
         turn = work.turn(user)
-        await turn.begin(BIG)
+        await turn.begin(HALF)
         order.append(user)
         turn.end()
 
@@ -148,16 +151,35 @@ def test_the_bytes_of_large_bodies_are_bounded() -> None:
     async def main() -> None:
         work = LargeWork()
         first, second = work.turn("alice"), work.turn("bob")
-        first.reserve(LARGE)
+        first.reserve(LARGE_BYTES)
         assert work.idle
-        first.reserve(HELD_BYTES - BIG)
+        first.reserve(HELD_BYTES - 2 * LARGE_BYTES)
         first.reserve(HELD_BYTES - 1)
         with pytest.raises(StatusError, match="too many large requests"):
-            second.reserve(BIG)
+            second.reserve(LARGE_BYTES + 1)
         second.end()
         first.end()
-        second.reserve(BIG)
+        second.reserve(LARGE_BYTES + 1)
         second.end()
         assert work.idle
 
     trio.run(main)
+
+
+async def test_many_small_places_fit_where_two_large_ones_do() -> None:
+    work = LargeWork()
+    turns = [work.turn("alice") for _ in range(ROOM // BIG)]
+    for turn in turns:
+        await turn.begin(BIG)
+    with trio.move_on_after(0) as waiting:
+        await work.turn("bob").begin(BIG)
+    assert waiting.cancelled_caught
+    largest = work.turn("bob")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(largest.begin, 2 * ROOM)
+        await wait_all_tasks_blocked()
+        for turn in turns:
+            turn.end()
+    assert not work.idle  # alone, even a request larger than the room has a place
+    largest.end()
+    assert work.idle

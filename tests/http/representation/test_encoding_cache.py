@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from in_process import MAPS, PROTOBUF, configmap, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import errors, protobuf
 from kubechronicle.api.codecs.negotiate import Representation
@@ -312,7 +312,7 @@ async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, mon
 async def test_large_entries_are_encoded_in_a_thread() -> None:
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
-    small, large = entry_of(rt, {"metadata": {}}, 5), entry_of(rt, {"metadata": {}, "data": {"a": "x" * LARGE}}, 6)
+    small, large = entry_of(rt, {"metadata": {}}, 5), entry_of(rt, {"metadata": {}, "data": {"a": "x" * LARGE_BYTES}}, 6)
     threads: dict[Entry, int] = {}
 
     def make(entry: Entry) -> bytes:
