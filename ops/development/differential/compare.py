@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubechronicle.ops.development.differential.steps import Exchange
+from kubechronicle.ops.development.differential.transport import UNANSWERED
 
 MOST = 40  # differences of one answer that are kept
 
@@ -33,6 +34,10 @@ def is_status(form: Any) -> bool:
     return isinstance(form, Mapping) and form.get("kind") == "Status" and form.get("apiVersion") == "v1"
 
 
+def kind_of(form: Any) -> str:
+    return f"{form.get('apiVersion')} {form.get('kind')}" if isinstance(form, dict) else type(form).__name__
+
+
 def causes(form: Mapping[str, Any]) -> list[tuple[str, str]]:
     details = form.get("details") or {}
     return sorted({(str(c.get("reason", "")), str(c.get("field", ""))) for c in details.get("causes") or ()})
@@ -42,6 +47,8 @@ def compare(exchange: Exchange) -> list[Difference]:
     """Return the differences of one exchange, the most telling ones alone."""
     want, have = exchange.want, exchange.have
     found: list[Difference] = []
+    if want.status == UNANSWERED:
+        return []  # kube-apiserver panics at some requests, so there is no answer to compare with
     if want.status != have.status:
         place = error_place(exchange.want_form) or error_place(exchange.have_form)
         change = f"{status_word(want.status, exchange.want_form)} → {status_word(have.status, exchange.have_form)}"
@@ -50,6 +57,11 @@ def compare(exchange: Exchange) -> list[Difference]:
     if media(want.content_type) != media(have.content_type):
         found.append(Difference("core", "content type", "", want.content_type, have.content_type))
         return found
+    kinds = kind_of(exchange.want_form), kind_of(exchange.have_form)
+    if kinds[0] != kinds[1]:
+        return [
+            Difference("core", f"{kinds[0]} → {kinds[1]}", "", short(exchange.want_form), short(exchange.have_form))
+        ]
     if is_status(exchange.want_form) and is_status(exchange.have_form):
         found += statuses(exchange.want_form, exchange.have_form)
     else:
@@ -64,6 +76,8 @@ def media(content_type: str) -> str:
 
 
 def status_word(status: int, form: Any) -> str:
+    if status == UNANSWERED:
+        return "no answer"
     reason = form.get("reason") if is_status(form) else None
     return f"{status} {reason}" if reason else str(status)
 

@@ -226,7 +226,7 @@ def change_key(place: Place) -> bool:
 
 def swap_values(place: Place) -> bool:
     """Put a string of the object at the place of another one: references that meet or miss."""
-    nodes = place.nodes(of_type(str))
+    nodes = place.nodes(lambda node: isinstance(node.value, str) and "${" not in node.value)
     if len(nodes) < 2:
         return False
     one, other = place.rng.sample(nodes, 2)

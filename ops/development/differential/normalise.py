@@ -13,7 +13,10 @@ SERVICE_IP = re.compile(r"\b10\.96\.\d{1,3}\.\d{1,3}\b(?!/)")
 RANDOM_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 # Revisions within texts: objects printed in messages, and the newest revision in refusals.
 REVISION = re.compile(r'([rR]esourceVersion\\*"?: ?\\*"?|, current: |resource version: )[1-9]\d*')
-INVALID = re.compile(r'(?<=Invalid value: ")\d+(?=")')
+# The place in the source that made a scheme: it depends on the paths of the build, not on the request.
+SCHEME = re.compile(r'(?<=in scheme )\\*"[^"]*"')
+NODE_PORT = re.compile(r"(?<=[: ])3[0-2]\d{3}(?=[/},\s]|$)")
+NUMBER = re.compile(r'(?<=[("])\d{2,}(?=[)"\\])')
 AGE = re.compile(r"\d+(?:ms|[smhdy])(?:\d+[smhd])?")
 GENERATED = re.compile(r".*[a-z0-9]{5}")
 NEAR = 2  # days around the present: a time in these is the servers' clock, not the request's
@@ -109,9 +112,9 @@ class Normaliser:
             return "<age>"
         if key in SECRET_KEYS and value.count(".") == 2:
             return "<token>"
-        return self._text(value)
+        return self._text(value, key)
 
-    def _text(self, value: str) -> str:
+    def _text(self, value: str, key: str = "") -> str:
         for name, token in self._names.items():
             if name in value:
                 value = value.replace(name, token)
@@ -124,8 +127,12 @@ class Normaliser:
             value = RANDOM_VOLUME.sub("kube-api-access-<random>", value)
         if "ersion" in value:
             value = REVISION.sub(r"\1<rv>", value)
-        if "Invalid value" in value:
-            value = INVALID.sub(self._revision, value)
+        if "in scheme " in value:
+            value = SCHEME.sub("<scheme>", value)
+        if key == "message":
+            value = NUMBER.sub(self._revision, value)
+        if "3" in value:
+            value = NODE_PORT.sub(self._port, value)
         if "10.96." in value:
             value = SERVICE_IP.sub(self._address, value)
         return value
@@ -135,6 +142,9 @@ class Normaliser:
 
     def _revision(self, match: re.Match[str]) -> str:
         return "<rv>" if ("rv", match[0]) in self._tokens else match[0]
+
+    def _port(self, match: re.Match[str]) -> str:
+        return match[0] if match[0] in self.given or int(match[0]) not in PORTS else self.token("port", match[0])
 
     def _time(self, match: re.Match[str]) -> str:
         return "<time>" if f"{match[1]}-{match[2]}-{match[3]}" in self._near else match[0]

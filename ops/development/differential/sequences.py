@@ -290,9 +290,9 @@ class Sequence:
             yield from self.do_patch()
             return
         name = self.rng.choice(names)
-        choices = subresources.bodies(self.rng, self.resource, name, portable(self.stored or {}))
-        if not choices:
+        if name not in subresources.REQUESTS:
             return
+        choices = subresources.REQUESTS[name](self.rng, portable(self.stored or {}))
         request = self.rng.choice(choices)
         path, verb = f"{self.one}/{name}", f"{name}"
         if request.method == "GET":

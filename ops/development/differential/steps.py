@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import yaml
+
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.ops.development.differential.normalise import Normaliser
 from kubechronicle.ops.development.differential.transport import Answer, Connection
@@ -48,6 +50,12 @@ class Step:
 
     def wire(self) -> str | None:
         return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False)
+
+    def data(self) -> Any:
+        """Return the body as data, None if it is no YAML."""
+        with contextlib.suppress(yaml.YAMLError):
+            return yaml.load(self.text, Loader=yaml.CSafeLoader) if self.text is not None else self.body
+        return None
 
     def plain(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value not in (None, "", {}, False)}
@@ -113,12 +121,12 @@ class Side:
                 self.variables[name] = str(metadata.get(key, ""))
             if step.method == "POST":
                 self.variables["first"] = self.variables["rv"]
-        self.normaliser.generated(step.body, metadata.get("name"))
+        self.normaliser.generated(step.data() or {"metadata": {**metadata, "name": ""}}, metadata.get("name"))
 
     def learn_rejection(self, step: Step, data: Any) -> None:
         details = data.get("details") if isinstance(data, Mapping) else None
         if isinstance(details, Mapping):
-            self.normaliser.generated(step.body, details.get("name"))
+            self.normaliser.generated(step.data(), details.get("name"))
 
 
 def has_condition(answer: Answer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,9 +14,8 @@ from kubechronicle.ops.development.differential.nodes import make
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request on a subresource; ``edit`` says that the body is the object with a change of its own."""
+    """A request on a subresource. The method of a patch is its format."""
 
-    name: str
     method: str
     body: Any = None
 
@@ -35,7 +34,7 @@ def status_of(rng: Random, catalogue: Catalogue, resource: Resource, stored: dic
     return document
 
 
-def scale_of(rng: Random, resource: Resource) -> dict[str, Any]:
+def scale(rng: Random) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": "${name}", "namespace": "$NS"}
     if rng.random() < 0.6:
         metadata["resourceVersion"] = rng.choice(["${rv}", "1", "x"])
@@ -56,144 +55,98 @@ def scale_of(rng: Random, resource: Resource) -> dict[str, Any]:
     return body
 
 
-def bodies(rng: Random, resource: Resource, name: str, stored: Mapping[str, Any]) -> list[Request]:
-    """Return the requests to choose from on a subresource with rules of its own; none for one without."""
-    metadata = {"name": "${name}", "namespace": "$NS"}
-    if name == "scale":
+METADATA: Mapping[str, Any] = {"name": "${name}", "namespace": "$NS"}
+EVICTION_OPTIONS: tuple[Any, ...] = (
+    None, {}, {"gracePeriodSeconds": 0}, {"preconditions": {"uid": "x"}}, {"dryRun": ["All"]},
+    {"propagationPolicy": "x"},
+)  # fmt: skip
+TARGETS: tuple[Any, ...] = (
+    {"kind": "Node", "name": "n"}, {"kind": "Node", "name": "n"}, {"name": "n"}, {"kind": "Pod", "name": "n"},
+    {"kind": "Node"}, {}, None,
+)  # fmt: skip
+BOUND_OBJECTS: tuple[Any, ...] = (
+    None, None, {}, {"kind": "Pod", "apiVersion": "v1", "name": "none"}, {"kind": "X", "apiVersion": "v1", "name": "a"},
+    {"kind": "Secret", "apiVersion": "v1", "name": ""}, {"kind": "Node", "apiVersion": "v1", "name": "none"},
+)  # fmt: skip
+FINALIZED: tuple[Any, ...] = (
+    {"finalizers": ["kubernetes"]}, {"finalizers": ["example.com/a", "kubernetes"]}, {"finalizers": ["a"]},
+    {"finalizers": []}, {},
+)  # fmt: skip
+
+
+def scales(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    applied = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "${name}"},
+        "spec": {"replicas": 4},
+    }
+    return [
+        Request("PUT", scale(rng)),
+        Request("GET"),
+        Request("merge", {"spec": {"replicas": rng.choice([3, -3, "x", None])}}),
+        Request("apply", applied),
+        Request("json", [{"op": "replace", "path": "/spec/replicas", "value": rng.choice([1, 2, -1, "1"])}]),
+    ]
+
+
+def evictions(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    body = {
+        "apiVersion": rng.choice(["policy/v1", "policy/v1", "policy/v1beta1", "v1"]),
+        "kind": "Eviction",
+        "metadata": rng.choice([dict(METADATA), dict(METADATA), {"name": "other"}, {}]),
+        "deleteOptions": rng.choice(EVICTION_OPTIONS),
+    }
+    return [Request("POST", body)]
+
+
+def bindings(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    labelled = {**METADATA, "annotations": {"a": "b"}, "labels": {"c": "d"}}
+    metadata = rng.choice([dict(METADATA), dict(METADATA), {"name": "other"}, {}, labelled])
+    return [
+        Request("POST", {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": rng.choice(TARGETS)})
+    ]
+
+
+def tokens(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    spec = {
+        "audiences": rng.choice([["a"], [], None, [""], ["a", "a"]]),
+        "expirationSeconds": rng.choice([600, 599, 0, -1, 3600, 4294967297, None, "x"]),
+        "boundObjectRef": rng.choice(BOUND_OBJECTS),
+    }
+    metadata = rng.choice([{}, dict(METADATA), {"name": "other"}])
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": metadata, "spec": spec}
+    return [Request("POST", body)]
+
+
+def finalizations(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    return [Request("PUT", {**copy.deepcopy(dict(stored)), "spec": rng.choice(FINALIZED)})]
+
+
+def approvals(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
+    condition = {
+        "type": rng.choice(["Approved", "Denied", "Failed", "X"]),
+        "status": rng.choice(["True", "True", "False", "Unknown", ""]),
+        "reason": "r",
+        "message": "m",
+    }
+    listed = rng.choice([[condition], [condition, condition], [], [{**condition, "type": ""}]])
+    status: dict[str, Any] = {"conditions": listed}
+    if rng.random() < 0.3:
+        status["certificate"] = "YQ=="
+    whole = {**copy.deepcopy(dict(stored)), "status": status}
+    return [Request("PUT", whole), Request("merge", {"status": status}), Request("GET")]
+
+
+def pod_changes(name: str) -> Callable[[Random, Mapping[str, Any]], list[Request]]:
+    def changes(rng: Random, stored: Mapping[str, Any]) -> list[Request]:
         return [
-            Request(name, "PUT", scale_of(rng, resource)),
-            Request(name, "GET"),
-            Request(name, "merge", {"spec": {"replicas": rng.choice([3, -3, "x", None])}}),
-            Request(
-                name,
-                "apply",
-                {
-                    "apiVersion": "autoscaling/v1",
-                    "kind": "Scale",
-                    "metadata": {"name": "${name}"},
-                    "spec": {"replicas": 4},
-                },
-            ),
-            Request(name, "json", [{"op": "replace", "path": "/spec/replicas", "value": rng.choice([1, 2, -1, "1"])}]),
+            Request("PUT", changed_pod(rng, name, stored)),
+            Request("strategic", pod_patch(rng, name)),
+            Request("GET"),
         ]
-    if name == "eviction":
-        options = rng.choice(
-            [
-                None,
-                {},
-                {"gracePeriodSeconds": 0},
-                {"preconditions": {"uid": "x"}},
-                {"dryRun": ["All"]},
-                {"propagationPolicy": "x"},
-            ]
-        )
-        return [
-            Request(
-                name,
-                "POST",
-                {
-                    "apiVersion": rng.choice(["policy/v1", "policy/v1", "policy/v1beta1", "v1"]),
-                    "kind": "Eviction",
-                    "metadata": rng.choice([metadata, metadata, {"name": "other"}, {}]),
-                    "deleteOptions": options,
-                },
-            )
-        ]
-    if name == "binding":
-        return [
-            Request(
-                name,
-                "POST",
-                {
-                    "apiVersion": "v1",
-                    "kind": "Binding",
-                    "metadata": rng.choice(
-                        [
-                            metadata,
-                            metadata,
-                            {"name": "other"},
-                            {},
-                            {**metadata, "annotations": {"a": "b"}, "labels": {"c": "d"}},
-                        ]
-                    ),
-                    "target": rng.choice(
-                        [
-                            {"kind": "Node", "name": "n"},
-                            {"kind": "Node", "name": "n"},
-                            {"name": "n"},
-                            {"kind": "Pod", "name": "n"},
-                            {"kind": "Node"},
-                            {},
-                            None,
-                        ]
-                    ),
-                },
-            )
-        ]
-    if name == "token":
-        return [
-            Request(
-                name,
-                "POST",
-                {
-                    "apiVersion": "authentication.k8s.io/v1",
-                    "kind": "TokenRequest",
-                    "metadata": rng.choice([{}, metadata, {"name": "other"}]),
-                    "spec": {
-                        "audiences": rng.choice([["a"], [], None, [""], ["a", "a"]]),
-                        "expirationSeconds": rng.choice([600, 599, 0, -1, 3600, 4294967297, None, "x"]),
-                        "boundObjectRef": rng.choice(
-                            [
-                                None,
-                                None,
-                                {"kind": "Pod", "apiVersion": "v1", "name": "none"},
-                                {"kind": "Secret", "apiVersion": "v1", "name": ""},
-                                {"kind": "X", "apiVersion": "v1", "name": "a"},
-                                {"kind": "Node", "apiVersion": "v1", "name": "none"},
-                                {},
-                            ]
-                        ),
-                    },
-                },
-            )
-        ]
-    if name == "finalize":
-        document = copy.deepcopy(dict(stored))
-        document["spec"] = rng.choice(
-            [
-                {"finalizers": ["kubernetes"]},
-                {"finalizers": ["example.com/a", "kubernetes"]},
-                {"finalizers": ["a"]},
-                {"finalizers": []},
-                {},
-            ]
-        )
-        return [Request(name, "PUT", document)]
-    if name == "approval":
-        document = copy.deepcopy(dict(stored))
-        condition = {
-            "type": rng.choice(["Approved", "Denied", "Failed", "X"]),
-            "status": rng.choice(["True", "True", "False", "Unknown", ""]),
-            "reason": "r",
-            "message": "m",
-        }
-        document["status"] = {
-            "conditions": rng.choice([[condition], [condition, condition], [], [{**condition, "type": ""}]])
-        }
-        if rng.random() < 0.3:
-            document["status"]["certificate"] = "YQ=="
-        return [
-            Request(name, "PUT", document),
-            Request(name, "merge", {"status": document["status"]}),
-            Request(name, "GET"),
-        ]
-    if name in ("resize", "ephemeralcontainers"):
-        return [
-            Request(name, "PUT", changed_pod(rng, name, stored)),
-            Request(name, "strategic", pod_patch(rng, name)),
-            Request(name, "GET"),
-        ]
-    return []
+
+    return changes
 
 
 def pod_patch(rng: Random, name: str) -> dict[str, Any]:
@@ -250,3 +203,16 @@ def changed_pod(rng: Random, name: str, stored: Mapping[str, Any]) -> dict[str, 
         if rng.random() < 0.2:
             spec["hostname"] = "other"
     return document
+
+
+# The requests to choose from, by subresource; one that is not here has no rules of its own.
+REQUESTS: Mapping[str, Callable[[Random, Mapping[str, Any]], list[Request]]] = {
+    "approval": approvals,
+    "binding": bindings,
+    "ephemeralcontainers": pod_changes("ephemeralcontainers"),
+    "eviction": evictions,
+    "finalize": finalizations,
+    "resize": pod_changes("resize"),
+    "scale": scales,
+    "token": tokens,
+}

@@ -21,6 +21,7 @@ from kubechronicle.ops.development.differential.steps import Conversation, Excha
 from kubechronicle.ops.development.differential.transport import Connection, Target
 
 WORKERS = 4
+WEIGHTS = {"Pod": 4, "Service": 3, "Deployment": 2, "StatefulSet": 2, "Job": 2, "Node": 2}  # kinds with many rules
 REPORT_EVERY = 5.0  # seconds
 
 
@@ -86,7 +87,8 @@ class Finding:
 def sequence_of(plan: Plan, seed: str) -> Sequence:
     """Return the sequence of a seed: its resource and all its choices."""
     rng = Random(seed)
-    resource = rng.choice(plan.resources())
+    resources = plan.resources()
+    resource = rng.choices(resources, [WEIGHTS.get(one.kind, 1) for one in resources])[0]
     return Sequence(rng, plan.catalogue, plan.seeds, resource, plan.areas)
 
 

@@ -56,6 +56,11 @@ def test_another_status_hides_the_rest() -> None:
     ]
 
 
+def test_only_the_reference_may_leave_a_request_unanswered() -> None:
+    assert not compare(exchange("", {"kind": "Pod"}, codes=(0, 200)))
+    assert found(exchange({"kind": "Pod"}, "", codes=(200, 0))) == [("core", "200 → no answer", "")]
+
+
 def test_causes_count_by_field_and_texts_only_for_strict() -> None:
     want = invalid(("FieldValueInvalid", "spec.a", "spec.a: no"), ("FieldValueRequired", "spec.b", "spec.b: Required"))
     have = invalid(("FieldValueInvalid", "spec.a", "spec.a: no"), ("FieldValueRequired", "spec.c", "spec.c: Required"))
