@@ -76,6 +76,8 @@ class Strategy:
     ``validates_whole_update``: an update is also checked like a creation, with all of its metadata.
     ``validates_first``: that check runs before the check of the change.
     ``validates_spec_update``: without ``validates_whole_update``, ``validate`` still runs on an update.
+    ``checks_metadata``: without it, a creation checks metadata only if all else is valid, and only by common rules.
+    ``checks_metadata_change``: an update checks changed metadata a second time, and repeats each problem.
     ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
@@ -97,6 +99,8 @@ class Strategy:
     validates_whole_update: bool = True
     validates_first: bool = False
     validates_spec_update: bool = True
+    checks_metadata: bool = True
+    checks_metadata_change: bool = True
     kube_finalizers: bool = True
     defaults_again: bool = False
     refuses_deletion: Callable[[str], str] = lambda name: ""

@@ -15,6 +15,7 @@ from kubechronicle.api.strategy.strategy import Strategy, Validate
 _WEBHOOKS: Final = Strategy(
     status=False,
     kube_finalizers=False,
+    checks_metadata_change=False,
     generation=True,
     generation_fields=("webhooks",),
     unconditional_update=False,
@@ -23,7 +24,14 @@ _WEBHOOKS: Final = Strategy(
 
 
 def _policy(validate: Validate) -> Strategy:
-    return Strategy(status=False, kube_finalizers=False, generation=True, unconditional_update=False, validate=validate)
+    return Strategy(
+        status=False,
+        kube_finalizers=False,
+        checks_metadata_change=False,
+        generation=True,
+        unconditional_update=False,
+        validate=validate,
+    )
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
@@ -31,6 +39,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
         kube_finalizers=False,
+        checks_metadata_change=False,
         generation=True,
         unconditional_update=False,
         validate=validation_policies.validating_policy,

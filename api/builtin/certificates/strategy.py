@@ -71,12 +71,14 @@ def prepare_approval(new: Object, old: Object) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         names="any",
+        checks_metadata_change=False,
         reset=(("spec",), ("status",)),
         requested=record_requester,
         prepare_update=keep_request_spec,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation.signing_request,
+        validate_update=validation.request_update,
         subresources=MappingProxyType(
             {
                 "status": status_update(

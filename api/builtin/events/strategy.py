@@ -13,7 +13,8 @@ from kubechronicle.api.strategy.strategy import UNSUPPORTED, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "events": Strategy(
-        names="segment",
+        checks_metadata=False,
+        checks_metadata_change=False,
         kube_finalizers=False,
         status=False,
         create_on_update=True,

@@ -91,7 +91,7 @@ def _series(obj: Object) -> list[Cause]:
 
 
 def _new_event(obj: Object) -> list[Cause]:
-    causes = _metadata(obj["metadata"]) + _series(obj)
+    causes = metadata.validate(obj["metadata"], namespaced=True, name_check=names.subdomain_name) + _series(obj)
     if not obj.get("eventTime"):
         causes.append(required("eventTime"))
     kind = obj.get("type", "")
@@ -103,15 +103,8 @@ def _new_event(obj: Object) -> list[Cause]:
     return causes
 
 
-def _metadata(meta: Object) -> list[Cause]:
-    """Check the name and the finalizers more strictly than the common rules do."""
-    strict = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
-    common = set(metadata.validate(meta, namespaced=True, name_check=names.segment_name, kube=False))
-    return [cause for cause in strict if cause not in common]
-
-
 def _changed_event(new: Object, old: Object) -> list[Cause]:
-    causes = metadata.validate_kube_finalizers(new["metadata"].get("finalizers") or (), "metadata.finalizers")
+    causes = metadata.validate_update(new["metadata"], old["metadata"])
     causes += _series(new) if new.get("series") != old.get("series") else []
     for member, absent in _KEPT:
         after, before = new.get(member), old.get(member)

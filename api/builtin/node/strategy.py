@@ -14,6 +14,7 @@ from kubechronicle.api.strategy.strategy import Strategy
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "runtimeclasses.node.k8s.io": Strategy(
         status=False,
+        create_on_update=True,
         kube_finalizers=False,
         unconditional_update=False,
         validates_first=True,

@@ -15,6 +15,8 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "poddisruptionbudgets.policy": Strategy(
         names="segment",
+        checks_metadata=False,
+        checks_metadata_change=False,
         kube_finalizers=False,
         generation=True,
         unconditional_update=False,

@@ -51,6 +51,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         unconditional_update=False,
+        checks_metadata_change=False,
         validates_first=True,
         validate=validation.csi_node,
         validate_update=validation.csi_node_update,

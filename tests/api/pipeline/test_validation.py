@@ -1,0 +1,52 @@
+"""The checks of metadata in a write: how often and when each kind's rules report a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rejections import VALID, rejection_causes
+
+BUDGETS = "policy/v1/poddisruptionbudgets"
+OWNER = {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}]}}
+NEW_EVENT = {
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+    "regarding": {"namespace": "n"},
+    "type": "Normal",
+    "reason": "r",
+    "action": "a",
+    "reportingController": "c",
+    "reportingInstance": "i",
+}
+
+
+def test_metadata_without_checks_of_its_kind_is_checked_last() -> None:
+    (found,) = rejection_causes(BUDGETS, OWNER)
+    assert found[0] == "metadata.ownerReferences.uid"
+    (found,) = rejection_causes(BUDGETS, {**OWNER, "spec": {"minAvailable": "150%"}})
+    assert found[0] == "spec.minAvailable"
+
+
+def test_new_events_report_their_names_by_their_own_rules() -> None:
+    (found,) = rejection_causes("events.k8s.io/v1/events", {**NEW_EVENT, "metadata": {"name": ".."}})
+    assert "RFC 1123 subdomain" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "times"),
+    [
+        (BUDGETS, VALID[BUDGETS], 2),
+        ("/v1/events", {"involvedObject": {"namespace": "n"}}, 2),
+        ("events.k8s.io/v1/events", NEW_EVENT, 3),
+        ("storage.k8s.io/v1/csinodes", {"spec": {"drivers": []}}, 3),
+        ("admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {}, 3),
+        ("resource.k8s.io/v1/resourceclaimtemplates", {"spec": {}}, 4),
+        ("resource.k8s.io/v1/resourceclaims", {"spec": {}}, 4),
+        ("resource.k8s.io/v1/deviceclasses", {"spec": {}}, 4),
+        ("node.k8s.io/v1/runtimeclasses", {"handler": "h"}, 4),
+        ("storage.k8s.io/v1/volumeattributesclasses", {"driverName": "d.example.com", "parameters": {"a": "b"}}, 4),
+    ],
+)
+def test_changed_metadata_is_checked_as_often_as_in_kubernetes(path: str, body: dict[str, Any], times: int) -> None:
+    causes = rejection_causes(path, body, {**body, **OWNER})
+    assert [field for field, _ in causes] == ["metadata.ownerReferences.uid"] * times
