@@ -222,6 +222,7 @@ _METADATA: Final = (
     "name",
     "generateName",
     "namespace",
+    "selfLink",
     "uid",
     "resourceVersion",
     "generation",
@@ -232,6 +233,7 @@ _METADATA: Final = (
     "annotations",
     "ownerReferences",
     "finalizers",
+    "managedFields",
 )
 """Members of metadata, printed by their JSON names and without empty values."""
 _ZEROS: Final = {"": "", "i": 0, "b": False, "n": None, "l": None, "m": None, "q": "0", "p": 0, "s": None}
@@ -281,6 +283,15 @@ def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) 
         elif value := (obj.get("metadata") or {}).get(member):
             printed[go] = dict(sorted(value.items())) if member in ("labels", "annotations") else value
     return printed
+
+
+def printed_metadata(meta: Mapping[str, Any]) -> Object:
+    """Return the metadata of a template as it is printed."""
+    return {
+        member: dict(sorted(meta[member].items())) if member in ("labels", "annotations") else meta[member]
+        for member in _METADATA
+        if meta.get(member) or (member == "deletionGracePeriodSeconds" and meta.get(member) is not None)
+    }
 
 
 def _printed(value: Any, code: str, *, compared: bool) -> Any:

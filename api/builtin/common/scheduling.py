@@ -158,7 +158,9 @@ def _toleration(toleration: Mapping[str, Any], path: str) -> list[Cause]:
         if value:
             causes.append(invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'"))
     else:
-        causes.append(not_supported(f"{path}.operator", operator, ("Equal", "Exists")))
+        # Kubernetes knows Lt and Gt, but the feature is disabled.
+        allowed = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+        causes.append(not_supported(f"{path}.operator", operator, allowed))
     if effect and effect not in TAINT_EFFECTS:
         causes.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
     return causes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative
+from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
@@ -34,6 +35,7 @@ def disruption_budget(obj: Object) -> list[Cause]:
 
 
 def disruption_budget_status(new: Object, old: Object) -> list[Cause]:
-    """Check that counts are not negative."""
+    """Check the conditions, and that counts are not negative."""
+    status = new.get("status") or {}
     members = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-    return not_negative(new.get("status") or {}, "status", *members)
+    return conditions(status.get("conditions") or (), "status.conditions") + not_negative(status, "status", *members)

@@ -27,3 +27,10 @@ def test_tolerations_must_differ_apart_from_their_seconds() -> None:
         'scheduling.tolerations[1]: Duplicate value: {"Key":"k","Operator":"Exists","Value":"","Effect":"NoExecute",'
         '"TolerationSeconds":6}'
     ]
+
+
+def test_operators_of_a_disabled_feature_are_named() -> None:
+    body = {"handler": "h", "scheduling": {"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]}}
+    assert rejections_of("node.k8s.io/v1/runtimeclasses", body) == [
+        'scheduling.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"'
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pipeline_writes import NOW, Object, create, rejections_of, update
 
+from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 CLAIMS = "resource.k8s.io/v1/resourceclaims"
@@ -103,6 +104,26 @@ def test_templates_have_labels() -> None:
     assert rejections_of(TEMPLATES, body)[0].startswith('spec.metadata.labels: Invalid value: "a b"')
 
 
+def test_templates_have_no_other_metadata() -> None:
+    meta = {
+        "finalizers": ["a/b"],
+        "deletionGracePeriodSeconds": 0,
+        "uid": "u",
+        "name": "",
+        "selfLink": "l",
+        "generation": 0,
+    }
+    assert rejections_of(TEMPLATES, {"spec": {"metadata": meta}}) == [
+        f"spec.metadata.{name}: Forbidden: cannot be set"
+        for name in ("selfLink", "uID", "deletionGracePeriodSeconds", "finalizers")
+    ]
+    assert rejections_of(TEMPLATES, {"spec": {}}, {"spec": {"metadata": {"name": "a"}}}) == [
+        "spec.metadata.name: Forbidden: cannot be set",
+        'spec: Invalid value: {"name":"a","Spec":{"Devices":{"Requests":null,"Constraints":null,"Config":null}}}: '
+        "field is immutable",
+    ]
+
+
 def test_classes_name_extended_resources() -> None:
     found = rejections_of(CLASSES, {"spec": {"extendedResourceName": "cpu"}})
     assert found == ['spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']
@@ -162,8 +183,8 @@ def test_drivers_report_only_allocated_devices() -> None:
     network = {"ips": ["10.0.0.1"], "interfaceName": "e" * 257}
     status = {**ALLOCATED, "devices": [{**device, "networkData": network}]}
     assert rejections_of(CLAIMS, claim(), {"status": status}, below="status") == [
-        'status.devices[0]: Invalid value: {"Driver":{},"Pool":{},"Device":{},"ShareID":{}}: must be an allocated '
-        "device in the claim",
+        'status.devices[0]: Invalid value: {"Driver":"d.example.com","Pool":"n","Device":"other","ShareID":""}: must '
+        "be an allocated device in the claim",
         'status.devices[0].conditions[0].status: Unsupported value: "": supported values: "False", "True", "Unknown"',
         "status.devices[0].conditions[0].lastTransitionTime: Required value",
         "status.devices[0].conditions[0].reason: Required value",
@@ -208,8 +229,8 @@ def test_slices(spec: Object, found: list[str]) -> None:
             'attributes[model]: Invalid value: {"IntValue":1,"BoolValue":null,"StringValue":"x",',
         ),
         ({"attributes": {"a": {"version": "1.2"}}}, 'attributes[a].version: Invalid value: "1.2": must be a string'),
-        ({"attributes": {"/a": {"int": 1}}}, 'attributes[/a]: Invalid value: "": the domain must not be empty'),
-        ({"attributes": {"9": {"int": 1}}}, 'attributes[9]: Invalid value: "9": a valid C identifier must start'),
+        ({"attributes": {"/a": {"int": 1}}}, 'attributes: Invalid value: "": the domain must not be empty'),
+        ({"attributes": {"9": {"int": 1}}}, 'attributes: Invalid value: "9": a valid C identifier must start'),
         ({"taints": [{"key": "k", "effect": "Maybe"}]}, 'taints[0].effect: Unsupported value: "Maybe": supported'),
         ({"allNodes": True}, ": Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set"),
         (
@@ -222,6 +243,14 @@ def test_slices(spec: Object, found: list[str]) -> None:
 def test_devices(device: Object, found: str) -> None:
     (rejected,) = rejections_of(SLICES, resource_slice({"name": "gpu-0", **device}))
     assert rejected.startswith(f"spec.devices[0]{'' if found[0] == ':' else '.'}{found}")
+
+
+def test_devices_have_few_values() -> None:
+    attributes = {"a": {"ints": [*range(40)]}, **{f"b{index}": {"int": 1} for index in range(9)}}
+    found = validation.resource_slice(resource_slice({"name": "d", "attributes": attributes}))
+    assert [(cause.field, cause.message) for cause in found] == [
+        ("spec.devices[0]", "Invalid value: 49: the total number of attribute values must not exceed 48")
+    ]
 
 
 def test_request_policy_of_capacity() -> None:

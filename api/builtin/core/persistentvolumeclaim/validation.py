@@ -17,7 +17,7 @@ from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.resource_amounts import amount, basic_amount, is_native, positive
 from kubechronicle.api.builtin.core.persistentvolumeclaim.data_sources import copy_between_fields
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.meta.template_metadata import validate_template_metadata
 from kubechronicle.api.strategy.strategy import keep
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
@@ -88,19 +88,9 @@ def _data_sources(spec: Object, field: str, old: Object) -> list[Cause]:
     return causes
 
 
-_TEMPLATE_METADATA: Final = ("annotations", "labels")
-
-
 def claim_template(template: Object, field: str) -> list[Cause]:
     """Check a claim that is made for a pod: its metadata can hold only labels and annotations."""
-    metadata = template.get("metadata") or {}
-    causes = validate_annotations(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
-    causes += validate_labels(metadata.get("labels") or {}, f"{field}.metadata.labels")
-    causes += [
-        forbidden(f"{field}.metadata.{name}", "cannot be set")
-        for name, value in metadata.items()
-        if value and name not in _TEMPLATE_METADATA
-    ]
+    causes = validate_template_metadata(template.get("metadata") or {}, f"{field}.metadata")
     return causes + claim_spec(template.get("spec") or {}, f"{field}.spec")
 
 

@@ -15,6 +15,7 @@ from kubechronicle.api.strategy.strategy import Strategy
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceclaims.resource.k8s.io": Strategy(
         returns_deleted=True,
+        checks_metadata_change=False,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation.claim,
@@ -24,7 +25,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceclaimtemplates.resource.k8s.io": Strategy(
         returns_deleted=True,
         status=False,
-        validates_whole_update=False,
+        validates_first=True,
         validate=validation.claim_template,
         validate_update=validation.claim_template_update,
     ),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, sorted_labels, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
+from kubechronicle.api.builtin.common.go_shapes import printed_metadata, shape
 from kubechronicle.api.builtin.resource.devices import (
     EFFECTS,
     MAX_CONFIGS,
@@ -23,6 +23,7 @@ from kubechronicle.api.builtin.resource.devices import (
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.template_metadata import validate_template_metadata
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
@@ -157,17 +158,18 @@ def claim(obj: Object) -> list[Cause]:
 
 
 def claim_update(new: Object, old: Object) -> list[Cause]:
-    """Reject a changed spec."""
-    if same_json(new["spec"], old["spec"]):
-        return []
-    return [invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
+    """Check the metadata again, and reject a changed spec."""
+    meta = new["metadata"]
+    causes = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name)
+    causes += metadata.validate_update(meta, old["metadata"])
+    if not same_json(new["spec"], old["spec"]):
+        causes.append(invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE))
+    return causes
 
 
 def claim_template(obj: Object) -> list[Cause]:
     """Check the labels, annotations and spec of the claims that a template makes."""
-    meta, field = obj["spec"].get("metadata") or {}, "spec.metadata"
-    causes = metadata.validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
-    causes += metadata.validate_labels(meta.get("labels") or {}, f"{field}.labels")
+    causes = validate_template_metadata(obj["spec"].get("metadata") or {}, "spec.metadata")
     return causes + _claim_spec(obj["spec"].get("spec") or {}, "spec.spec")
 
 
@@ -176,6 +178,6 @@ def claim_template_update(new: Object, old: Object) -> list[Cause]:
     if same_json(new["spec"], old["spec"]):
         return []
     meta = new["spec"].get("metadata") or {}
-    shown: Object = {name: sorted_labels(meta[name]) for name in ("labels", "annotations") if meta.get(name)}
+    shown = printed_metadata(meta)
     shown["Spec"] = shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")
     return [invalid_value("spec", shown, metadata.IMMUTABLE)]

@@ -48,15 +48,16 @@ _UUID_FORM: Final = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
     "characters"
 )
-_DEVICE_SHOWN: Final[Object] = {"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}}
-"""A device's identity as Kubernetes' messages show it: unprintable parts."""
-
 DeviceId = tuple[str, str, str, str]
 
 
 def _id(device: Object) -> DeviceId:
     driver, pool, name = (device.get(part, "") for part in ("driver", "pool", "device"))
     return driver, pool, name, device.get("shareID") or ""
+
+
+def _shown(identity: DeviceId) -> Object:
+    return dict(zip(("Driver", "Pool", "Device", "ShareID"), identity, strict=True))
 
 
 def _results(status: Object) -> list[Object]:
@@ -68,7 +69,8 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     removed."""
     status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
-    causes = check_each_unique(
+    causes = metadata.validate_update(new["metadata"], old["metadata"])
+    causes += check_each_unique(
         reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", "")
     )
     causes += _devices(status, f"{field}.devices")
@@ -165,7 +167,7 @@ def _devices(status: Object, field: str) -> list[Cause]:
         causes += _device(device, f"{field}[{index}]", allocated)
     for index, device in enumerate(devices):
         if _id(device) in seen:
-            causes.append(duplicate(f"{field}[{index}]", _DEVICE_SHOWN))
+            causes.append(duplicate(f"{field}[{index}]", _shown(_id(device))))
         seen.add(_id(device))
     return causes
 
@@ -177,7 +179,7 @@ def _device(device: Object, field: str, allocated: set[DeviceId]) -> list[Cause]
     if device.get("shareID") is not None:
         causes += _uid(device["shareID"], f"{field}.shareID")
     if _id(device) not in allocated:
-        causes.append(invalid_value(field, _DEVICE_SHOWN, "must be an allocated device in the claim"))
+        causes.append(invalid_value(field, _shown(_id(device)), "must be an allocated device in the claim"))
     given = device.get("conditions") or ()
     if len(given) > MAX_CONDITIONS:
         causes.append(too_many(f"{field}.conditions", len(given), MAX_CONDITIONS))

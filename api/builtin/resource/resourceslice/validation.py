@@ -34,6 +34,7 @@ MAX_COUNTER_SETS: Final = 8
 MAX_COUNTERS: Final = 32
 MAX_CONSUMPTIONS: Final = 2
 MAX_ATTRIBUTES: Final = 32
+MAX_ATTRIBUTE_VALUES: Final = 48
 MAX_TAINTS: Final = 16
 MAX_VALUE: Final = 64
 MAX_OPTIONS: Final = 10
@@ -54,7 +55,8 @@ _BUILD: Final = "[0-9a-zA-Z-]+"
 _SEMANTIC: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?\Z", re.ASCII
 )
-_VALUES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
+_LISTS: Final = ("bools", "ints", "strings", "versions")
+_VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
 
 
 def resource_slice(obj: Object) -> list[Cause]:
@@ -78,7 +80,7 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
     if spec.get("sharedCounters") is not None and spec.get("devices") is not None:
         causes.append(invalid_value("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     devices = spec.get("devices") or ()
-    more = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    more = any(_is_advanced(device) for device in devices)
     before = {device.get("name", ""): device for device in reversed(held.get("devices") or ())}
 
     def check(device: Object, field: str) -> list[Cause]:
@@ -91,6 +93,13 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
     return causes + check_each_unique(
         counters, MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set("name"), lambda one: one.get("name", "")
     )
+
+
+def _is_advanced(device: Object) -> bool:
+    """Return whether a device has a part that lowers the limit of devices."""
+    attributes = (device.get("attributes") or {}).values()
+    lists = any(attribute.get(name) is not None for attribute in attributes for name in _LISTS)
+    return bool(device.get("taints") or device.get("consumesCounters") or lists)
 
 
 def _pool(pool: Object, field: str) -> list[Cause]:
@@ -166,6 +175,10 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
     if total > MAX_ATTRIBUTES:
         detail = f"the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}"
         causes.append(invalid_value(field, total, detail))
+    values = sum(_entries(attribute) for attribute in attributes.values())
+    if values > MAX_ATTRIBUTE_VALUES:
+        detail = f"the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}"
+        causes.append(invalid_value(field, values, detail))
     causes += _map(attributes, -1, MAX_KEY, f"{field}.attributes", attribute_name, _attribute)
     shared = bool(device.get("allowMultipleAllocations"))
     causes += _map(capacity, -1, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
@@ -194,7 +207,7 @@ def _map(
     causes: list[Cause] = []
     for key, value in values.items():
         path = f"{field}[{_shortened(key, longest)}]"
-        causes += check_key(key, path) + check(value, path)
+        causes += check_key(key, field) + check(value, path)
     return causes
 
 
@@ -215,6 +228,11 @@ def _counter_set(key: str) -> Callable[[Object, str], list[Cause]]:
         return causes + _map(counters, MAX_COUNTERS, MAX_LABEL, path, dns_label, lambda counter, place: [])
 
     return check
+
+
+def _entries(attribute: Object) -> int:
+    """Return the number of an attribute's values."""
+    return sum(len(attribute.get(name) or ()) for name in _LISTS) or 1
 
 
 def _attribute(attribute: Object, field: str) -> list[Cause]:
