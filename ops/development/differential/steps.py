@@ -49,7 +49,11 @@ class Step:
         return self.method in ("POST", "PUT", "PATCH", "DELETE") and not self.dry_run
 
     def wire(self) -> str | None:
-        return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False)
+        """Return the body as it is sent: without spaces, as Go's clients write it.
+
+        kube-apiserver stores drivers' parameters with their spaces, and takes another spelling for a change.
+        """
+        return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False, separators=(",", ":"))
 
     def data(self) -> Any:
         """Return the body as data, None if it is no YAML."""
