@@ -55,25 +55,32 @@ def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], Compla
         value, duplicates = decode_value(data, strict=strict)
     except DecodeError as error:
         raise DecodeError(f"couldn't get version/kind; json parse error: {error}") from None
-    return as_object(value), duplicates
+    obj = as_object(value)
+    if duplicates.document:
+        for field, text in duplicates.document:
+            _check_type_field(field, text)
+    return obj, duplicates
 
 
 def as_object(value: Any) -> dict[str, Any]:
     """Return a decoded document as an API object; null becomes an empty one. DecodeError as in `decode`."""
-    problem = ""
     if value is None:
         return {}
     if value.__class__ is not dict:
         problem = f"json: cannot unmarshal {go_kind(value)} into Go value of type {_VERSION_AND_KIND}"
-    else:
-        for field in ("apiVersion", "kind"):
-            text = value.get(field)
-            if text is not None and text.__class__ is not str:
-                problem = f"json: cannot unmarshal {go_kind(text)} into Go struct field .{field} of type string"
-    if problem:
         raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
+    for field in ("apiVersion", "kind"):
+        _check_type_field(field, value.get(field))
     result: dict[str, Any] = value
     return result
+
+
+def _check_type_field(field: str, text: Any) -> None:
+    """Reject an apiVersion or kind that is no string. Objects may be tuples of (key, value)."""
+    if text is None or text.__class__ is str or field not in ("apiVersion", "kind"):
+        return
+    problem = f"json: cannot unmarshal {go_kind(text)} into Go struct field .{field} of type string"
+    raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
 
 
 def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]:
@@ -228,5 +235,5 @@ def _quoted(text: str) -> str:
 
 def go_kind(value: Any) -> str:
     """Return the JSON type of a value in encoding/json's terms."""
-    kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
+    kinds = {dict: "object", tuple: "object", list: "array", str: "string", bool: "bool"}
     return kinds.get(value.__class__, "number")

@@ -16,7 +16,7 @@ Invariant: a patch is applied whole or not at all, on the caller's copy; the cop
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import orjson
@@ -39,10 +39,11 @@ _MEMBERS: Final = ("op", "path", "from")
 """Members of an operation that must be texts."""
 
 
-def decode(patch: Any, *, checked: bool = True) -> list[Any]:
+def decode(patch: Any, *, checked: bool = True, document: Any = None) -> list[Any]:
     """Return the operations of a patch: 400 if it has another form, 413 if it is too long. null has no operations.
 
     ``checked``: report members of a wrong type (400), which fieldValidation=Ignore leaves to ``apply``.
+    ``document``: the patch with its repeated keys, if there are any; its objects are tuples of (key, value).
     """
     if patch is None:
         return []
@@ -54,15 +55,23 @@ def decode(patch: Any, *, checked: bool = True) -> list[Any]:
             continue
         if not isinstance(operation, dict):
             raise _undecodable(json_word(operation), f"Go value of type {item_type}", checked=checked)
-        for name in operation if checked else ():
-            value = operation[name]
-            if name in _MEMBERS and value is not None and not isinstance(value, str):
-                raise _undecodable(json_word(value), f"Go struct field jsonPatchOp.{name} of type string")
+        if checked and document is None:
+            _check_members(operation.items())
+    for operation in document or ():
+        if checked:
+            _check_members(operation or ())
     if len(patch) > MAX_OPERATIONS:
         raise status.request_entity_too_large(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         )
     return patch
+
+
+def _check_members(operation: Iterable[tuple[str, Any]]) -> None:
+    """Reject (400) an operation with a member of a wrong type. A member that a later one replaces counts, too."""
+    for name, value in operation:
+        if name in _MEMBERS and value is not None and not isinstance(value, str):
+            raise _undecodable(json_word(value), f"Go struct field jsonPatchOp.{name} of type string")
 
 
 _LIBRARY_TYPES: Final = ("jsonpatch.Patch", "jsonpatch.Operation")

@@ -86,14 +86,15 @@ def _known_kinds() -> frozenset[tuple[str, str, str]]:
 
 def set_type(rt: ResourceType, obj: Object) -> None:
     """Fill in apiVersion and kind, or reject (400) another kind or version."""
-    api_version = obj.get("apiVersion") or rt.api_version
-    kind = obj.get("kind") or rt.kind
-    for name, value in (("apiVersion", api_version), ("kind", kind)):
-        if not isinstance(value, str):
+    for name in ("apiVersion", "kind"):
+        value = obj.get(name)
+        if value is not None and not isinstance(value, str):
             raise status.bad_request(
                 f"{_unrecognized(rt)}couldn't get version/kind; json parse error: json: cannot unmarshal "
                 f"{json_word(value)} into Go struct field .{name} of type string"
             )
+    api_version = obj.get("apiVersion") or rt.api_version
+    kind = obj.get("kind") or rt.kind
     if api_version == rt.api_version and kind == rt.kind:
         obj["apiVersion"], obj["kind"] = api_version, kind
         return
@@ -168,7 +169,10 @@ def decode(
     kind = kind_type(rt)
     sentences: Sequence[str] = duplicates
     if duplicates:
-        obj, sentences = with_repeated_keys(obj, kind, duplicates)
+        try:
+            obj, sentences = with_repeated_keys(obj, kind, duplicates)
+        except check.TypeMismatch as error:
+            raise _cannot_be_handled(rt, str(error)) from None
     set_type(rt, obj)
     unknown: list[str] = []
     if kind is not None:

@@ -43,7 +43,7 @@ def apply(
         patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:
         patch, duplicates = _read(body, "error decoding patch: " if checked else "")
-        operations = json_patch.decode(patch, checked=checked)
+        operations = json_patch.decode(patch, checked=checked, document=duplicates.document)
         complaints = _operation_complaints(operations, duplicates)
         try:
             patched = json_patch.apply(base, operations)

@@ -32,7 +32,7 @@ class TypeMismatch(ValueError):
     """A value of a wrong type for its field. The text is Go's: ``json: cannot unmarshal number into …``."""
 
 
-class _Mismatch(Exception):
+class Mismatch(Exception):
     """A mismatch on its way up. ``names`` collects the names of the enclosing fields, innermost first."""
 
     def __init__(self, word: str, go_type: str) -> None:
@@ -41,6 +41,16 @@ class _Mismatch(Exception):
         self.go_type = go_type
         self.struct = ""
         self.names: list[str] = []
+
+    def enter(self, kind: ObjectType, field: Field, name: str) -> None:
+        """Note that the value is within this field of an object."""
+        self.struct = self.struct or kind.go_name
+        self.names.append(f"{field.embedded}.{name}" if field.embedded else name)
+
+    def text(self) -> str:
+        """Return Go's error."""
+        where = f"Go struct field {self.struct}.{'.'.join(reversed(self.names))}" if self.struct else "Go value"
+        return f"json: cannot unmarshal {self.word} into {where} of type {self.go_type}"
 
 
 _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -65,15 +75,57 @@ def check(value: dict[str, Any], kind: ObjectType) -> list[str]:
     unknown: list[str] = []
     try:
         _object(value, kind, unknown)
-    except _Mismatch as mismatch:
-        names = ".".join(reversed(mismatch.names))
-        where = f"Go struct field {mismatch.struct}.{names}" if mismatch.struct else "Go value"
-        raise TypeMismatch(f"json: cannot unmarshal {mismatch.word} into {where} of type {mismatch.go_type}") from None
+    except Mismatch as mismatch:
+        raise TypeMismatch(_ending_error(value, kind) or mismatch.text()) from None
     except DecodeError as error:
         raise TypeMismatch(error.text) from None
     except RecursionError:
         raise TypeMismatch("exceeded max depth") from None
     return unknown
+
+
+def check_item(item: Any, kind: Type) -> None:
+    """Check a value of an object, in place. Raises Mismatch or DecodeError."""
+    _value(item, kind, [])
+
+
+_SELF_DECODING: Final = frozenset(("time", "microtime", "quantity", "intorstring"))
+"""Scalars whose Go types decode themselves. Their error ends the decoding; other wrong types are only noted."""
+
+
+def _ending_error(value: dict[str, Any], kind: ObjectType) -> str:
+    """Return the error that Go reports instead of the first wrong type: that of a type which decodes itself."""
+    try:
+        _decode_selves(value, kind)
+    except Mismatch as mismatch:
+        return mismatch.text()
+    except DecodeError as error:
+        return error.text
+    return ""
+
+
+def _decode_selves(item: Any, kind: Type) -> None:
+    if kind.__class__ is Scalar:
+        if kind.kind in _SELF_DECODING:
+            _value(item, kind, [])
+    elif kind.__class__ is ObjectType and item.__class__ is dict:
+        for name, below in item.items():
+            field = kind.fields.get(name)
+            if field is None or below is None or below.__class__ is field.leaf:
+                continue
+            try:
+                _decode_selves(below, field.type)
+            except Mismatch as mismatch:
+                mismatch.enter(kind, field, name)
+                raise
+    elif kind.__class__ is ListType and item.__class__ is list:
+        for below in item:
+            if below is not None:
+                _decode_selves(below, kind.item)
+    elif kind.__class__ is MapType and item.__class__ is dict:
+        for below in item.values():
+            if below is not None:
+                _decode_selves(below, kind.value)
 
 
 def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None:
@@ -96,9 +148,8 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
         before = len(unknown)
         try:
             result = _value(item, field.type, unknown)
-        except _Mismatch as mismatch:
-            mismatch.struct = mismatch.struct or kind.go_name
-            mismatch.names.append(f"{field.embedded}.{name}" if field.embedded else name)
+        except Mismatch as mismatch:
+            mismatch.enter(kind, field, name)
             raise
         if len(unknown) > before:
             _prefix(unknown, before, name)
@@ -130,7 +181,7 @@ def _dropped(result: Any, field: Field) -> bool:
 def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
     if kind.__class__ is ObjectType:
         if item.__class__ is not dict:
-            raise _Mismatch(json_word(item), kind.go_type)
+            raise Mismatch(json_word(item), kind.go_type)
         _object(item, kind, unknown)
         return item
     if kind.__class__ is Scalar:
@@ -138,16 +189,16 @@ def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
             return _SCALARS[kind.kind](item)
         except DecodeError as error:
             if error.wrong_type:
-                raise _Mismatch(error.wrong_type, error.go_type or kind.go_type) from None
+                raise Mismatch(error.wrong_type, error.go_type or kind.go_type) from None
             raise
     if kind.__class__ is ListType:
         if item.__class__ is not list:
-            raise _Mismatch(json_word(item), kind.go_type)
+            raise Mismatch(json_word(item), kind.go_type)
         _list(item, kind.item, unknown)
         return item
     if kind.__class__ is MapType:
         if item.__class__ is not dict:
-            raise _Mismatch(json_word(item), kind.go_type)
+            raise Mismatch(json_word(item), kind.go_type)
         _map(item, kind.value, unknown)
     return item
 

@@ -1,7 +1,8 @@
 """JSON documents with repeated keys, read as Go reads them into a type: the value, and the complaints in their order.
 
 Go reports a repeated or unknown field where it meets it. It decodes the second value of a field into the first: maps
-and structs are merged, everything else is replaced. The value of an unknown field is skipped, whatever it contains.
+and structs are merged, everything else is replaced. A replaced value must have the right type, too. The value of an
+unknown field is skipped, whatever it contains.
 
     {"data": {"a": "1"}, "x": 1, "data": {"b": "2"}}  ->  {"data": {"a": "1", "b": "2"}},
                                                           unknown field "x", duplicate field "data"
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.schema import check
 from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Type
 
 Found = dict[str, None]
@@ -21,9 +23,17 @@ Found = dict[str, None]
 
 
 def read(document: Any, kind: ObjectType) -> tuple[dict[str, Any], list[str]]:
-    """Return (value, complaints) of an object of this type. The value lacks unknown fields."""
+    """Return (value, complaints) of an object of this type. The value lacks unknown fields.
+
+    TypeMismatch for a value of a wrong type that a later one replaces.
+    """
     complaints: Found = {}
-    value: dict[str, Any] = _read(document, kind, "", None, complaints)
+    try:
+        value: dict[str, Any] = _read(document, kind, "", None, complaints)
+    except check.Mismatch as mismatch:
+        raise check.TypeMismatch(mismatch.text()) from None
+    except check.DecodeError as error:
+        raise check.TypeMismatch(error.text) from None
     return value, list(complaints)
 
 
@@ -58,31 +68,43 @@ def _read_object(
     complaints: Found,
 ) -> dict[str, Any]:
     prefix = f"{path}." if path else ""
-    seen: set[str] = set()
+    seen: dict[str, Any] = {}
     for name, item in document:
         field = kind.fields.get(name)
         if field is None:
             complaints[f"unknown field {go_quote(prefix + name)}"] = None
             continue
-        if name in seen:
-            complaints[f"duplicate field {go_quote(prefix + name)}"] = None
-        seen.add(name)
-        if item.__class__ in _CONTAINERS and not isinstance(field.type, AnyType):
-            value[name] = _read(item, field.type, prefix + name, value.get(name), complaints)
-        else:
-            value[name] = plain(item)
+        try:
+            if name in seen:
+                complaints[f"duplicate field {go_quote(prefix + name)}"] = None
+                _check_replaced(seen[name], field.type)
+            seen[name] = item
+            if item.__class__ in _CONTAINERS and not isinstance(field.type, AnyType):
+                value[name] = _read(item, field.type, prefix + name, value.get(name), complaints)
+            else:
+                value[name] = plain(item)
+        except check.Mismatch as mismatch:
+            mismatch.enter(kind, field, name)
+            raise
     return value
+
+
+def _check_replaced(item: Any, kind: Type) -> None:
+    """Check a value that the next one of the same name replaces."""
+    if item is not None:
+        check.check_item(plain(item), kind)
 
 
 def _read_map(
     document: tuple[tuple[str, Any], ...], kind: Type, path: str, value: dict[str, Any], complaints: Found
 ) -> dict[str, Any]:
-    seen: set[str] = set()
+    seen: dict[str, Any] = {}
     for name, item in document:
         where = f"{path}.{name}"
         if name in seen:
             complaints[f"duplicate field {go_quote(where)}"] = None
-        seen.add(name)
+            _check_replaced(seen[name], kind)
+        seen[name] = item
         value[name] = _read(item, kind, where, None, complaints)
     return value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.codecs import json, yaml
+from kubechronicle.api.codecs import errors, json, yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import bodies, patching
 from kubechronicle.api.registry.registry import known_registry
@@ -117,3 +117,52 @@ def test_a_patch_that_removes_the_version_loses_all_fields() -> None:
     obj, warnings = patching.apply(CONFIG_MAPS, old, patching.MERGE_PATCH, b'{"apiVersion":null}', validation="Warn")
     assert obj == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
     assert warnings == ['unknown field "data"', 'unknown field "metadata"']
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b'{"metadata":{"name":{},"name":"a"}}', "object into Go struct field ObjectMeta.metadata.name of type string"),
+        (b'{"metadata":{"name":[1],"name":{},"name":"a"}}', "array into Go struct field ObjectMeta.metadata.name"),
+        (b'{"data":[],"data":{"a":"b"}}', "array into Go struct field ConfigMap.data of type map"),
+        (b'{"data":{"a":1,"a":"b"}}', "number into Go struct field ConfigMap.data of type string"),
+        (b'{"data":{"a":1},"data":{"b":"c"}}', "number into Go struct field ConfigMap.data of type string"),
+        (
+            b'{"metadata":{"ownerReferences":[{"uid":1,"uid":"a"}]}}',
+            "number into Go struct field OwnerReference.metadata.ownerReferences.uid of type",
+        ),
+    ],
+)
+def test_a_replaced_value_must_have_the_right_type(body: bytes, problem: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        decoded(body)
+    assert f"cannot be handled as a ConfigMap: json: cannot unmarshal {problem}" in caught.value.message
+
+
+def test_a_null_or_unknown_value_may_be_replaced() -> None:
+    obj, _ = decoded(b'{"metadata":{"name":null,"name":"a","x":{},"x":1}}')
+    assert obj["metadata"] == {"name": "a"}
+
+
+@pytest.mark.parametrize("field", ["apiVersion", "kind"])
+def test_a_replaced_version_or_kind_must_be_a_text(field: str) -> None:
+    with pytest.raises(errors.DecodeError, match=f"cannot unmarshal object into Go struct field .{field} of type"):
+        json.decode(b'{"%(f)b":{},"%(f)b":"a"}' % {b"f": field.encode()}, strict=True)
+
+
+def test_an_error_of_a_type_that_decodes_itself_comes_first() -> None:
+    with pytest.raises(StatusError, match='ConfigMap: parsing time "x" as'):
+        decoded(b'{"data":{"a":1},"metadata":{"deletionTimestamp":"x"}}')
+
+
+@pytest.mark.parametrize("field", ["apiVersion", "kind"])
+@pytest.mark.parametrize("value", [{}, [], 0, False])
+def test_an_empty_value_is_no_version_or_kind(field: str, value: Any) -> None:
+    with pytest.raises(StatusError, match=f"Go struct field .{field} of type string"):
+        bodies.set_type(CONFIG_MAPS, {field: value})
+
+
+def test_a_replaced_member_of_an_operation_must_be_a_text() -> None:
+    patch = b'[{"op":[],"op":"test","path":"/a","value":1}]'
+    with pytest.raises(StatusError, match=r"cannot unmarshal array into Go struct field jsonPatchOp\.op of type"):
+        patching.apply(CONFIG_MAPS, {"a": 1}, patching.JSON_PATCH, patch, validation="Warn")
