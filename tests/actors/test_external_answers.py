@@ -160,14 +160,14 @@ class Free(Question):
         self.server = server
 
     async def resolve(self) -> None:
-        assert not len(self.server.store.writes._key_locks)  # a waiting write holds no lock
+        assert not len(self.server.store.writes._loop._key_locks)  # a waiting write holds no lock
         await super().resolve()
 
 
 def add_plugin(server: InProcess) -> NeedsAnswers:
     plugin = NeedsAnswers()
     plugin.server = server
-    chain = server.store.writes._admission
+    chain = server.store.writes._loop._admission
     chain._plugins = (*chain._plugins, plugin)
     return plugin
 

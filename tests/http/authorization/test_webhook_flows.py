@@ -179,7 +179,7 @@ async def test_reviews_ask_the_webhook(wire: Any, tmp_path: Path) -> None:
             verb="get",
             namespace="x",
             fieldSelector={"rawSelector": "a"},
-            labelSelector={"requirements": [*labels["requirements"], {"key": "b c", "operator": "Exists"}]},
+            labelSelector={"requirements": [*labels["requirements"], {"key": "b", "operator": "Near"}]},
         )
         assert status["evaluationError"] == (
             "spec.resourceAttributes.fieldSelector ignored due to parse error; "

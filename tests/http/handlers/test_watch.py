@@ -420,7 +420,7 @@ class Pushable(BufferedExchange):
         return lambda chunk: False
 
 
-async def test_a_client_that_leaves_early_costs_nothing_more(autojump_clock: MockClock) -> None:
+async def test_a_client_that_leaves_early_costs_nothing_more() -> None:
     async with open_server() as server:
         for number in range(12):
             await server.post(MAPS, configmap(f"m{number:02}", x="y" * 100_000))

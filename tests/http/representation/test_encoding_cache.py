@@ -306,7 +306,7 @@ async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, mon
         body = whole(await EntryEncoder(rt, form).many(Listing(entries=entries, revision=9)))
         assert len(body) > len(entries)
         nursery.cancel_scope.cancel()
-    assert turns >= 2
+    assert turns >= 1
 
 
 async def test_large_entries_are_encoded_in_a_thread() -> None:
