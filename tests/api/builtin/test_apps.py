@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pipeline_writes import create
+from pipeline_writes import create, update
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.errors.status import StatusError
@@ -248,3 +248,18 @@ def test_claim_templates_have_one_kind() -> None:
     stored = create("apps/v1/statefulsets", {"spec": {**WORKLOAD, "volumeClaimTemplates": [claim]}})
     (held,) = stored["spec"]["volumeClaimTemplates"]
     assert (held["apiVersion"], held["kind"]) == ("v1", "PersistentVolumeClaim")
+
+
+@pytest.mark.parametrize(("given", "kept"), [("+05", "5"), ("-7", "1"), ("0", "1")])
+def test_the_template_generation_of_a_daemon_set_is_kept_as_a_number(given: str, kept: str) -> None:
+    metadata = {"name": "one", "annotations": {"deprecated.daemonset.template.generation": given}}
+    stored = create("apps/v1/daemonsets", {"metadata": metadata, "spec": WORKLOAD})
+    assert stored["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": kept}
+    changed = update("apps/v1/daemonsets", stored, {"metadata": {"annotations": {}}}, "status").object
+    assert changed["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": kept}
+
+
+def test_a_rolling_update_of_a_daemon_set_always_has_both_values() -> None:
+    strategy = {"type": "OnDelete", "rollingUpdate": {"maxUnavailable": "10%"}}
+    stored = create("apps/v1/daemonsets", {"spec": {**WORKLOAD, "updateStrategy": strategy}})
+    assert stored["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%", "maxSurge": 0}

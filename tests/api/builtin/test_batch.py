@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
@@ -160,3 +161,14 @@ def test_a_job_without_a_name_is_prepared_for_its_rejection() -> None:
     new: dict[str, Any] = {"metadata": {"uid": "u"}, "spec": {"template": {}}}
     prepare_new_job(new)
     assert new["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"] == ""
+
+
+def test_labels_of_its_pods_are_those_of_a_job_without_labels() -> None:
+    template = {**JOB["template"], "metadata": {"labels": {"a": "b"}}}
+    job = create("batch/v1/jobs", {"spec": {"template": template}})
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
+    assert sorted(job["metadata"]["labels"]) == sorted(
+        ("a", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
+    )
+    own = create("batch/v1/jobs", {"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}})
+    assert own["metadata"]["labels"] == {"a": "b"}

@@ -27,15 +27,19 @@ def daemon_set(obj: Object) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
-    _demand_number(obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "0"))
+    elif strategy.get("rollingUpdate") is not None:  # two values that are always there
+        strategy["rollingUpdate"].setdefault("maxUnavailable", 0)
+        strategy["rollingUpdate"].setdefault("maxSurge", 0)
+    annotations = obj["metadata"].setdefault("annotations", {})
+    annotations[TEMPLATE_GENERATION] = _number(annotations.get(TEMPLATE_GENERATION, "0"))
 
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+\Z")
 _LARGEST: Final = 2**63 - 1
 
 
-def _demand_number(text: str) -> None:
-    """Reject an annotation that Kubernetes' decoder cannot read as a generation."""
+def _number(text: str) -> str:
+    """Return a generation as Kubernetes writes it. Rejects an annotation that its decoder cannot read."""
     problem = ""
     if not _NUMBER.match(text):
         problem = "invalid syntax"
@@ -43,6 +47,7 @@ def _demand_number(text: str) -> None:
         problem = "value out of range"
     if problem:
         raise TypeMismatch(f"strconv.ParseInt: parsing {go_quote(text)}: {problem}")
+    return str(int(text))
 
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {

@@ -24,7 +24,8 @@ def job(obj: Object) -> None:
         spec["backoffLimit"] = MAX_INT32 if spec.get("backoffLimitPerIndex") is not None else 6
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
+        # One mapping, as in Kubernetes: labels that the strategy adds to the pods of a new Job are the Job's, too.
+        obj["metadata"]["labels"] = labels
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     if spec.get("podReplacementPolicy") is None:
