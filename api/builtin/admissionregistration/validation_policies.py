@@ -23,7 +23,7 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.expressions import PolicyExpressions
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.values import names
+from kubechronicle.api.values import json_path, names
 from kubechronicle.api.values.objects import Object
 
 ACTIONS: Final = ("Audit", "Deny", "Warn")
@@ -149,7 +149,10 @@ def validating_policy(obj: Object) -> list[Cause]:
     seen: set[str] = set()
     for index, note in enumerate(notes):
         field, key = f"spec.auditAnnotations[{index}]", note.get("key", "")
-        causes += qualified_name(f"{obj['metadata'].get('name', '')}/{key}", f"{field}.key")
+        if name := obj["metadata"].get("name", ""):
+            causes += qualified_name(f"{name}/{key}", f"{field}.key")
+        else:
+            causes.append(invalid_value(f"{field}.key", key, "requires metadata.name be non-empty"))
         causes += expressions.annotation(note.get("valueExpression", ""), f"{field}.valueExpression")
         if key in seen:
             causes.append(duplicate(f"{field}.key", key))
@@ -244,6 +247,9 @@ def policy_status(new: Object, old: Object) -> list[Cause]:
     for index, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
         if not warning.get("warning"):
             causes.append(required(f"{field}[{index}].warning"))
-        if not warning.get("fieldRef", "").strip():
+        reference = warning.get("fieldRef", "").strip()
+        if not reference:
             causes.append(required(f"{field}[{index}].fieldRef"))
+        elif problem := json_path.problem(f"{{{reference}}}"):
+            causes.append(invalid_value(f"{field}[{index}].fieldRef", reference, f"invalid JSONPath: {problem}"))
     return causes + conditions(status.get("conditions") or (), "status.conditions")

@@ -79,3 +79,23 @@ def test_names_of_a_webhooks_service_are_mistaken_for_each_other() -> None:
     hook["clientConfig"] = {"service": {"name": "s"}}
     path = "admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     assert rejection_reasons(path, {"webhooks": [hook]}) == [("webhooks[0].clientConfig.service.name", "Required")]
+
+
+def test_type_warnings_name_a_field_by_json_path() -> None:
+    path = "admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    warnings = [{"fieldRef": "spec.validations[0].expression", "warning": "w"}, {"fieldRef": "1.2.3", "warning": "w"}]
+    change = {"status": {"typeChecking": {"expressionWarnings": warnings}}}
+    spec = {"matchConstraints": MATCH, "validations": [{"expression": "true"}]}
+    assert rejections_of(path, {"spec": spec}, change, below="status") == [
+        'status.typeChecking.expressionWarnings[1].fieldRef: Invalid value: "1.2.3": invalid JSONPath: cannot parse '
+        "number 1.2.3"
+    ]
+
+
+def test_audit_annotations_need_the_name_of_their_policy() -> None:
+    path = "admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    spec = {"matchConstraints": MATCH, "auditAnnotations": [{"key": "k", "valueExpression": "'v'"}]}
+    assert rejections_of(path, {"spec": spec}, name="") == [
+        "metadata.name: Required value: name or generateName is required",
+        'spec.auditAnnotations[0].key: Invalid value: "k": requires metadata.name be non-empty',
+    ]
