@@ -253,6 +253,11 @@ def subdomain_name(name: str, prefix: bool) -> list[str]:
     return dns_subdomain(_masked(name, prefix))
 
 
+def long_name(name: str, prefix: bool) -> list[str]:
+    """Names of kinds whose generateName is not checked."""
+    return [] if prefix else subdomain_name(name, prefix)
+
+
 def label_name(name: str, prefix: bool) -> list[str]:
     """Names that become one part of a DNS name."""
     return dns_label(_masked(name, prefix))
@@ -275,6 +280,7 @@ def any_name(name: str, prefix: bool) -> list[str]:
 
 NAME_CHECKS: Final[dict[str, NameCheck]] = {
     "subdomain": subdomain_name,
+    "long": long_name,
     "label": label_name,
     "label1035": label_1035_name,
     "segment": segment_name,

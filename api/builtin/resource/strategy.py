@@ -14,6 +14,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **resourceclaim.STRATEGIES,
     **resourceslice.STRATEGIES,
     "deviceclasses.resource.k8s.io": Strategy(
-        returns_deleted=True, status=False, generation=True, validate=validation.device_class
+        names="long", returns_deleted=True, status=False, generation=True, validate=validation.device_class
     ),
 }
