@@ -132,3 +132,9 @@ def encode(value: str) -> str:
         c if (c.isalnum() and c.isascii()) or c in "-._~%&=,!/:" else "".join(f"%{b:02X}" for b in c.encode())
         for c in value
     )
+
+
+def of_one_object(query: str) -> str:
+    """Limit the query of a list to the sequence's object: a cluster-scoped list contains those of other sequences."""
+    pairs = [pair for pair in query.removeprefix("?").split("&") if pair and not pair.startswith("fieldSelector=")]
+    return "?" + "&".join([*pairs, "fieldSelector=metadata.name=${name}"])

@@ -317,8 +317,8 @@ class Sequence:
 
     def do_list(self) -> Talk:
         query = queries.query(self.rng, queries.LIST_PARAMETERS) if self.rng.random() < 0.85 else ""
-        if not self.resource.namespaced and "fieldSelector" not in query:
-            query += ("&" if query else "?") + "fieldSelector=metadata.name=${name}"
+        if not self.resource.namespaced:
+            query = queries.of_one_object(query)
         headers = {"Accept": self.rng.choice(queries.ACCEPTS)} if self.rng.random() < 0.4 else {}
         yield self.step("list", "list", "GET", self.resource.collection() + query, headers=headers)
 

@@ -12,7 +12,7 @@ from kubechronicle.ops.development.differential.catalogue import Catalogue, Reso
 from kubechronicle.ops.development.differential.guards import guard, own_addresses
 from kubechronicle.ops.development.differential.objects import portable
 from kubechronicle.ops.development.differential.patches import merge_patch, strategic_patch
-from kubechronicle.ops.development.differential.queries import LIST_PARAMETERS, query
+from kubechronicle.ops.development.differential.queries import LIST_PARAMETERS, of_one_object, query
 from kubechronicle.ops.development.differential.seeds import Seeds
 from kubechronicle.ops.development.differential.texts import duplicated
 
@@ -80,6 +80,11 @@ def test_queries_are_one_line_of_ascii() -> None:
         text = query(Random(seed), LIST_PARAMETERS)
         assert text.isascii()
         assert " " not in text
+
+
+def test_lists_of_cluster_scoped_objects_contain_one() -> None:
+    assert of_one_object("?limit=1&fieldSelector=") == "?limit=1&fieldSelector=metadata.name=${name}"
+    assert of_one_object("") == "?fieldSelector=metadata.name=${name}"
 
 
 def test_a_duplicated_key_stands_in_the_text_twice() -> None:
