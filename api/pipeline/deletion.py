@@ -19,7 +19,7 @@ from typing import Any, Final
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.strategy.strategy import ORPHAN, UNSUPPORTED, Strategy
+from kubechronicle.api.strategy.strategy import BACKGROUND, ORPHAN, UNSUPPORTED, Strategy
 from kubechronicle.api.values.objects import Object
 
 ORPHAN_FINALIZER: Final = "orphan"
@@ -94,7 +94,7 @@ def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *
             period = _pod_grace_period(obj, period)
             _mark(metadata, period, now, later=period)
             graceful = True
-    _set_dependents_finalizers(metadata, options, strategy)
+    _set_dependents_finalizers(metadata, options, strategy.dependents)
     if not metadata.get("finalizers"):
         metadata.pop("finalizers", None)
         if not graceful:
@@ -146,12 +146,12 @@ def seconds_after(moment: str, seconds: int) -> str:
     return moved.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, strategy: Strategy) -> None:
+def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, default: str) -> None:
     """Record the fate of the dependents as finalizers for the garbage collector.
 
     The options decide, then an existing finalizer, then the kind.
     """
-    if strategy.dependents == UNSUPPORTED:
+    if default == UNSUPPORTED:
         return
     present = metadata.get("finalizers") or []
     orphan = foreground = False
@@ -164,7 +164,7 @@ def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, strateg
         orphan = next(name for name in present if name in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)) == ORPHAN_FINALIZER
         foreground = not orphan
     else:
-        orphan = strategy.dependents == ORPHAN
+        orphan = default == ORPHAN
     wanted = [name for name in present if name not in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)]
     wanted += [ORPHAN_FINALIZER] * orphan + [FOREGROUND_FINALIZER] * foreground
     if set(wanted) != set(present):
@@ -195,10 +195,13 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
 
     The first deletion only marks, even without finalizers; the second one then removes it.
     """
-    check_preconditions(old, options)
+    _check_namespace(old, options)
     obj: Object = copy_object(old)
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
+        _set_dependents_finalizers(metadata, options, BACKGROUND)
+        if not metadata.get("finalizers"):
+            metadata.pop("finalizers", None)
         metadata["deletionTimestamp"] = now
         obj.setdefault("status", {})["phase"] = "Terminating"
         if metadata.get("generation", 0) > 0:
@@ -207,6 +210,18 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
     if namespace_is_done(obj):
         return Decision(Fate.GONE, obj)
     return Decision(Fate.UNCHANGED, obj)
+
+
+def _check_namespace(old: Mapping[str, Any], options: DeleteOptions) -> None:
+    """Raise 409 in the words of the namespaces' own store, which names the resource instead of the kind."""
+    metadata = old["metadata"]
+    for word, wanted, name in (
+        ("UID", options.precondition_uid, "uid"),
+        ("ResourceVersion", options.precondition_resource_version, "resourceVersion"),
+    ):
+        if wanted is not None and wanted != metadata.get(name):
+            held = f"{word} in precondition: {wanted}, {word} in object meta: {metadata.get(name)}"
+            raise status.conflict("namespaces", metadata.get("name", ""), f"Precondition failed: {held}")
 
 
 def namespace_is_done(obj: Mapping[str, Any]) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy
+from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
+
+ANY_NAME: Final = "any"
+"""Key of names.NAME_CHECKS for kinds that leave the name to the common rules."""
 
 
 def validate_create(rt: ResourceType, strategy: Strategy, obj: Object) -> list[Cause]:
@@ -15,7 +20,7 @@ def validate_create(rt: ResourceType, strategy: Strategy, obj: Object) -> list[C
     meta = obj["metadata"]
     causes = _validate_metadata(rt, strategy, meta) if strategy.checks_metadata else []
     causes += strategy.validate(obj) + strategy.validate_as(rt.api_version, obj, None)
-    if not causes and not strategy.checks_metadata:
+    if not causes and (not strategy.checks_metadata or strategy.names == ANY_NAME):
         causes = _validate_common(rt, meta)
     return causes
 
@@ -27,21 +32,20 @@ def validate_update(
     # Kubernetes checks metadata up to four times, and reports each problem as often. One check finds valid metadata.
     meta, held = new["metadata"], old["metadata"]
     kube = strategy.kube_finalizers
-    common = _validate_common(rt, meta) + metadata.validate_update(meta, held, kube=False)
-    again = bool(common or (kube and metadata.validate_kube_finalizers(meta.get("finalizers", ()), "")))
-    moved = metadata.validate_update(meta, held, kube=kube) if again and strategy.checks_metadata_change else []
-    if below is not None:
-        lenient = rt.api_version in below.lenient_in
-        return common + moved + ([] if lenient else below.validate_update(new, old))
-    if strategy.validates_whole_update:
-        whole = _validate_metadata(rt, strategy, meta) if again else _validate_name(strategy, meta)
-        whole += strategy.validate(new)
-        changed = moved + strategy.validate_update(new, old)
-        return common + (whole + changed if strategy.validates_first else changed + whole)
-    common += moved
-    if strategy.validates_spec_update:
-        common += strategy.validate(new)
-    return common + strategy.validate_update(new, old) + strategy.validate_as(rt.api_version, new, old)
+    causes = _validate_common(rt, meta) + metadata.validate_update(meta, held, kube=False)
+    again = bool(causes or (kube and metadata.validate_kube_finalizers(meta.get("finalizers", ()), "")))
+    checks = strategy.update_checks if below is None else below.checks
+    change = strategy.validate_update if below is None else below.validate_update
+    for check in checks:
+        if check is Check.METADATA:
+            causes += _validate_metadata(rt, strategy, meta) if again else _validate_name(strategy, meta)
+        elif check is Check.METADATA_CHANGE:
+            causes += metadata.validate_update(meta, held, kube=kube) if again else ()
+        elif check is Check.OBJECT:
+            causes += strategy.validate(new)
+        elif below is None or rt.api_version not in below.lenient_in:
+            causes += change(new, old)
+    return causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old)
 
 
 def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:

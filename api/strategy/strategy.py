@@ -14,6 +14,7 @@ Hooks take objects with all defaults set. They never read the clock or randomnes
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -39,6 +40,19 @@ MOST_WARNINGS: Final = 512
 """Texts after which a hook may stop: an answer has room for 4,096 characters, and each text has more than eight."""
 
 
+class Check(enum.Enum):
+    """A check of an update by the rules of its kind, after the checks of metadata that all kinds share.
+
+    METADATA: metadata as in a creation. METADATA_CHANGE: its changes. OBJECT, CHANGE: ``validate`` and
+    ``validate_update``.
+    """
+
+    METADATA = "metadata"
+    METADATA_CHANGE = "metadata change"
+    OBJECT = "object"
+    CHANGE = "change"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubresourceStrategy:
     """The rules of updates through a subresource.
@@ -47,6 +61,7 @@ class SubresourceStrategy:
     ``timed(new, old, now)``: records the time of a change.
     ``reset``: the fields that no manager can own through this endpoint.
     ``lenient_in``: API versions older than the rules; ``validate_update`` does not apply to them.
+    ``checks``: the checks of an update, in their order. CHANGE is this ``validate_update``.
     """
 
     prepare: PrepareUpdate
@@ -55,6 +70,7 @@ class SubresourceStrategy:
     timed: Callable[[Object, Object, str], None] | None = None
     warnings: Warnings | None = None
     lenient_in: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE)
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
@@ -73,11 +89,8 @@ class Strategy:
     ``dependents``: the propagation policy of a deletion that names none.
     ``returns_deleted``: a deletion answers the object instead of a Status.
     ``graceful``: a deletion may have a grace period.
-    ``validates_whole_update``: an update is also checked like a creation, with all of its metadata.
-    ``validates_first``: that check runs before the check of the change.
-    ``validates_spec_update``: without ``validates_whole_update``, ``validate`` still runs on an update.
+    ``update_checks``: the checks of an update, in their order; each one repeats the problems that it finds.
     ``checks_metadata``: without it, a creation checks metadata only if all else is valid, and only by common rules.
-    ``checks_metadata_change``: an update checks changed metadata a second time, and repeats each problem.
     ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
@@ -96,11 +109,8 @@ class Strategy:
     dependents: str = BACKGROUND
     returns_deleted: bool = False
     graceful: bool = False
-    validates_whole_update: bool = True
-    validates_first: bool = False
-    validates_spec_update: bool = True
+    update_checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE, Check.METADATA, Check.OBJECT)
     checks_metadata: bool = True
-    checks_metadata_change: bool = True
     kube_finalizers: bool = True
     defaults_again: bool = False
     refuses_deletion: Callable[[str], str] = lambda name: ""
@@ -141,6 +151,7 @@ def status_update(
     timed: Callable[[Object, Object, str], None] | None = None,
     warnings: Warnings | None = None,
     lenient_in: tuple[str, ...] = (),
+    checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE),
 ) -> SubresourceStrategy:
     """Return the usual strategy of a status subresource: the fields ``kept`` (and of ``metadata``) never change."""
     fields = kept or ("spec",)
@@ -160,4 +171,5 @@ def status_update(
         timed=timed,
         warnings=warnings,
         lenient_in=lenient_in,
+        checks=checks,
     )

@@ -10,12 +10,12 @@ from typing import Final
 
 from kubechronicle.api.builtin.admissionregistration import validation_policies, validation_webhooks
 from kubechronicle.api.builtin.common.status_strategies import only_status
-from kubechronicle.api.strategy.strategy import Strategy, Validate
+from kubechronicle.api.strategy.strategy import Check, Strategy, Validate
 
 _WEBHOOKS: Final = Strategy(
+    update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
     status=False,
     kube_finalizers=False,
-    checks_metadata_change=False,
     generation=True,
     generation_fields=("webhooks",),
     unconditional_update=False,
@@ -25,9 +25,9 @@ _WEBHOOKS: Final = Strategy(
 
 def _policy(validate: Validate) -> Strategy:
     return Strategy(
+        update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
         status=False,
         kube_finalizers=False,
-        checks_metadata_change=False,
         generation=True,
         unconditional_update=False,
         validate=validate,
@@ -38,8 +38,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
+        update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
         kube_finalizers=False,
-        checks_metadata_change=False,
         generation=True,
         unconditional_update=False,
         validate=validation_policies.validating_policy,

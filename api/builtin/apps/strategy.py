@@ -13,25 +13,25 @@ from kubechronicle.api.builtin.apps.statefulset import strategy as statefulset
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status, selector_update
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     **daemonset.STRATEGIES,
     **deployment.STRATEGIES,
     **statefulset.STRATEGIES,
     "replicasets.apps": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         prepare_create=prepare_new_workload,
         prepare_update=prepare_workload_update,
         generation=True,
-        validates_whole_update=False,
         validate=validation.replica_set,
         validate_update=selector_update,
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
     ),
     "controllerrevisions.apps": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
-        validates_first=True,
         validate=validation.controller_revision,
         validate_as=validation.new_controller_revision,
         validate_update=validation.controller_revision_update,

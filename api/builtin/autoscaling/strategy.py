@@ -10,14 +10,12 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.autoscaling import validation
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "horizontalpodautoscalers.autoscaling": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.autoscaler_status)}),
-        validates_whole_update=False,
-        names="segment",
-        validates_spec_update=False,
         validate=validation.autoscaler,
         validate_update=validation.autoscaler_update,
     ),

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.certificates import validation
 from kubechronicle.api.builtin.certificates.validation import APPROVED, DENIED, conditions_of
-from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.strategy.write_context import Requester
 from kubechronicle.api.values.objects import Object
 
@@ -70,13 +70,11 @@ def prepare_approval(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "certificatesigningrequests.certificates.k8s.io": Strategy(
+        update_checks=(Check.CHANGE,),
         names="any",
-        checks_metadata_change=False,
         reset=(("spec",), ("status",)),
         requested=record_requester,
         prepare_update=keep_request_spec,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.signing_request,
         validate_update=validation.request_update,
         subresources=MappingProxyType(

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.strategy.strategy import PrepareUpdate, SubresourceStrategy, ValidateUpdate, status_update
+from kubechronicle.api.strategy.strategy import Check, PrepareUpdate, SubresourceStrategy, ValidateUpdate, status_update
 
 STATUS: Final = MappingProxyType({"status": status_update()})
 
 
 def only_status(
-    validate_update: ValidateUpdate = lambda new, old: [], prepare: PrepareUpdate | None = None
+    validate_update: ValidateUpdate = lambda new, old: [],
+    prepare: PrepareUpdate | None = None,
+    checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE),
 ) -> Mapping[str, SubresourceStrategy]:
     """Return a status subresource that keeps spec and metadata (apimachinery's ResetObjectMetaForStatus)."""
     update = status_update(
@@ -21,5 +23,6 @@ def only_status(
         prepare=prepare,
         validate_update=validate_update,
         reset=(("metadata",), ("spec",)),
+        checks=checks,
     )
     return MappingProxyType({"status": update})

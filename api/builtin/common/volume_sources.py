@@ -204,11 +204,12 @@ _PATHS: Final = {"gcePersistentDisk": "persistentDisk"}
 """Field path of a source's causes where it differs from the source's name, as in Kubernetes."""
 
 
-def one_source(
-    holder: Object, sources: Mapping[str, Source], field: str, second_paths: Mapping[str, str] | None = None
-) -> list[Cause]:
-    """Require one source and check it. ``second_paths``: field path of a second source where it differs from its
-    name."""
+_SECOND_PATHS: Final[Mapping[str, str]] = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""Field path of a second source where it differs from its name, as misspelled in Kubernetes."""
+
+
+def one_source(holder: Object, sources: Mapping[str, Source], field: str) -> list[Cause]:
+    """Require one source and check it."""
     given = [name for name in holder if name in sources]
     if len(given) == 1:
         name = given[0]
@@ -217,5 +218,4 @@ def one_source(
         return [required(field, "must specify a volume type")]
     given.sort(key=list(sources).index)
     causes = sources[given[0]](holder[given[0]], f"{field}.{_PATHS.get(given[0], given[0])}")
-    second = second_paths or {}
-    return causes + [forbidden(f"{field}.{second.get(name, name)}", ONE_TYPE) for name in given[1:]]
+    return causes + [forbidden(f"{field}.{_SECOND_PATHS.get(name, name)}", ONE_TYPE) for name in given[1:]]

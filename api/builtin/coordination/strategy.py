@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.coordination import validation
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 _LEADER_ELECTION: Final = ("strategy", "preferredHolder")
@@ -31,11 +31,11 @@ def prepare_lease_update(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "leases.coordination.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         status=False,
         kube_finalizers=False,
         create_on_update=True,
         unconditional_update=False,
-        validates_whole_update=False,
         prepare_create=prepare_new_lease,
         prepare_update=prepare_lease_update,
         validate=validation.lease,

@@ -19,7 +19,7 @@ from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_work
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status
 from kubechronicle.api.builtin.core.service import strategy as service
-from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, SubresourceStrategy, keep, status_update
+from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, SubresourceStrategy, keep, status_update
 from kubechronicle.api.values.objects import Object
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
@@ -81,11 +81,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         warnings=warnings.secret_warnings,
     ),
     "namespaces": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE),
         names="label",
         prepare_create=prepare_new_namespace,
         prepare_update=keep_namespace_finalizers,
         canonicalize=label_namespace,
-        validates_whole_update=False,
         validate=validation.namespace,
         returns_deleted=True,
         reset=(("status",),),
@@ -101,29 +101,33 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         ),
     ),
     "endpoints": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         status=False,
         create_on_update=True,
-        validates_spec_update=False,
-        validates_whole_update=False,
         validate=validation.endpoints,
         validate_update=validation.endpoints_update,
         warnings=warnings.endpoints_warnings,
     ),
-    "limitranges": Strategy(status=False, create_on_update=True, validate=validation_quotas.limit_range),
+    "limitranges": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT),
+        status=False,
+        create_on_update=True,
+        validate=validation_quotas.limit_range,
+    ),
     "replicationcontrollers": Strategy(
+        names="long",
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         prepare_create=prepare_new_workload,
         prepare_update=prepare_workload_update,
         generation=True,
         dependents=ORPHAN,
-        validates_whole_update=False,
         validate=validation.replication_controller,
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
     ),
     "resourcequotas": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation_quotas.quota,
         validate_update=validation_quotas.quota_update,
         subresources=MappingProxyType(

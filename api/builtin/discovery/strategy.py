@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.discovery import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -41,13 +41,12 @@ def drop_topology(api_version: str, new: Object, old: Object | None) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "endpointslices.discovery.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.CHANGE),
         status=False,
         generation=True,
         generation_fields=(),
         prepare_update=count_slice_change,
         prepare_as=drop_topology,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.endpoint_slice,
         validate_update=validation.endpoint_slice_update,
         warnings=warnings.endpoint_slice_warnings,

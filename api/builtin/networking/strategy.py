@@ -12,13 +12,12 @@ from typing import Final
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.core.service.validation import balancer_status_warnings
 from kubechronicle.api.builtin.networking import validation
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "ingresses.networking.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         generation=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.new_ingress,
         validate_update=validation.ingress_update,
         warnings=validation.ingress_warnings,
@@ -39,24 +38,22 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate_update=validation.ingress_class_update,
     ),
     "networkpolicies.networking.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         generation=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.network_policy,
         validate_update=validation.network_policy_update,
         warnings=validation.network_policy_warnings,
     ),
     "ipaddresses.networking.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         names="any",
-        validates_first=True,
         validate=validation.ip_address,
         validate_update=validation.ip_address_update,
     ),
     "servicecidrs.networking.k8s.io": Strategy(
-        validates_whole_update=False,
-        validates_spec_update=False,
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         validate=validation.service_cidr,
         validate_update=validation.service_cidr_update,
         subresources=only_status(),

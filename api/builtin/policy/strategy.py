@@ -10,17 +10,16 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.policy import validation
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "poddisruptionbudgets.policy": Strategy(
+        update_checks=(Check.OBJECT, Check.CHANGE),
         names="segment",
         checks_metadata=False,
-        checks_metadata_change=False,
         kube_finalizers=False,
         generation=True,
         unconditional_update=False,
-        validates_whole_update=False,
         validate=validation.disruption_budget,
         subresources=MappingProxyType(
             {

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.rbac import validation
-from kubechronicle.api.strategy.strategy import Strategy, Validate, ValidateUpdate
+from kubechronicle.api.strategy.strategy import Check, Strategy, Validate, ValidateUpdate
 
 
 def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
     return Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         names="segment",
         create_on_update=True,
-        validates_first=True,
         validate=validate,
         validate_update=validate_update,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.scheduling import validation
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 
 
 def reason_to_keep(name: str) -> str:
@@ -19,11 +19,10 @@ def reason_to_keep(name: str) -> str:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "priorityclasses.scheduling.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         generation=True,
         generation_fields=(),
-        validates_whole_update=False,
-        validates_spec_update=False,
         refuses_deletion=reason_to_keep,
         validate=validation.priority_class,
         validate_update=validation.priority_class_update,

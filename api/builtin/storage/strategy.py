@@ -10,7 +10,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.storage import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 
@@ -29,48 +29,47 @@ def prepare_csi_driver_update(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "storageclasses.storage.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         status=False,
-        validates_first=True,
         validate=validation.storage_class,
         validate_update=validation.storage_class_update,
         warnings=warnings.storage_class_warnings,
     ),
     "csidrivers.storage.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         returns_deleted=True,
         status=False,
         unconditional_update=False,
         prepare_create=prepare_new_csi_driver,
         prepare_update=prepare_csi_driver_update,
-        validates_whole_update=False,
         validate=validation.csi_driver,
         validate_update=validation.csi_driver_update,
         warnings=warnings.csi_driver_warnings,
     ),
     "csinodes.storage.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.CHANGE),
         returns_deleted=True,
         status=False,
         unconditional_update=False,
-        checks_metadata_change=False,
-        validates_first=True,
         validate=validation.csi_node,
         validate_update=validation.csi_node_update,
     ),
     "csistoragecapacities.storage.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         unconditional_update=False,
-        validates_first=True,
         validate=validation.storage_capacity,
         validate_update=validation.storage_capacity_update,
         warnings=warnings.storage_capacity_warnings,
     ),
     "volumeattachments.storage.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.CHANGE),
         returns_deleted=True,
         unconditional_update=False,
-        validates_first=True,
         validate=validation.attachment,
         validate_update=validation.attachment_update,
-        subresources=only_status(validation.attachment_status),
+        subresources=only_status(checks=(Check.METADATA, Check.OBJECT)),
     ),
     "volumeattributesclasses.storage.k8s.io": Strategy(
         returns_deleted=True,

@@ -256,14 +256,23 @@ def attachment(obj: Object) -> list[Cause]:
 def inline_volume_spec(spec: Object, field: str) -> list[Cause]:
     """Check the spec of an inline volume: a CSI source and access modes, without fields that need a
     PersistentVolume."""
-    causes: list[Cause] = []
-    for name in ("persistentVolumeReclaimPolicy", "storageClassName", "volumeMode", "claimRef", "nodeAffinity"):
-        if spec.get(name):
-            causes.append(forbidden(f"{field}.{name}", "may not be specified in the context of inline volumes"))
+    inline, detail = "in the context of inline volumes", "may not be specified in the context of inline volumes"
+    causes = [forbidden(f"{field}.claimRef", detail)] if spec.get("claimRef") is not None else []
+    if spec.get("capacity"):
+        causes.append(forbidden(f"{field}.capacity", detail))
     if spec.get("csi") is None:
-        causes.append(required(f"{field}.csi", "has to be specified in the context of inline volumes"))
+        causes.append(required(f"{field}.csi", f"has to be specified {inline}"))
     causes += missing(spec, field, "accessModes") + access_modes(spec, f"{field}.accessModes")
-    return causes + one_source(spec, PERSISTENT_SOURCES, field)
+    if spec.get("persistentVolumeReclaimPolicy", "") not in ("", "Retain"):
+        causes.append(forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {inline}"))
+    if spec.get("nodeAffinity") is not None:
+        causes.append(forbidden(f"{field}.nodeAffinity", detail))
+    causes += one_source(spec, PERSISTENT_SOURCES, field)
+    if spec.get("storageClassName"):
+        causes.append(forbidden(f"{field}.storageClassName", detail))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        causes.append(forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {inline}"))
+    return causes
 
 
 def _attachment_status(obj: Object) -> list[Cause]:
@@ -286,8 +295,3 @@ def attachment_update(new: Object, old: Object) -> list[Cause]:
     if new["spec"] == old["spec"]:
         return []
     return [invalid_value("spec", shape(new["spec"], "VolumeAttachmentSpec"), IMMUTABLE)]
-
-
-def attachment_status(new: Object, old: Object) -> list[Cause]:
-    """Check the sizes of the metadata and errors that a driver reports."""
-    return _attachment_status(new)

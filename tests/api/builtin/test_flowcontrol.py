@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline_writes import create, rejections_of
+from pipeline_writes import create, rejections_of, update
 
 
 def test_mandatory_levels_have_fixed_specs() -> None:
@@ -17,3 +17,12 @@ def test_mandatory_levels_have_fixed_specs() -> None:
     assert rejections_of(path, body, {"status": twice}, below="status") == [
         'status.conditions[1].type: Duplicate value: "A"'
     ]
+
+
+def test_an_update_of_the_status_keeps_all_metadata() -> None:
+    path = "flowcontrol.apiserver.k8s.io/v1/flowschemas"
+    stored = create(path, {"spec": {"priorityLevelConfiguration": {"name": "p"}}})
+    change = {"metadata": {"deletionGracePeriodSeconds": 30, "labels": {"a": "b"}}, "status": {"conditions": []}}
+    after = update(path, stored, change, "status").object["metadata"]
+    assert "labels" not in after
+    assert "deletionGracePeriodSeconds" not in after

@@ -78,6 +78,19 @@ def test_volume_attachments() -> None:
     assert "labels" not in after["metadata"]
 
 
+def test_fields_of_inline_volumes() -> None:
+    inline = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}, "cephfs": {"monitors": ["m"]}}
+    policies = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
+    spec = {"attacher": "d.example.com", "nodeName": "n", "source": {"inlineVolumeSpec": {**inline, **policies}}}
+    found = rejections_of("storage.k8s.io/v1/volumeattachments", {"spec": spec})
+    assert [each.partition(": ")[0].removeprefix("spec.source.inlineVolumeSpec.") for each in found] == [
+        "capacity",
+        "csi",
+        "accessModes",
+        "cephFS",
+    ]
+
+
 def test_a_driver_says_where_it_gets_tokens() -> None:
     path, requests = "storage.k8s.io/v1/csidrivers", {"tokenRequests": [{"audience": "a"}]}
     stored = create(path, {"spec": {}})

@@ -45,8 +45,30 @@ def test_new_events_report_their_names_by_their_own_rules() -> None:
         ("resource.k8s.io/v1/deviceclasses", {"spec": {}}, 4),
         ("node.k8s.io/v1/runtimeclasses", {"handler": "h"}, 4),
         ("storage.k8s.io/v1/volumeattributesclasses", {"driverName": "d.example.com", "parameters": {"a": "b"}}, 4),
+        ("storage.k8s.io/v1/storageclasses", {"provisioner": "example.com/p"}, 4),
+        ("/v1/services", {"spec": {"ports": [{"port": 80}]}}, 3),
+        ("/v1/endpoints", {}, 4),
+        ("/v1/namespaces", {}, 4),
+        ("/v1/limitranges", {}, 3),
+        ("/v1/nodes", {}, 4),
+        ("discovery.k8s.io/v1/endpointslices", {"addressType": "IPv4", "endpoints": []}, 3),
+        ("networking.k8s.io/v1/networkpolicies", {"spec": {"podSelector": {}}}, 3),
+        ("rbac.authorization.k8s.io/v1/roles", {"rules": []}, 4),
+        ("scheduling.k8s.io/v1/priorityclasses", {"value": 1}, 3),
     ],
 )
 def test_changed_metadata_is_checked_as_often_as_in_kubernetes(path: str, body: dict[str, Any], times: int) -> None:
     causes = rejection_causes(path, body, {**body, **OWNER})
     assert [field for field, _ in causes] == ["metadata.ownerReferences.uid"] * times
+
+
+def test_roles_report_their_rules_before_the_change_of_metadata() -> None:
+    path = "rbac.authorization.k8s.io/v1/roles"
+    causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": []}], **OWNER})
+    fields = [field for field, _ in causes]
+    assert fields.index("rules[0].verbs") < max(i for i, name in enumerate(fields) if name.endswith("uid"))
+
+
+def test_a_prefix_of_names_is_not_checked_where_the_name_is() -> None:
+    (found,) = rejection_causes("resource.k8s.io/v1/deviceclasses", {"metadata": {"name": "", "generateName": "a.."}})
+    assert found[0] == "metadata.name"

@@ -13,7 +13,7 @@ from kubechronicle.api.builtin.apps.deployment import validation
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -30,11 +30,11 @@ _DEPLOYMENT_STATUS: Final = status_update("spec", metadata=("labels",), validate
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "deployments.apps": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         prepare_create=prepare_new_workload,
         generation=True,
         generation_fields=("spec",),
         prepare_update=prepare_deployment_update,
-        validates_whole_update=False,
         validate=validation.deployment,
         validate_update=selector_update,
         warnings=named_template_warnings,

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.apps.statefulset import validation, warnings
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -31,12 +31,11 @@ def prepare_new_stateful_set(new: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "statefulsets.apps": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         names="label",
         generation=True,
         prepare_create=prepare_new_stateful_set,
         prepare_update=prepare_stateful_set_update,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.stateful_set,
         validate_update=validation.stateful_set_update,
         warnings=warnings.stateful_set_warnings,

@@ -11,7 +11,7 @@ from typing import Final
 from kubechronicle.api.builtin.batch.cronjob import validation, warnings
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.core.pod.strategy import drop_disabled_fields
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 
@@ -28,9 +28,8 @@ def prepare_cron_job_update(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "cronjobs.batch": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         prepare_create=prepare_new_cron_job,
         prepare_update=prepare_cron_job_update,
         validate=validation.cron_job,

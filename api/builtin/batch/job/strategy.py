@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.batch.job import validation, validation_status, warnings
 from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
-from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, status_update
+from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 _JOB_LABELS: Final = (
@@ -41,12 +41,12 @@ def prepare_new_job(new: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "jobs.batch": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         generation=True,
         dependents=ORPHAN,
         defaults_again=True,
         prepare_create=prepare_new_job,
         prepare_update=prepare_workload_update,
-        validates_whole_update=False,
         validate=validation.job,
         validate_update=validation.job_update,
         warnings=warnings.job_warnings,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.core.node import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -43,13 +43,12 @@ def prepare_node_status(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "nodes": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status_on_create=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         prepare_create=prepare_new_node,
         prepare_update=prepare_node_update,
         validate=validation.node,
-        validate_update=validation.node_update,
+        validate_update=validation.node_change,
         warnings=warnings.node_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", prepare=prepare_node_status, validate_update=validation.node_change)}

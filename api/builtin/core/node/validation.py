@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr, repeated
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import legacy_cidr
 from kubechronicle.api.builtin.common.resource_amounts import amount
 from kubechronicle.api.builtin.common.scheduling import taints
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, internal, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, internal, invalid_value
+from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
+
+_FEATURE: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*\Z").match
+FEATURE_NAME: Final = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
 
 
 def _node_amounts(status: Object) -> list[Cause]:
@@ -28,6 +38,7 @@ def node(obj: Object) -> list[Cause]:
     swap = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
     if swap is not None and swap <= 0:
         causes.append(invalid_value("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero"))
+    causes += _declared_features(status)
     ranges = spec.get("podCIDRs") or []
     for index, value in enumerate(ranges):
         causes += legacy_cidr(value, f"spec.podCIDRs[{index}]")
@@ -44,15 +55,31 @@ def node(obj: Object) -> list[Cause]:
     return causes
 
 
-def node_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed node: address ranges and provider id are set once."""
-    return node(new) + node_change(new, old)
+def _declared_features(status: Object) -> list[Cause]:
+    """Check the names of features, and that they are sorted and differ."""
+    causes: list[Cause] = []
+    before: str | None = None
+    for index, name in enumerate(status.get("declaredFeatures") or ()):
+        field = f"status.declaredFeatures[{index}]"
+        if before is not None and name == before:
+            causes.append(duplicate(field, name))
+        elif before is not None and name < before:
+            causes.append(invalid_value(field, name, "list must be sorted alphabetically"))
+        before = name
+        if len(name.encode()) > names.SUBDOMAIN_MAX:
+            problem = f"must be no more than {names.SUBDOMAIN_MAX} characters"
+        elif not _FEATURE(name):
+            problem = FEATURE_NAME
+        else:
+            continue
+        causes.append(invalid_value(field, name, f"invalid feature name {go_quote(name)}: {problem}"))
+    return causes
 
 
 def node_change(new: Object, old: Object) -> list[Cause]:
-    """Return the causes that depend on the old node; a status update is checked only by these."""
+    """Return the causes that depend on the old node: address ranges and provider id are set once."""
     spec, held, status = new["spec"], old["spec"], new.get("status") or {}
-    causes = _node_amounts(status)
+    causes = _node_amounts(status) + _declared_features(status)
     addresses = status.get("addresses") or []
     for index, again in enumerate(repeated(tuple(sorted(address.items())) for address in addresses)):
         if again:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolume import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -31,11 +31,10 @@ def stamp_phase_change(new: Object, old: Object, now: str) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumes": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA, Check.OBJECT, Check.CHANGE),
         returns_deleted=True,
         prepare_create=prepare_new_volume,
         subresources=MappingProxyType({"status": status_update("spec", timed=stamp_phase_change)}),
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.persistent_volume,
         validate_update=validation.persistent_volume_update,
         warnings=warnings.volume_warnings,

@@ -67,8 +67,7 @@ def persistent_volume(obj: Object) -> list[Cause]:
 
 def persistent_volume_update(new: Object, old: Object) -> list[Cause]:
     """Check a changed volume: its source is immutable, its node affinity only gets new label names."""
-    found = persistent_volume(new)
-    causes = found + found  # Kubernetes checks the object before and within the update check
+    causes: list[Cause] = []
     spec, held = new["spec"], old["spec"]
     sources = [{name: each[name] for name in PERSISTENT_SOURCES if name in each} for each in (spec, held)]
     if all("csi" in each for each in sources) and "controllerExpandSecretRef" not in sources[1]["csi"]:

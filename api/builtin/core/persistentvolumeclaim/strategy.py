@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim import validation, warnings
 from kubechronicle.api.builtin.core.persistentvolumeclaim.data_sources import copy_between_fields, drop_unusable
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -30,14 +30,13 @@ def prepare_claim_update(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumeclaims": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         returns_deleted=True,
         prepare_create=prepare_new_claim,
         prepare_update=prepare_claim_update,
-        validates_spec_update=False,
         validate=validation.claim,
         validate_update=validation.claim_update,
         warnings=warnings.claim_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.claim_status)}),
-        validates_whole_update=False,
     ),
 }

@@ -11,7 +11,7 @@ from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_field
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, keep_metadata, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy, keep, keep_metadata, status_update
 from kubechronicle.api.values.objects import Object
 
 
@@ -179,11 +179,10 @@ def restrict_to_resources(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "pods": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
         graceful=True,
         returns_deleted=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
         prepare_create=prepare_new_pod,
         prepare_update=prepare_pod_update,
         validate=validation.pod,

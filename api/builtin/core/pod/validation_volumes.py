@@ -102,9 +102,6 @@ POD_SOURCES: Final[Mapping[str, Source]] = {
     "image": _image,
 }
 
-_SECOND_PATHS: Final[Mapping[str, str]] = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Field path of a second source where it differs from its name, as misspelled in Kubernetes."""
-
 
 def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[str, Object], list[Cause]]:
     """Return the valid volumes by name, and the causes. ``pod`` is the pod's metadata, or None for a template."""
@@ -114,7 +111,7 @@ def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[s
     created = {f"{owner}-{volume.get('name', '')}" for volume in given if owner and volume.get("ephemeral") is not None}
     for index, volume in enumerate(given):
         path, name = f"{field}[{index}]", volume.get("name", "")
-        found = one_source(volume, POD_SOURCES, path, _SECOND_PATHS)
+        found = one_source(volume, POD_SOURCES, path)
         if pod is not None and "image" in volume and not volume["image"].get("reference"):
             found.insert(0, required(f"{path}.image.reference"))
         if "iscsi" in volume and initiator_too_long(name, volume["iscsi"]):

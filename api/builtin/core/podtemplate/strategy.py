@@ -10,7 +10,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.core.pod.strategy import drop_disabled_fields
 from kubechronicle.api.builtin.core.podtemplate import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 
@@ -36,11 +36,11 @@ def prepare_pod_template_update(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "podtemplates": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         status=False,
         generation=True,
         generation_fields=("template",),
         returns_deleted=True,
-        validates_whole_update=False,
         prepare_create=prepare_new_pod_template,
         prepare_update=prepare_pod_template_update,
         validate=validation.pod_template_object,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.core.service import validation, warnings
-from kubechronicle.api.strategy.strategy import Strategy, status_update
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
@@ -129,13 +129,12 @@ def pair_addresses(spec: Object, held: Object | None) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "services": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         names="label",
         create_on_update=True,
         returns_deleted=True,
         prepare_create=prepare_new_service,
         prepare_update=prepare_service_update,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.service,
         validate_update=validation.service_update,
         warnings=warnings.service_warnings,

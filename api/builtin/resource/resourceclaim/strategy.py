@@ -10,22 +10,20 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceclaims.resource.k8s.io": Strategy(
+        update_checks=(Check.CHANGE,),
         returns_deleted=True,
-        checks_metadata_change=False,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.claim,
         validate_update=validation.claim_update,
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         status=False,
-        validates_first=True,
         validate=validation.claim_template,
         validate_update=validation.claim_template_update,
     ),

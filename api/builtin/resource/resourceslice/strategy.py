@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.resource.resourceslice import validation
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 _LISTS: Final = ("ints", "bools", "strings", "versions")
@@ -45,14 +45,13 @@ def stamp_taints(new: Object, old: Object | None, now: str) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceslices.resource.k8s.io": Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         status=False,
         generation=True,
         prepare_create=prepare_new_slice,
         prepare_update=prepare_slice_update,
         stamp=stamp_taints,
-        validates_whole_update=False,
-        validates_spec_update=False,
         validate=validation.resource_slice,
         validate_update=validation.resource_slice_update,
     ),

@@ -23,6 +23,13 @@ def test_a_wrong_range_among_several() -> None:
     assert found[1].endswith("invalid CIDR[1]: <nil> (invalid CIDR address: x)")
 
 
+def test_declared_features_are_sorted_and_well_named() -> None:
+    found = rejections_of(NODES, {"status": {"declaredFeatures": ["B/a", "A", "A", "a"]}})
+    assert [cause.partition(":")[0] for cause in found] == [f"status.declaredFeatures[{index}]" for index in (1, 2, 3)]
+    assert "must be sorted alphabetically" in found[0]
+    assert "must start with an UpperCamelCase segment" in found[2]
+
+
 def test_a_service_account_refers_to_secrets_by_name() -> None:
     account = create("/v1/serviceaccounts", {"secrets": [{"name": "a", "namespace": "b", "kind": "c"}]})
     assert account["secrets"] == [{"name": "a"}]
