@@ -111,7 +111,8 @@ def identify(services: Services, following: Next) -> Next:
             response = await following(request)
             response.headers.append(("audit-id", audit_id))
         except StatusError as error:
-            response = status_response(request, error)  # errors have warnings, too
+            response = status_response(request, error)
+            context.warnings.extend(error.warnings)
         if context.warnings:
             response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         return response

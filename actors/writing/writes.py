@@ -85,7 +85,7 @@ class Writes:
         fresh_copy = await turn.run(size, repeatedly, obj)
         creation = Creation(object=fresh_copy, context=with_name_suffix(context, obj))
         write = PendingWrite(caller=caller, target=target, creation=creation, size=size, turn=turn)
-        return _with_warnings(await self._loop.carry_out(write), warnings, target)
+        return await self._carry_out(write, warnings)
 
     async def update(
         self,
@@ -109,7 +109,7 @@ class Writes:
 
         creation = Creation(object=fresh_copy, context=context, may_create=may_create) if creates else None
         write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
-        return _with_warnings(await self._loop.carry_out(write), warnings, target)
+        return await self._carry_out(write, warnings)
 
     async def patch(
         self,
@@ -127,14 +127,13 @@ class Writes:
         """
         target, turn = requested_by(caller, target), self._turn_of(caller)
         applies = content_type == APPLY_YAML
-        warnings: Sequence[str] = ()
+        warnings: list[str] = []
 
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
             context = context_of(target, applies=applies, force=force)
 
             def patched(old: Entry) -> dict[str, Any]:
-                nonlocal warnings
-                new, warnings = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
+                new, warnings[:] = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
                 return new
 
             return self._preparation.update(target, old, patched, context, turn, len(body))
@@ -144,14 +143,13 @@ class Writes:
             context = context_of(target, creates=True, applies=True, force=force)
 
             def applied() -> dict[str, Any]:
-                nonlocal warnings
-                obj, warnings = pipeline.apply_new(target.rt, body, context)
+                obj, warnings[:] = pipeline.apply_new(target.rt, body, context)
                 return obj
 
             creation = Creation(object=applied, context=context, may_create=may_create)
         size = len(body)
         write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
-        return _with_warnings(await self._loop.carry_out(write), warnings, target)
+        return await self._carry_out(write, warnings)
 
     async def edit(self, caller: Caller, target: Target, compute: Compute) -> Written:
         """Update an object by a function of the stored one, for the server itself."""
@@ -164,7 +162,19 @@ class Writes:
             return self._preparation.update(target, old, computed, context_of(target), turn)
 
         write = PendingWrite(caller=caller, target=target, change=change, turn=self._turn_of(caller))
-        return _with_warnings(await self._loop.carry_out(write), (), target)
+        return await self._carry_out(write)
+
+    async def _carry_out(self, write: PendingWrite, warnings: Sequence[str] = ()) -> Written:
+        """Carry a write out, and add its warnings to the result or to the error. ``warnings``: those of decoding."""
+        collected = write.target.warnings
+        try:
+            written = await self._loop.carry_out(write)
+        except status.StatusError as error:
+            error.warnings = _once_each(error.warnings or warnings, collected)
+            raise
+        if not warnings and not collected:
+            return written
+        return structs.replace(written, warnings=_once_each(warnings, collected))
 
     async def rewrite(self, caller: Caller, target: Target, compute: Compute, *, admitted: Any) -> Written:
         """Change a stored object without the rules of an update, as a binding does.
@@ -294,8 +304,6 @@ def ignore_not_found() -> Iterator[None]:
             raise
 
 
-def _with_warnings(written: Written, warnings: Sequence[str], target: Target) -> Written:
-    """Add the warnings of decoding, and those of rules and admission once each, however often they ran."""
-    if not warnings and not target.warnings:
-        return written
-    return structs.replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
+def _once_each(warnings: Sequence[str], collected: Sequence[str]) -> list[str]:
+    """Return the warnings of decoding, and those of rules and admission once each, however often they ran."""
+    return [*warnings, *dict.fromkeys(collected)]

@@ -32,7 +32,7 @@ GroupResource = str | NamesResource
 
 
 class StatusError(Exception):
-    """An answer that is a Status. Fields are those of meta/v1 Status; ``headers`` are sent with it."""
+    """An answer that is a Status. Fields are those of meta/v1 Status; ``headers`` and ``warnings`` are sent with it."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class StatusError(Exception):
         self.message = message
         self.details = None if details is None else dict(details)
         self.headers = dict(headers or {})
+        self.warnings: Sequence[str] = ()  # found before the rejection
         self.list_metadata: dict[str, Any] = {}  # a continue token to go on with, where an expired one is refused
         retry = (details or {}).get("retryAfterSeconds", 0)
         if retry > 0:

@@ -248,6 +248,22 @@ async def test_unknown_fields_become_warnings_end_to_end(autojump_clock: MockClo
         assert all("\n" not in value for value in answer.header_all("warning"))
 
 
+async def test_a_rejected_write_has_the_warnings_of_its_body(autojump_clock: MockClock) -> None:
+    unknown = '299 - "unknown field \\"dat\\""'
+    async with open_server() as server:
+        await server.post(MAPS, configmap("held"))
+        invalid = {**configmap("a"), "dat": {}}
+        invalid["metadata"] = {"name": "a", "labels": {"-": "x"}}
+        answer = await server.ask("POST", MAPS, invalid)
+        assert (answer.status, answer.header_all("warning")) == (422, [unknown])
+        answer = await server.ask("POST", MAPS, {**configmap("held"), "dat": {}})
+        assert (answer.status, answer.header_all("warning")) == (409, [unknown])
+        patch = {"dat": {}, "metadata": {"labels": {"-": "x"}}}
+        merge = {"content-type": "application/merge-patch+json"}
+        answer = await server.ask("PATCH", f"{MAPS}/held", patch, headers=merge)
+        assert (answer.status, answer.header_all("warning")) == (422, [unknown])
+
+
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
