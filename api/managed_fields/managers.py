@@ -62,6 +62,8 @@ class Writer:
 
 
 Entry = dict[str, Any]
+ManagerKey = tuple[str, str, str, str]
+"""(manager, operation, apiVersion, subresource); no version for operation Apply."""
 Versions = Callable[[dict[str, Any], str], tuple[dict[str, Any], ObjectType] | None]
 """(object, apiVersion) → the object in that version and its type; None for an unknown version."""
 
@@ -83,7 +85,7 @@ def track(
     metadata = new["metadata"]
     given = metadata.pop("managedFields", None)
     held = list(old["metadata"].get("managedFields", ())) if old is not None else []
-    entries = _entries_to_start_from(given, held, subresource=writer.subresource)
+    entries = distinct(_entries_to_start_from(given, held, subresource=writer.subresource))
     if old is not None and not entries:
         return
     try:
@@ -145,6 +147,21 @@ def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subr
     if given == [{}]:
         return []
     return given if all(map(_readable, given)) else held
+
+
+def key_of(entry: Entry) -> ManagerKey:
+    """Return the key of an entry."""
+    operation = entry["operation"]
+    version = "" if operation == "Apply" else entry.get("apiVersion", "")
+    return entry.get("manager", ""), operation, version, entry.get("subresource", "")
+
+
+def distinct(entries: list[Entry]) -> list[Entry]:
+    """Return the entries without those that a later one of the same key replaces."""
+    if len(entries) < 2:
+        return entries
+    keyed = {key_of(entry): entry for entry in entries}
+    return entries if len(keyed) == len(entries) else list(keyed.values())
 
 
 def _readable(entry: Entry) -> bool:

@@ -26,7 +26,7 @@ from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.managed_fields import field_sets, managers
 from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.field_sets import FieldSet
-from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
+from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Paths, Writer, key_of
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
 from kubechronicle.api.patch.typed_values import field_set
@@ -34,7 +34,6 @@ from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.values.objects import Object
 
-ManagerKey = tuple[str, str, str, str]
 Typed = tuple[Object, ObjectType]
 Versions = Callable[[Object, str], Typed | None]
 """(object, apiVersion) → the object in that version and its type; None for an unknown version."""
@@ -81,13 +80,6 @@ class Conflicts(Exception):
             for line in (f"conflicts with {_shown(entry)}:", *(f"- {path}" for path in names))
         ]
         return causes, f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
-
-
-def key_of(entry: Entry) -> ManagerKey:
-    """Return the key of an entry."""
-    operation = entry["operation"]
-    version = "" if operation == "Apply" else entry.get("apiVersion", "")
-    return entry.get("manager", ""), operation, version, entry.get("subresource", "")
 
 
 def _identifier(entry: Entry) -> bytes:

@@ -22,21 +22,31 @@ from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.managed_fields import managers
-from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import bodies, conversion, defaulting, deletion, patching, scale, server_side_apply
+from kubechronicle.api.pipeline import (
+    bodies,
+    conversion,
+    defaulting,
+    deletion,
+    patching,
+    scale,
+    server_side_apply,
+    tracking,
+    validation,
+)
+from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import null_lists, types
 from kubechronicle.api.schema.equality import holds_json, same_json
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep
+from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
 from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
-from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
 NAMESPACES = "namespaces"
+SCALE = "scale"
 
 
 def to_storage_version(rt: ResourceType, obj: Object) -> Object:
@@ -84,30 +94,24 @@ def decode_object(
 def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     """Record the creator as manager of its fields. 409 for a uid in a PUT that creates: no object has it."""
     meta = obj["metadata"]
-    if ctx.name and meta.get("uid"):
-        raise status.conflict(rt, ctx.name, _no_such_uid(rt, meta, ctx))
+    if ctx.name:
+        _check_uid(rt, meta, "", ctx)
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
     metadata.drop_repeated_owners(meta)
-    kind = bodies.kind_type(rt)
-    if kind is not None and not ctx.applies:
-        managers.track(kind, None, obj, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
+    if not ctx.applies:
+        tracking.track(rt, None, obj, ctx)
     return obj
 
 
-def _no_such_uid(rt: ResourceType, meta: Object, ctx: WriteContext) -> str:
-    prefix = "" if ctx.dry_run else "/registry"
-    key = prefix + "/" + "/".join(filter(None, (rt.plural, meta.get("namespace", ""), meta.get("name", ""))))
-    return (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
-        f"failed: UID in precondition: {meta['uid']}, UID in object meta: "
-    )
+def _check_uid(rt: ResourceType, meta: Object, held: str, ctx: WriteContext) -> None:
+    check_uid(rt, meta, held, name=ctx.name, namespace=ctx.namespace, dry_run=ctx.dry_run)
 
 
-def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Sequence[Cause] = ()) -> Prepared:
     """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion.
 
-    A PUT may have any number as resourceVersion.
+    A PUT may have any number as resourceVersion. ``known``: problems found before, reported first.
     """
     strategy = strategy_of(rt.resource)
     obj = to_storage_version(rt, obj)
@@ -123,8 +127,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     strategy.prepare_as(rt.api_version, obj, None)
     strategy.requested(obj, ctx.requester)
     strategy.stamp(obj, None, ctx.now)
-    causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
-    causes += strategy.validate_as(rt.api_version, obj, None)
+    causes = [*known, *validation.validate_create(rt, strategy, obj)]
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
@@ -177,46 +180,25 @@ def _storage_kind(rt: ResourceType) -> types.ObjectType:
     return types.object_type(stored.definition)
 
 
-def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> list[Cause]:
-    check = names.NAME_CHECKS[strategy.names]
-    return metadata.validate(meta, namespaced=rt.namespaced, name_check=check, kube=strategy.kube_finalizers)
-
-
-def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
-    # A Scale's managers come from the workload's old entries, which have no time for a new manager.
-    now = "" if ctx.subresource == "scale" else ctx.now
-    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=now)
-
-
-def _subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
-    return strategy_of(rt.resource).subresources.get(ctx.subresource) if ctx.subresource else None
-
-
-def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
-    below = _subresource(rt, ctx)
-    strategy = strategy_of(rt.resource)
-    if below is not None:
-        return below.reset
-    return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
-
-
 # -- update -----------------------------------------------------------------------------------------------------------
 
 
 def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
-    """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion."""
+    """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion.
+
+    409 for another uid than the stored object's: in a PUT it is a precondition, and other writes never change it.
+    """
+    _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
     metadata.drop_repeated_owners(new["metadata"])
-    kind = bodies.kind_type(rt)
-    if kind is not None and not ctx.applies:
-        before, versions = to_request_version(rt, old), server_side_apply.versions_of(rt)
-        managers.track(kind, before, new, writer=_writer(rt, ctx), reset=_reset(rt, ctx), versions=versions)
+    if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
+        tracking.track(rt, old, new, ctx)
     return new
 
 
 def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
     """Apply the rules of an update.
 
-    Raises 409 for a uid or resourceVersion other than the stored one's, 422 for an invalid object or change.
+    Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change.
     """
     strategy = strategy_of(rt.resource)
     new = to_storage_version(rt, new)
@@ -227,7 +209,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     meta["resourceVersion"] = held["resourceVersion"]
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     metadata.keep_generation(meta, held)
-    below = _subresource(rt, ctx)
+    below = tracking.subresource(rt, ctx)
     if below is not None:
         below.prepare(new, old)
         if below.timed is not None:
@@ -243,13 +225,15 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
         ):
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)
-    causes = _validate_update(rt, strategy, below, new, old)
+    causes = validation.validate_update(rt, strategy, below, new, old)
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warn = below.warnings if below is not None else strategy.warnings
     warnings = warn(new, old) if warn is not None else ()
     strategy.canonicalize(new)
     _default_stored(rt, new)
+    if ctx.subresource != SCALE:
+        _keep_times(rt, old, new)
     return _conclude(rt, old, new, expected, warnings)
 
 
@@ -262,10 +246,6 @@ def _check_preconditions(
     rt: ResourceType, strategy: Strategy, meta: Object, held: Object, expected: int, ctx: WriteContext
 ) -> None:
     name = ctx.name or held.get("name", "")
-    uid = meta.get("uid")
-    if uid and uid != held.get("uid"):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held.get('uid')}"
-        raise status.conflict(rt, name, why)
     given = metadata.parse_revision(meta)
     if given == expected or (given == 0 and strategy.unconditional_update):
         return
@@ -276,34 +256,6 @@ def _check_preconditions(
     raise status.invalid(rt.group, rt.plural, name, [cause])
 
 
-def _validate_update(
-    rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
-) -> list[Cause]:
-    # Kubernetes checks metadata up to four times, and reports each problem as often. One check finds valid metadata.
-    meta, held = new["metadata"], old["metadata"]
-    common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
-    common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
-    if common:
-        common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
-        common += metadata.validate_update(meta, held, kube=False)
-        common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
-    if below is not None:
-        return common if rt.api_version in below.lenient_in else common + below.validate_update(new, old)
-    if strategy.validates_whole_update:
-        whole = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
-        whole += strategy.validate(new)
-        changed = strategy.validate_update(new, old)
-        return common + (whole + changed if strategy.validates_first else changed + whole)
-    if strategy.validates_spec_update:
-        common += strategy.validate(new)
-    return common + strategy.validate_update(new, old) + strategy.validate_as(rt.api_version, new, old)
-
-
-def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
-    name = meta.get("name", "")
-    return [invalid_value("metadata.name", name, text) for text in names.NAME_CHECKS[strategy.names](name, False)]
-
-
 def _unchanged(rt: ResourceType, one: Any, other: Any) -> bool:
     """Return whether objects of a resource, or their parts, are equal."""
     if not rt.definition or holds_json(_storage_kind(rt)):
@@ -311,14 +263,19 @@ def _unchanged(rt: ResourceType, one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
+def _keep_times(rt: ResourceType, old: Object, new: Object) -> None:
+    """Keep the stored managedFields if newer times in them are the only change."""
     meta, held = new["metadata"], old["metadata"]
     entries = meta.get("managedFields", ())
     stored = held.get("managedFields", ())
     if entries != stored and managers.equal_but_times(entries, stored):
         same = {**new, "metadata": {**meta, "managedFields": stored}}
-        if _unchanged(rt, same, old):  # a newer time alone is not a change
+        if _unchanged(rt, same, old):
             meta["managedFields"] = stored
+
+
+def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
+    meta = new["metadata"]
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old, warnings)
@@ -338,10 +295,11 @@ def apply_patch(
     """
     uid = old["metadata"].get("uid")
     base = to_request_version(rt, old)
+    if ctx.subresource == SCALE:
+        request = _apply_request(rt, body, ctx)
+        return scale.patch_scale(rt, base, content_type, request, name=ctx.name, namespace=ctx.namespace)
     if content_type != patching.APPLY_YAML:
         patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
-    elif ctx.subresource == "scale":
-        return scale.apply_scale(rt, base, _apply_request(rt, body, ctx), name=ctx.name, namespace=ctx.namespace)
     else:
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
@@ -372,7 +330,11 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
 
 def _apply_request(rt: ResourceType, body: bytes, ctx: WriteContext) -> server_side_apply.Request:
     return server_side_apply.Request(
-        body=body, writer=_writer(rt, ctx), force=ctx.force, validation=ctx.field_validation, reset=_reset(rt, ctx)
+        body=body,
+        writer=tracking.writer(rt, ctx),
+        force=ctx.force,
+        validation=ctx.field_validation,
+        reset=tracking.reset(rt, ctx),
     )
 
 

@@ -1,6 +1,8 @@
 """The subresource scale: the Scale of a workload, and the workload with a changed Scale.
 
-Pure. The change is an ordinary update through the subresource ``scale`` (pipeline.accept_update, finish_update).
+Pure. Managers of the workload's replicas are those of the Scale. A write of the Scale changes these; then they are put
+back into the workload, after apimachinery's ``managedfields.ScaleHandler``. The rest is an ordinary update through the
+subresource ``scale`` (pipeline.finish_update).
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from typing import Any, Final
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.managed_fields import field_sets, managers
-from kubechronicle.api.managed_fields.managers import Entry
+from kubechronicle.api.managed_fields.field_sets import FieldSet
+from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Writer
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.patch import apply
-from kubechronicle.api.patch.apply import ManagerKey
 from kubechronicle.api.pipeline import bodies, patching, server_side_apply
+from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.types import object_type
+from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
 SCALE_GROUP: Final = "autoscaling"
@@ -96,87 +100,118 @@ def decode_scale(
     return scale, warnings
 
 
+def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, dry_run: bool) -> Object:
+    """Return the workload after an update of its Scale to ``wanted``. 409 for a Scale with another uid."""
+    meta, held = wanted["metadata"], old["metadata"]
+    namespace = held.get("namespace", "")
+    check_uid(rt, meta, held.get("uid", ""), name=held.get("name", ""), namespace=namespace, dry_run=dry_run)
+    scale = copy_object(wanted)
+    _track(rt, _to_subresource(rt, old), scale, manager=manager)
+    return _to_parent(rt, old, scale)
+
+
 def patch_scale(
-    rt: ResourceType, old: Object, content_type: str, body: bytes, *, validation: str
+    rt: ResourceType, old: Object, content_type: str, request: server_side_apply.Request, *, name: str, namespace: str
 ) -> tuple[Object, list[str]]:
-    """Return (patched Scale, warnings)."""
-    return patching.apply(scale_type(rt), scale_of(old), content_type, body, validation=validation)
-
-
-REPLICAS: Final = "f:replicas"
-
-
-def apply_scale(
-    rt: ResourceType, old: Object, request: server_side_apply.Request, *, name: str, namespace: str
-) -> tuple[Object, list[str]]:
-    """Return (workload, warnings) after a server-side apply of a Scale.
-
-    The workload's managers of replicas are the Scale's managers, and vice versa.
-    """
-    entries: list[Entry] = old["metadata"].get("managedFields") or []
-    shown = {apply.key_of(entry): scale_entry for entry in entries if (scale_entry := _scale_entry(rt, entry))}
-    before = scale_of(old)
-    if shown:
-        before["metadata"]["managedFields"] = list(shown.values())
-    writer = replace(request.writer, api_version=f"{SCALE_GROUP}/{SCALE_VERSION}")
-    scale, warnings = server_side_apply.apply_to(scale_type(rt), before, replace(request, writer=writer, reset=()))
+    """Return (workload, warnings) after a patch of its Scale, server-side apply included."""
+    before, kind = _to_subresource(rt, old), scale_type(rt)
+    if content_type == patching.APPLY_YAML:
+        writer = replace(request.writer, api_version=kind.api_version)
+        scale, warnings = server_side_apply.apply_to(kind, before, replace(request, writer=writer, reset=()))
+    else:
+        scale, warnings = patching.apply(
+            kind, copy_object(before), content_type, request.body, validation=request.validation
+        )
+        _track(rt, before, scale, manager=request.writer.manager)
     metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
     metadata.match_name(scale["metadata"], name)
-    after = [entry for entry in scale["metadata"].get("managedFields", ()) if _has_replicas(entry)]
-    new = with_scale(old, scale)
-    kept = _entries_of_workload(rt, entries, shown, after)
+    return _to_parent(rt, old, scale), warnings
+
+
+# -- the managers of a Scale ------------------------------------------------------------------------------------------
+
+REPLICAS: Final = "f:replicas"
+ONLY_REPLICAS: Final[FieldSet] = {"f:spec": {REPLICAS: {}}}
+
+VERSIONS: Final = {
+    "Deployment": ("apps/v1beta1", "apps/v1beta2", "apps/v1"),
+    "ReplicaSet": ("apps/v1beta2", "apps/v1"),
+    "ReplicationController": ("v1",),
+    "StatefulSet": ("apps/v1beta1", "apps/v1beta2", "apps/v1"),
+}
+"""Kind of a workload -> the versions of its entries; entries in other versions are dropped."""
+
+
+def _track(rt: ResourceType, before: Object, scale: Object, *, manager: str) -> None:
+    """Record the manager of the changes of a Scale. A time is not needed: the workload's entries have their own."""
+    kind = scale_type(rt)
+    writer = Writer(manager=manager, api_version=kind.api_version, subresource="scale", now="")
+    managers.track(object_type(kind.definition), before, scale, writer=writer)
+
+
+def _to_subresource(rt: ResourceType, old: Object) -> Object:
+    """Return the Scale of a workload, with the managers of the workload's replicas."""
+    scale = scale_of(old)
+    entries = [
+        {**entry, "apiVersion": f"{SCALE_GROUP}/{SCALE_VERSION}", "fieldsV1": ONLY_REPLICAS}
+        for entry in managers.distinct(old["metadata"].get("managedFields") or [])
+        if entry.get("apiVersion") in VERSIONS[rt.kind] and _has_replicas(entry)
+    ]
+    if entries:
+        scale["metadata"]["managedFields"] = managers.ordered(entries)
+    return scale
+
+
+def _to_parent(rt: ResourceType, old: Object, scale: Object) -> Object:
+    """Return the workload with a changed Scale and its managers. 422 for an invalid Scale.
+
+    The key of an Update entry contains the version. So an entry of the Scale never is one of the workload's: the
+    workload's entry loses replicas, and a second one of the same key, without a time, gets it. That happens even if
+    nothing changes. The next write keeps the last of both (``managers.distinct``), which is the one with a time.
+    """
+    new = with_scale(rt, old, scale)
+    shown = {managers.key_of(entry): entry for entry in scale["metadata"].get("managedFields") or ()}
+    former = {managers.key_of(entry): entry for entry in old["metadata"].get("managedFields") or ()}
+    kept: dict[ManagerKey, Entry] = {}
+    for key, entry in former.items():
+        if entry.get("apiVersion") not in VERSIONS[rt.kind]:
+            continue
+        if not _has_replicas(entry) or shown.pop(key, None) is not None:
+            kept[key] = entry
+        elif left := field_sets.difference(entry["fieldsV1"], ONLY_REPLICAS):
+            kept[key] = {**entry, "fieldsV1": left}
+    for key, entry in shown.items():
+        if _has_replicas(entry):
+            timeless = {name: value for name, value in entry.items() if name != "time"}
+            time = {"time": former[key]["time"]} if former.get(key, {}).get("time") else {}
+            kept[key] = {**timeless, "apiVersion": rt.api_version, "fieldsV1": ONLY_REPLICAS, **time}
     new["metadata"].pop("managedFields", None)
     if kept:
-        new["metadata"]["managedFields"] = kept
-    return new, warnings
+        new["metadata"]["managedFields"] = managers.ordered(list(kept.values()))
+    return new
 
 
 def _has_replicas(entry: Entry) -> bool:
     return REPLICAS in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
 
 
-def _scale_entry(rt: ResourceType, entry: Entry) -> Entry | None:
-    """Return a manager's entry for the Scale, None if it does not own replicas."""
-    if entry.get("apiVersion") != rt.api_version or not _has_replicas(entry):
-        return None
-    return {**entry, "apiVersion": f"{SCALE_GROUP}/{SCALE_VERSION}", "fieldsV1": {"f:spec": {REPLICAS: {}}}}
-
-
-def _entries_of_workload(
-    rt: ResourceType, entries: list[Entry], shown: Mapping[ManagerKey, Entry], after: list[Entry]
-) -> list[Entry]:
-    """Return the workload's entries, with replicas moved to their owners in the Scale."""
-    owners = {apply.key_of(entry) for entry in after}
-    result = []
-    for entry in entries:
-        was = shown.get(apply.key_of(entry))
-        fields = entry.get("fieldsV1") or {}
-        if was is not None and apply.key_of(was) not in owners:
-            fields = field_sets.difference(fields, {"f:spec": {REPLICAS: {}}})
-        if fields:
-            result.append({**entry, "fieldsV1": fields})
-    known = {apply.key_of(was) for was in shown.values()}
-    for entry in after:
-        if apply.key_of(entry) not in known:
-            result.append({**entry, "apiVersion": rt.api_version, "fieldsV1": {"f:spec": {REPLICAS: {}}}})
-    return managers.ordered(result)
-
-
-def with_scale(old: Object, scale: Mapping[str, Any]) -> Object:
+def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Object:
     """Return the workload with the replicas, and the preconditions, of a Scale. 422 for an invalid one.
 
-    The result goes through accept_update and finish_update; ``scale_of`` of the stored object is the answer.
+    The result goes through finish_update; ``scale_of`` of the stored object is the answer.
     """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     meta = scale["metadata"]
+    causes = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
     if replicas < 0:
-        cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise status.invalid(SCALE_GROUP, "Scale", meta.get("name", ""), [cause])
+        causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    if causes:
+        raise status.invalid(SCALE_GROUP, "Scale", old["metadata"].get("name", ""), causes)
+    uid, held = meta.get("uid"), old["metadata"].get("uid", "")
+    if uid and uid != held:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held}"
+        raise status.conflict(f"{rt.plural}/scale.{rt.group}".rstrip("."), old["metadata"].get("name", ""), why)
     new: Object = copy_object(old)
     new["spec"]["replicas"] = replicas
-    for name in ("uid", "resourceVersion"):
-        if meta.get(name):
-            new["metadata"][name] = meta[name]
-        else:
-            new["metadata"][name] = old["metadata"].get(name, "")
+    new["metadata"]["resourceVersion"] = meta.get("resourceVersion") or old["metadata"].get("resourceVersion", "")
     return new

@@ -8,7 +8,6 @@ from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.builtin.autoscaling.columns import SCALE
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_update_options
-from kubechronicle.api.pipeline import patching
 from kubechronicle.api.pipeline import scale as scales
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.table import include_object_policy, partial_object_metadata, table
@@ -63,23 +62,16 @@ async def _put(backend: Backend, request: Request, context: Context, rt: Resourc
     context.warnings.extend(warnings)
 
     def change(old: Object) -> Object:
-        return scales.with_scale(old, wanted)
+        return scales.put_scale(rt, old, wanted, manager=write.target.manager, dry_run=write.target.dry_run)
 
     return await backend.store.writes.edit(write.caller, write.target, change)
 
 
 async def _patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Written:
-    write, writes = await read_patch(request, context, rt), backend.store.writes
-    media_type, patch = write.body.media_type, write.body.raw
-    if media_type == patching.APPLY_YAML:
-        return await writes.patch(write.caller, write.target, media_type, patch, force=bool(write.options.force))
-
-    def change(old: Object) -> Object:
-        patched, warnings = scales.patch_scale(rt, old, media_type, patch, validation=write.options.field_validation)
-        context.warnings[:] = warnings
-        return scales.with_scale(old, patched)
-
-    return await writes.edit(write.caller, write.target, change)
+    write, patch = await read_patch(request, context, rt), backend.store.writes.patch
+    return await patch(
+        write.caller, write.target, write.body.media_type, write.body.raw, force=bool(write.options.force)
+    )
 
 
 def _response(request: Request, context: Context, rt: ResourceType, obj: Object) -> Response:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pipeline_writes import causes, create
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.builtin.autoscaling.conversions import CURRENT_METRICS, METRICS
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.conversion import convert
 
 SCALER: dict[str, Any] = {
@@ -147,3 +149,20 @@ def test_current_averages_of_the_annotation_are_never_left_out() -> None:
         CURRENT_METRICS: '[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,'
         '"currentAverageValue":"0"}}]'
     }
+
+
+def test_annotations_made_by_the_conversion_have_owners() -> None:
+    stored = create(
+        "autoscaling/v1/horizontalpodautoscalers",
+        {"spec": SCALER, "status": {"currentReplicas": 1, "currentCPUUtilizationPercentage": 5}},
+    )
+    [entry] = stored["metadata"]["managedFields"]
+    assert entry["fieldsV1"]["f:metadata"] == {"f:annotations": {".": {}, f"f:{CURRENT_METRICS}": {}}}
+    assert "annotations" not in stored["metadata"]
+
+
+@pytest.mark.parametrize("name", ["A b", "a=b"])
+def test_the_name_of_an_autoscaler_is_a_subdomain(name: str) -> None:
+    with pytest.raises(StatusError) as rejected:
+        create("autoscaling/v2/horizontalpodautoscalers", {"spec": SCALER}, name)
+    assert causes(rejected.value)[0].startswith("metadata.name: Invalid value")

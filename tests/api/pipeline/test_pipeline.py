@@ -217,10 +217,10 @@ def test_scale_is_another_view_of_the_spec() -> None:
     assert scale["status"] == {"replicas": 0, "selector": "app=a"}
     scale["spec"]["replicas"] = 3
     ctx = sets.context("a", subresource="scale")
-    done = pipeline.prepare_update(sets.rt, created, with_scale(created, scale), ctx)
+    done = pipeline.prepare_update(sets.rt, created, with_scale(sets.rt, created, scale), ctx)
     assert done.object["spec"]["replicas"] == 3
     with refused(422):
-        with_scale(created, {"metadata": {"name": "a"}, "spec": {"replicas": -1}})
+        with_scale(sets.rt, created, {"metadata": {"name": "a"}, "spec": {"replicas": -1}})
 
 
 def test_immutable_config_maps() -> None:

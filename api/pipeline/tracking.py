@@ -1,0 +1,53 @@
+"""The managed fields of a write: its writer, the fields that its endpoint ignores, and the versions."""
+
+from __future__ import annotations
+
+from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.managed_fields import managers
+from kubechronicle.api.managed_fields.managers import Paths, Writer
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.pipeline import bodies, conversion, server_side_apply
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.strategy.strategy import SubresourceStrategy
+from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.values.objects import Object
+
+
+def writer(rt: ResourceType, ctx: WriteContext) -> Writer:
+    """Return the writer of a request."""
+    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=ctx.now)
+
+
+def subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
+    """Return the strategy of the subresource that a request writes to; None for the object itself."""
+    return strategy_of(rt.resource).subresources.get(ctx.subresource) if ctx.subresource else None
+
+
+def reset(rt: ResourceType, ctx: WriteContext) -> Paths:
+    """Return the fields that the endpoint of a request ignores."""
+    below = subresource(rt, ctx)
+    strategy = strategy_of(rt.resource)
+    if below is not None:
+        return below.reset
+    return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
+
+
+def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> None:
+    """Record the writer as manager of its changes. ``old`` is the stored object, None on create.
+
+    The fields are those that the stored object has in the request's version: its conversion may add some.
+    """
+    kind = bodies.kind_type(rt)
+    if kind is None:
+        return
+    shown = new
+    if rt.definition and not rt.is_storage_version:
+        shown = conversion.convert(conversion.convert(copy_object(new), rt.storage_api_version), rt.api_version)
+    before = None if old is None else conversion.convert(old, rt.api_version)
+    versions = None if old is None else server_side_apply.versions_of(rt)
+    managers.track(kind, before, shown, writer=writer(rt, ctx), reset=reset(rt, ctx), versions=versions)
+    if shown is not new:
+        new["metadata"].pop("managedFields", None)
+        entries = shown["metadata"].get("managedFields")
+        if entries:
+            new["metadata"]["managedFields"] = entries
