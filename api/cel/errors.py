@@ -28,6 +28,8 @@ class Issue(NamedTuple):
 
     def display(self, lines: Sequence[str]) -> str:
         """Return cel-go's three lines: place and message, the line of source, and a caret under the place."""
+        if list(lines) == [""]:
+            return f"ERROR: {SOURCE_NAME}:1:0: {self.message}"  # cel-go finds no place in an empty expression
         text = f"ERROR: {SOURCE_NAME}:{self.line}:{self.column + 1}: {self.message}"
         if not 0 < self.line <= len(lines) or len(lines[self.line - 1].encode(errors="replace")) > MAX_SHOWN:
             return text

@@ -98,7 +98,7 @@ def _request(obj: Object, old: Object | None) -> list[Cause]:
     spec, held = obj["spec"], (old or {}).get("spec") or {}
     encoded = spec.get("request", "")
     problem = request_problem(encoded)
-    causes = [invalid_value("spec.request", spec.get("request"), problem)] if problem else []
+    causes = [invalid_value("spec.request", encoded or None, problem)] if problem else []
     usages, before = spec.get("usages") or [], held.get("usages") or []
     if not usages:
         causes.append(required("spec.usages"))

@@ -7,7 +7,7 @@ import base64
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from pipeline_writes import Object, create, update
+from pipeline_writes import Object, create, rejections_of, update
 
 PATH = "certificates.k8s.io/v1/certificatesigningrequests"
 TIME = "2020-01-01T00:00:00Z"
@@ -49,3 +49,7 @@ def test_a_status_update_keeps_approvals() -> None:
     change = {"conditions": [_condition("Failed"), _condition("Approved", "other")]}
     kept = update(PATH, stored, {"status": change}, "status").object["status"]["conditions"]
     assert kept == [_condition("Failed"), _condition("Approved")]
+
+
+def test_names_are_parts_of_a_path() -> None:
+    assert rejections_of(PATH, _request(), name="a/b") == ["metadata.name: Invalid value: \"a/b\": may not contain '/'"]

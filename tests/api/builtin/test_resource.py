@@ -245,6 +245,12 @@ def test_devices(device: Object, found: str) -> None:
     assert rejected.startswith(f"spec.devices[0]{'' if found[0] == ':' else '.'}{found}")
 
 
+def test_an_empty_selector_has_an_error_without_a_place() -> None:
+    (found,) = rejections_of(CLASSES, {"spec": {"selectors": [{"cel": {"expression": ""}}]}})
+    assert "ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting" in found
+    assert found.endswith("IDENTIFIER}")
+
+
 def test_devices_have_few_values() -> None:
     attributes = {"a": {"ints": [*range(40)]}, **{f"b{index}": {"int": 1} for index in range(9)}}
     found = validation.resource_slice(resource_slice({"name": "d", "attributes": attributes}))
