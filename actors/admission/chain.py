@@ -22,6 +22,7 @@ import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
@@ -47,6 +48,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     for ``validate``.
     ``warnings``: for the client.
     ``companions``: changes of other objects to commit with the write.
+    ``causes``: problems of a new object that the kind's rules report before their own.
     ``who``: the requester.
     """
 
@@ -60,6 +62,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
     companions: list[CompanionChange] = msgspec.field(default_factory=list)
+    causes: list[Cause] = msgspec.field(default_factory=list)
     who: Who = NOBODY
 
     def with_object(self, obj: dict[str, Any]) -> Attributes:
@@ -151,7 +154,8 @@ class StorageHook(Protocol):
     def begin_write(self, attributes: Attributes, state: State) -> None:
         """Complete or check ``attributes.object`` on CREATE and UPDATE of an object itself.
 
-        Allocations go into ``attributes.companions``. StatusError: a value cannot be allocated, or is not allowed.
+        Allocations go into ``attributes.companions``, and problems that do not hide others into ``attributes.causes``.
+        StatusError: a value cannot be allocated, or is not allowed.
         """
         ...
 
