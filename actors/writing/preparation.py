@@ -71,13 +71,13 @@ class Preparation:
         """Prepare the creation of the object that ``make`` returns. ``size``: its bytes as sent."""
         accepted = await turn.run(size, _accept_create, target.rt, make, context)
         name = accepted["metadata"].get("name", "")
-        generated = bool(accepted["metadata"].get("generateName")) and not name
+        generated = bool(context.name_suffix) and not name
         attributes = attributes_of(target, "CREATE", accepted, None, name=name)
         await self._on_newest_state(self._admission.admit, attributes)
         # Addresses and ports are allocated to the final name.
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
         await self._on_newest_state(self._admission.begin_write, attributes)
-        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context)
+        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
         attributes.warnings.extend(prepared.warnings)
         may_create()  # as in kube-apiserver: after all rules, before validating admission
         await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
@@ -116,10 +116,14 @@ class Preparation:
         before = len(attributes.companions)
         try:
             check(attributes)
+            if not attributes.causes:
+                return
         except status.StatusError:
-            del attributes.companions[before:]
-            await self._reads.wait_consistent()
-            await retry_while_not_yet(check, attributes)
+            pass
+        del attributes.companions[before:]
+        attributes.causes.clear()
+        await self._reads.wait_consistent()
+        await retry_while_not_yet(check, attributes)
 
 
 def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kubechronicle.actors.admission.chain import NOBODY, Attributes
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -110,9 +111,11 @@ def new_uid() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def with_name_suffix(context: WriteContext, obj: dict[str, Any]) -> WriteContext:
-    """Return the context for the creation of ``obj``, with a suffix for its generateName if it has one."""
-    return replace(context, name_suffix=name_suffix()) if obj["metadata"].get("generateName") else context
+def with_name_suffix(target: Target, context: WriteContext, obj: dict[str, Any]) -> WriteContext:
+    """Return the context for the creation of ``obj``, with a suffix for its generateName if it gets one."""
+    if not obj["metadata"].get("generateName") or not strategy_of(target.rt.resource).extends_names:
+        return context
+    return replace(context, name_suffix=name_suffix())
 
 
 def name_suffix() -> str:

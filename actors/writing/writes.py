@@ -83,7 +83,7 @@ class Writes:
         context = context_of(target, creates=True)
         obj, warnings = await turn.run(size, partial(_decoded, target, body, context, duplicates, create=True))
         fresh_copy = await turn.run(size, repeatedly, obj)
-        creation = Creation(object=fresh_copy, context=with_name_suffix(context, obj))
+        creation = Creation(object=fresh_copy, context=with_name_suffix(target, context, obj))
         write = PendingWrite(caller=caller, target=target, creation=creation, size=size, turn=turn)
         return await self._carry_out(write, warnings)
 

@@ -55,9 +55,10 @@ def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix:
 
 
 def generate_name(metadata: dict[str, Any], *, name_suffix: str) -> None:
-    """Set the name from generateName, if the object has none."""
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = metadata["generateName"][:MAX_GENERATED_BASE] + name_suffix
+    """Set the name from generateName, if the object has none. An empty suffix leaves generateName as it is."""
+    base = metadata.get("generateName")
+    if base and not metadata.get("name"):
+        metadata["name"] = base[:MAX_GENERATED_BASE] + name_suffix if name_suffix else base
 
 
 def keep_on_update(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:

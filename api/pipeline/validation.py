@@ -48,15 +48,19 @@ def validate_update(
     return causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old)
 
 
+def _name_check(strategy: Strategy) -> names.NameCheck:
+    return strategy.check_name or names.NAME_CHECKS[strategy.names]
+
+
 def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
-    check = names.NAME_CHECKS[strategy.names]
+    check = _name_check(strategy)
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     causes = [invalid_value("metadata.generateName", prefix, text) for text in check(prefix, True)] if prefix else []
     return causes + [invalid_value("metadata.name", name, text) for text in check(name, False)]
 
 
 def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> list[Cause]:
-    check = names.NAME_CHECKS[strategy.names]
+    check = _name_check(strategy)
     return metadata.validate(meta, namespaced=rt.namespaced, name_check=check, kube=strategy.kube_finalizers)
 
 

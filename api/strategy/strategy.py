@@ -23,6 +23,7 @@ from typing import Final
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields.managers import Paths
 from kubechronicle.api.strategy.write_context import Requester
+from kubechronicle.api.values.names import NameCheck
 from kubechronicle.api.values.objects import Object
 
 BACKGROUND: Final = "background"
@@ -81,6 +82,8 @@ class Strategy:
     """The rules of one kind.
 
     ``names``: a key of names.NAME_CHECKS.
+    ``check_name``: replaces that check.
+    ``extends_names``: a name generated from generateName gets random characters.
     ``status``: the main resource ignores .status.
     ``status_on_create``: a creation may set .status all the same.
     ``generation``: 1 on create, and incremented when .spec (or another field of ``generation_fields``) changes.
@@ -100,6 +103,8 @@ class Strategy:
     """
 
     names: str = "subdomain"
+    check_name: NameCheck | None = None
+    extends_names: bool = True
     status: bool = True
     status_on_create: bool = False
     generation: bool = False

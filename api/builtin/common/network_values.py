@@ -48,24 +48,30 @@ def parse_range(text: str) -> Network | None:
 
 def legacy_ip(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
     """Check an address in a field that once was read leniently. Values of the old object (``held``) stay valid."""
-    if value in held:
-        return []
+    problem = "" if value in held else _problem_of_address(value)
+    return [invalid_value(field, value, problem)] if problem else []
+
+
+def _problem_of_address(value: str) -> str:
     address = parse_ip(value)
     if address is None:
-        return [invalid_value(field, value, IP_MESSAGE)]
+        return IP_MESSAGE
     if _has_leading_zeros(value):
-        return [invalid_value(field, value, "must not have leading 0s")]
-    if _mapped(address):
-        return [invalid_value(field, value, "must not be an IPv4-mapped IPv6 address")]
-    return []
+        return "must not have leading 0s"
+    return "must not be an IPv4-mapped IPv6 address" if _mapped(address) else ""
 
 
 def strict_ip(value: str, field: str) -> list[Cause]:
     """Check that an address is in its canonical form."""
-    causes, address = legacy_ip(value, field), parse_ip(value)
-    if not causes and address is not None and str(address) != value:
-        causes.append(invalid_value(field, value, f"must be in canonical form ({go_quote(_plain(address))})"))
-    return causes
+    return [invalid_value(field, value, problem) for problem in canonical_ip(value)]
+
+
+def canonical_ip(value: str) -> list[str]:
+    """Return the reason why a text is no address in its canonical form, if there is one."""
+    problem, address = _problem_of_address(value), parse_ip(value)
+    if not problem and address is not None and str(address) != value:
+        problem = f"must be in canonical form ({go_quote(_plain(address))})"
+    return [problem] if problem else []
 
 
 def legacy_cidr(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:

@@ -5,6 +5,7 @@ Sources are the ``strategy.go`` files of Kubernetes' ``registry/core``, named af
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -21,6 +22,16 @@ from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_sta
 from kubechronicle.api.builtin.core.service import strategy as service
 from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, SubresourceStrategy, keep, status_update
 from kubechronicle.api.values.objects import Object
+
+# -- limit ranges -----------------------------------------------------------------------------------------------------
+
+
+def name_limit_range(new: Object) -> None:
+    """Name a LimitRange without a name by a UUID, which follows from its uid."""
+    metadata = new["metadata"]
+    if not metadata.get("name"):
+        metadata["name"] = str(uuid.uuid5(uuid.NAMESPACE_OID, metadata["uid"]))
+
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
 
@@ -110,6 +121,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "limitranges": Strategy(
         update_checks=(Check.METADATA, Check.OBJECT),
+        prepare_create=name_limit_range,
         status=False,
         create_on_update=True,
         validate=validation_quotas.limit_range,

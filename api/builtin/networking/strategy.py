@@ -48,7 +48,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "ipaddresses.networking.k8s.io": Strategy(
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
-        names="any",
+        check_name=validation.ip_address_name,
+        extends_names=False,
         validate=validation.ip_address,
         validate_update=validation.ip_address_update,
     ),

@@ -19,11 +19,11 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import (
+    canonical_ip,
     cidr_warnings,
     legacy_cidr,
     parse_range,
     strict_cidr,
-    strict_ip,
 )
 from kubechronicle.api.builtin.core.service.validation import balancer_status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
@@ -312,9 +312,14 @@ def _ip_block(block: Object, field: str, held: Collection[str]) -> list[Cause]:
 # -- addresses --------------------------------------------------------------------------------------------------------
 
 
+def ip_address_name(name: str, prefix: bool) -> list[str]:
+    """Check the name of an IPAddress: a canonical address, also before it is generated."""
+    return canonical_ip(name)
+
+
 def ip_address(obj: Object) -> list[Cause]:
-    """Check that an IPAddress is named by a canonical address and has a parent."""
-    causes = strict_ip(obj["metadata"].get("name", ""), "metadata.name")
+    """Check that an IPAddress has a parent."""
+    causes: list[Cause] = []
     reference, field = obj["spec"].get("parentRef"), "spec.parentRef"
     if reference is None:
         return [*causes, required(field)]

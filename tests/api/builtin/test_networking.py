@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pipeline_writes import Object, context, create, rejections_of, update
-from rejections import rejection_reasons
+from rejections import rejection_causes, rejection_reasons
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
@@ -134,3 +134,12 @@ def test_service_cidrs() -> None:
     assert rejection_reasons(path, both, changed) == [("spec.cidrs[0]", "Invalid"), ("spec.cidrs[1]", "Invalid")]
     assert rejection_reasons(path, both, one) == [("spec.cidrs", "Invalid")]
     assert rejection_reasons(path, one, {"spec": {"cidrs": [first, third]}}) == [("spec.cidrs", "Invalid")]
+
+
+def test_names_of_ip_addresses_are_checked_as_names() -> None:
+    path = "networking.k8s.io/v1/ipaddresses"
+    spec = {"parentRef": {"resource": "services", "name": "a", "namespace": "b"}}
+    unnamed = {"metadata": {"name": ""}}
+    assert [field for field, _ in rejection_causes(path, unnamed)] == ["metadata.name", "spec.parentRef"]
+    prefixed = {"metadata": {"name": "10.0.0.1", "generateName": "a."}, "spec": spec}
+    assert [field for field, _ in rejection_causes(path, prefixed)] == ["metadata.generateName"]

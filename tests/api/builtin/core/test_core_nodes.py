@@ -1,4 +1,4 @@
-"""Nodes and service accounts: fields that a write drops."""
+"""Nodes, service accounts and limit ranges: fields that a write drops or sets."""
 
 from __future__ import annotations
 
@@ -33,3 +33,10 @@ def test_declared_features_are_sorted_and_well_named() -> None:
 def test_a_service_account_refers_to_secrets_by_name() -> None:
     account = create("/v1/serviceaccounts", {"secrets": [{"name": "a", "namespace": "b", "kind": "c"}]})
     assert account["secrets"] == [{"name": "a"}]
+
+
+def test_a_limit_range_without_a_name_gets_one() -> None:
+    one, other = (create("/v1/limitranges", {"spec": {"limits": []}}, name=name) for name in ("", "a"))
+    assert len(one["metadata"]["name"]) == 36
+    assert one["metadata"]["name"] != one["metadata"]["uid"]
+    assert other["metadata"]["name"] == "a"
