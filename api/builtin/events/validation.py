@@ -108,11 +108,12 @@ def _changed_event(new: Object, old: Object) -> list[Cause]:
     causes += _series(new) if new.get("series") != old.get("series") else []
     for member, absent in _KEPT:
         after, before = new.get(member), old.get(member)
-        if (after or None) == (before or None):
+        optional = isinstance(absent, str) and absent.startswith("*")
+        if after == before if optional else (after or None) == (before or None):
             continue
         shown: Any
         if isinstance(absent, str) and absent:
-            shown = shape(after, absent[1:]) if absent[0] == "*" else shape(after or {}, absent)
+            shown = shape(after, absent[1:]) if optional else shape(after or {}, absent)
         else:
             shown = absent if after is None else after
         field = "reportingController" if member == "reportingComponent" else member

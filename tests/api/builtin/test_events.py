@@ -49,6 +49,10 @@ def test_only_the_series_of_an_event_may_change() -> None:
         'message: Invalid value: "louder": field is immutable',
     ]
     assert "group" not in (rejected.value.details or {})
+    with pytest.raises(StatusError) as rejected:
+        changed(related={})
+    (found,) = causes(rejected.value)
+    assert found.startswith('related: Invalid value: {"Kind":"","Namespace":"",')
 
 
 @pytest.mark.parametrize(("path", "field"), [(EVENTS, "reportingController"), ("/v1/events", "reportingComponent")])
