@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import forbidden
 from kubechronicle.eventlog.entries import Entry
 
@@ -30,7 +29,7 @@ class AdminAccess:
     resources = frozenset({CLAIMS, TEMPLATES})
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """Reject with 422 a new claim or template with admin access in a namespace without the label."""
+        """Report a new claim or template with admin access in a namespace without the label."""
         obj = attributes.object
         if obj is None or attributes.operation != CREATE:
             return
@@ -40,9 +39,8 @@ class AdminAccess:
             namespace = state.peek("namespaces", "", attributes.namespace)
             if namespace is not None and namespace.labels.get(LABEL) == "true":
                 return
-            rt, name = attributes.rt, obj["metadata"].get("name", "")
-            cause = forbidden(f"spec.devices.requests[{index}].adminAccess", NEEDED)
-            raise status.invalid(rt.group, rt.kind, name, [cause])
+            attributes.causes.append(forbidden(f"spec.devices.requests[{index}].adminAccess", NEEDED))
+            return
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""

@@ -28,6 +28,11 @@ async def test_admin_access_requires_a_labelled_namespace(autojump_clock: MockCl
                 "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on "
                 "the containing namespace"
             )
+        nameless = claim("c", admin=True)
+        nameless["spec"]["devices"]["requests"][0]["name"] = ""
+        refusal = (await server.ask("POST", CLAIMS, nameless)).refused(422)
+        fields = [cause["field"] for cause in refusal["details"]["causes"]]
+        assert fields == ["spec.devices.requests[0].adminAccess", "spec.devices.requests[0].name"]
         mark = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
         await server.patch("/api/v1/namespaces/default", mark)
         await server.post(CLAIMS, claim("b", admin=True))
