@@ -90,22 +90,26 @@ def rejected() -> status.StatusError:
 
 def apply(document: dict[str, Any], operations: list[Any]) -> dict[str, Any] | list[Any]:
     """Return the document after all operations; it may be changed in place. Raises PatchFailed."""
-    patching = _Patching(document)
+    return run(Patching(document), operations)
+
+
+def run(patching: Patching, operations: list[Any]) -> dict[str, Any] | list[Any]:
+    """Return the document of ``patching`` after all operations. Raises PatchFailed."""
     for number, operation in enumerate(operations):
         given = operation or {}
         name = given.get("op")
-        run = _OPERATIONS.get(name) if isinstance(name, str) else None
-        if run is None:
+        operate = _OPERATIONS.get(name) if isinstance(name, str) else None
+        if operate is None:
             raise PatchFailed(f"Unexpected kind: {name}")
         try:
-            run(patching, given)
+            operate(patching, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}") from error
     result: dict[str, Any] | list[Any] = patching.document
     return result
 
 
-class _Patching:
+class Patching:
     """The document between two operations, and the bytes copied so far."""
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -133,6 +137,10 @@ class _Patching:
         if self.copied > MAX_COPIED:
             raise ValueError("the accumulated size of copied values is too large")
         return orjson.loads(text)
+
+    def equal(self, found: Any, wanted: Any) -> bool:
+        """Return whether ``test`` finds the value that it wants."""
+        return _equal(found, wanted)
 
 
 def _unescaped(token: str) -> str:
@@ -166,6 +174,14 @@ def _get(holder: Any, token: str) -> Any:
     return holder[_index(token, len(holder))]
 
 
+def member(holder: Any, token: str) -> Any:
+    """Return the member that a token of a path names, None if there is none."""
+    try:
+        return _get(holder, _unescaped(token))
+    except (ValueError, IndexError, TypeError):
+        return None
+
+
 def _add(holder: Any, token: str, value: Any) -> None:
     if holder.__class__ is dict:
         holder[token] = value
@@ -185,15 +201,15 @@ def _remove(holder: Any, token: str) -> None:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-def _run_add(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_add(patching: Patching, operation: dict[str, Any]) -> None:
     _add(*patching.find(_text(operation, "path")), operation.get("value"))
 
 
-def _run_remove(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_remove(patching: Patching, operation: dict[str, Any]) -> None:
     _remove(*patching.find(_text(operation, "path")))
 
 
-def _run_replace(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_replace(patching: Patching, operation: dict[str, Any]) -> None:
     path, value = _text(operation, "path"), operation.get("value")
     if not path:
         if not isinstance(value, dict | list):
@@ -204,23 +220,23 @@ def _run_replace(patching: _Patching, operation: dict[str, Any]) -> None:
     holder[token if holder.__class__ is dict else _index(token, len(holder))] = value
 
 
-def _run_move(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_move(patching: Patching, operation: dict[str, Any]) -> None:
     holder, token = patching.find(_text(operation, "from"))
     value = _get(holder, token)
     _remove(holder, token)
     _add(*patching.find(_text(operation, "path")), value)
 
 
-def _run_copy(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_copy(patching: Patching, operation: dict[str, Any]) -> None:
     value = _get(*patching.find(_text(operation, "from")))
     holder, token = patching.find(_text(operation, "path"))
     _add(holder, token, patching.copy(value))
 
 
-def _run_test(patching: _Patching, operation: dict[str, Any]) -> None:
+def _run_test(patching: Patching, operation: dict[str, Any]) -> None:
     path = _text(operation, "path")
     found = _get(*patching.find(path)) if path else patching.document
-    if not _equal(found, operation.get("value")):
+    if not patching.equal(found, operation.get("value")):
         raise ValueError("test failed")
 
 
@@ -235,7 +251,7 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_OPERATIONS: Final[dict[str, Callable[[_Patching, dict[str, Any]], None]]] = {
+_OPERATIONS: Final[dict[str, Callable[[Patching, dict[str, Any]], None]]] = {
     "add": _run_add,
     "remove": _run_remove,
     "replace": _run_replace,

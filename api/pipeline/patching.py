@@ -12,9 +12,10 @@ from kubechronicle.api.codecs import json as codec
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
+from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_merge
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import free_fields
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
@@ -39,6 +40,7 @@ def apply(
     checked = validation != "Ignore"
     patched: Any
     complaints: Sequence[str]
+    as_stored = orjson.dumps(base)
     if content_type == MERGE_PATCH:
         patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:
@@ -51,13 +53,24 @@ def apply(
             raise json_patch.rejected() from None
     else:
         raise status.unsupported_media_type_generic()
-    as_patched = orjson.dumps(patched)
 
     def shown() -> str:
-        return orjson.dumps(orjson.loads(as_patched), option=orjson.OPT_SORT_KEYS).decode()
+        return _printed(as_stored, content_type, body)
 
     warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
     return patched, warnings
+
+
+def _printed(base: bytes, content_type: str, body: bytes) -> str:
+    """Return the text of an object that was patched, for an error about it."""
+    if len(base) + len(body) <= printed.MAX_PRINTED:
+        return (printed.after_merge_patch if content_type == MERGE_PATCH else printed.after_json_patch)(base, body)
+    document, patch = orjson.loads(base), codec.loads(body)
+    if content_type == MERGE_PATCH:
+        patched = merge_patch.apply(document, patch) if isinstance(patch, dict) else patch
+    else:
+        patched = json_patch.apply(document, patch or [])
+    return orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, Sequence[str]]:
@@ -130,4 +143,5 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
         return strategic_merge.go_map(orjson.loads(as_sent))
 
     warnings = bodies.convert_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    free_fields.encode_again(patched, rt.definition)
     return patched, warnings
