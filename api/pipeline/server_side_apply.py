@@ -26,7 +26,7 @@ from kubechronicle.api.patch import apply, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
 from kubechronicle.api.pipeline import bodies, conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
-from kubechronicle.api.schema import check
+from kubechronicle.api.schema import check, free_fields
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -243,6 +243,7 @@ def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) ->
     try:
         check.check(obj, kind)
         defaulting.apply(obj, kind)
+        free_fields.encode_again(obj, rt.definition)
     except check.TypeMismatch as error:
         raise status.unknown(
             f"failed to convert new object ({_named(rt, config)}) to proper version: {error}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.builtin.common.checks import immutable, not_negative
+import orjson
+
+from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_and_template
-from kubechronicle.api.errors.field_errors import Cause, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values.objects import Object
 
 
@@ -28,5 +31,6 @@ def new_controller_revision(api_version: str, new: Object, old: Object | None) -
 
 
 def controller_revision_update(new: Object, old: Object) -> list[Cause]:
-    """Reject changes of the recorded data."""
-    return immutable("data", new.get("data"), old.get("data"))
+    """Reject changes of the recorded data. Kubernetes compares its encodings, so the order of keys counts."""
+    data, held = new.get("data"), old.get("data")
+    return [] if orjson.dumps(data) == orjson.dumps(held) else [invalid_value("data", data, IMMUTABLE)]

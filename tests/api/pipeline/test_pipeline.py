@@ -69,7 +69,7 @@ class Objects:
         return self.carry_out(name, pipeline.prepare_update(self.rt, self.stored[name], decoded, ctx))
 
     def patch(self, name: str, patch: Any, content_type: str = MERGE, **more: Any) -> dict[str, Any]:
-        ctx = self.context(name, **more)
+        ctx = self.context(name, patches=True, **more)
         body = json.dumps(patch).encode()
         new, self.warnings = pipeline.apply_patch(self.rt, copy_object(self.stored[name]), content_type, body, ctx)
         return self.carry_out(name, pipeline.prepare_update(self.rt, self.stored[name], new, ctx))
@@ -449,3 +449,23 @@ def test_a_put_that_creates_has_no_uid_and_any_number_as_revision() -> None:
     with pytest.raises(StatusError, match="invalid syntax") as caught:
         put(resourceVersion="abc")
     assert caught.value.code == 500
+
+
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def test_the_order_of_keys_counts_in_the_data_of_a_controller_revision() -> None:
+    revisions = Objects("apps/v1/controllerrevisions")
+    body = {"metadata": {"name": "a"}, "revision": 1, "data": {"b": 1, "a": {"d": 1.0, "c": 2}}}
+    revisions.create(copy_object(body))
+    revisions.update("a", copy_object({**body, "revision": 2}))
+    assert revisions.patch("a", {"revision": 3})["data"] == body["data"]
+    with refused(422):
+        revisions.update("a", {**body, "data": {"a": {"d": 1.0, "c": 2}, "b": 1}})
+    with refused(422):
+        revisions.patch("a", {"revision": 4}, STRATEGIC)
+    applied = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "a", "labels": {"a": "b"}}}
+    with refused(422):
+        revisions.patch("a", applied, "application/apply-patch+yaml", applies=True)
+    revisions.create({"metadata": {"name": "s"}, "revision": 1, "data": {"a": {"c": 2}, "b": 1}})
+    assert revisions.patch("s", {"revision": 4}, STRATEGIC)["revision"] == 4
