@@ -43,7 +43,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation=True,
         unconditional_update=False,
         validate=validation_policies.validating_policy,
-        subresources=only_status(validation_policies.policy_status),
+        subresources=only_status(validation_policies.policy_status, checks=(Check.CHANGE,)),
     ),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.validating_binding),
     "mutatingadmissionpolicies.admissionregistration.k8s.io": _policy(validation_policies.mutating_policy),

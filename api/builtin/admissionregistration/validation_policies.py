@@ -138,7 +138,7 @@ def validating_policy(obj: Object) -> list[Cause]:
         causes += expressions.validation(validation.get("expression", ""), f"{field}.expression")
         causes += expressions.message(validation.get("messageExpression", ""), f"{field}.messageExpression")
         if message and not message.strip():
-            causes.append(invalid_value(f"{field}.message", message, "message must be non-empty if specified"))
+            causes.append(invalid_value(f"{field}.message", message, "must be non-empty if specified"))
         elif "\n" in message.strip() or "\r" in message.strip():
             causes.append(invalid_value(f"{field}.message", message, "message must not contain line breaks"))
         causes += one_of_if_set(validation.get("reason"), REASONS, f"{field}.reason")

@@ -68,9 +68,11 @@ def prepare_approval(new: Object, old: Object) -> None:
         new["status"]["conditions"] = after
 
 
+_CHECKS: Final = (Check.METADATA, Check.CHANGE, Check.METADATA_CHANGE)
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "certificatesigningrequests.certificates.k8s.io": Strategy(
-        update_checks=(Check.CHANGE,),
+        update_checks=_CHECKS,
         names="any",
         reset=(("spec",), ("status",)),
         requested=record_requester,
@@ -85,6 +87,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     reset=(("spec",), ("status", "conditions")),
                     validate_update=validation.request_status,
                     timed=stamp_conditions,
+                    checks=_CHECKS,
                 ),
                 "approval": status_update(
                     "spec",
@@ -92,6 +95,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     reset=(("spec",), ("status", "certificate")),
                     validate_update=validation.request_approval,
                     timed=stamp_conditions,
+                    checks=_CHECKS,
                 ),
             }
         ),

@@ -19,7 +19,6 @@ from kubechronicle.api.errors.field_errors import (
     required,
     too_long,
 )
-from kubechronicle.api.meta import metadata
 from kubechronicle.api.values import names
 from kubechronicle.api.values.certificates import chain_problem, request_problem
 from kubechronicle.api.values.objects import Object
@@ -171,8 +170,7 @@ def _chain(obj: Object, old: Object | None) -> list[Cause]:
 
 def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[Cause]:
     """Reject removed conditions; allow new approvals and a new certificate only through their subresources."""
-    meta, field = new["metadata"], "status.conditions"
-    causes = metadata.validate(meta, namespaced=False, name_check=names.any_name) + _request(new, old)
+    causes, field = _request(new, old), "status.conditions"
     for kind in (APPROVED, DENIED, FAILED):
         if len(_of_type(new, kind)) < len(_of_type(old, kind)):
             causes.append(forbidden(field, f'updates may not remove a condition of type "{kind}"'))
@@ -190,7 +188,7 @@ def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[C
         elif _certificate(old):
             detail = "updates may not modify existing certificate content"
             causes.append(forbidden("status.certificate", detail))
-    return causes + metadata.validate_update(meta, old["metadata"])
+    return causes
 
 
 def request_update(new: Object, old: Object) -> list[Cause]:

@@ -27,6 +27,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     "spec",
                     validate_update=validation.disruption_budget_status,
                     lenient_in=("policy/v1beta1",),
+                    checks=(Check.CHANGE,),
                 )
             }
         ),

@@ -72,3 +72,16 @@ def test_roles_report_their_rules_before_the_change_of_metadata() -> None:
 def test_a_prefix_of_names_is_not_checked_where_the_name_is() -> None:
     (found,) = rejection_causes("resource.k8s.io/v1/deviceclasses", {"metadata": {"name": "", "generateName": "a.."}})
     assert found[0] == "metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "times"),
+    [
+        (BUDGETS, VALID[BUDGETS], 1),
+        ("resource.k8s.io/v1/resourceclaims", {"spec": {}}, 2),
+    ],
+)
+def test_changed_metadata_of_a_status_is_checked_as_often(path: str, body: dict[str, Any], times: int) -> None:
+    wrong = {**body, "metadata": {"deletionGracePeriodSeconds": 5}}
+    causes = rejection_causes(path, body, wrong, "status")
+    assert [field for field, _ in causes] == ["metadata.deletionGracePeriodSeconds"] * times

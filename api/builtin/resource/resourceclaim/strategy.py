@@ -14,7 +14,7 @@ from kubechronicle.api.strategy.strategy import Check, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceclaims.resource.k8s.io": Strategy(
-        update_checks=(Check.CHANGE,),
+        update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         validate=validation.claim,
         validate_update=validation.claim_update,

@@ -69,8 +69,7 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     removed."""
     status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
-    causes = metadata.validate_update(new["metadata"], old["metadata"])
-    causes += check_each_unique(
+    causes = check_each_unique(
         reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", "")
     )
     causes += _devices(status, f"{field}.devices")
