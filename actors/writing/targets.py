@@ -78,11 +78,13 @@ def attributes_of(
     )
 
 
-def context_of(target: Target, *, creates: bool = False, applies: bool = False, force: bool = False) -> WriteContext:
+def context_of(
+    target: Target, *, creates: bool = False, patches: bool = False, applies: bool = False, force: bool = False
+) -> WriteContext:
     """Return the context of a write for the rules.
 
     ``creates``: the object may be new and then needs a uid (for its name see ``with_name_suffix``).
-    ``applies``, ``force``: as in WriteContext.
+    ``patches``, ``applies``, ``force``: as in WriteContext.
     """
     return WriteContext(
         now=_timestamp(int(time.time())),
@@ -93,6 +95,7 @@ def context_of(target: Target, *, creates: bool = False, applies: bool = False, 
         subresource=target.subresource,
         dry_run=target.dry_run,
         field_validation=target.field_validation,
+        patches=patches,
         applies=applies,
         force=force,
         requester=target.who,

@@ -130,7 +130,7 @@ class Writes:
         warnings: list[str] = []
 
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
-            context = context_of(target, applies=applies, force=force)
+            context = context_of(target, patches=True, applies=applies, force=force)
 
             def patched(old: Entry) -> dict[str, Any]:
                 new, warnings[:] = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)

@@ -32,6 +32,7 @@ STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDelet
 IMMUTABLE: Final = "field is immutable"
 
 _SYSTEM_FIELDS: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_DELETION_FIELDS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _IMMUTABLE_FIELDS: Final = (
     "name",
     "namespace",
@@ -45,10 +46,15 @@ _OWNER_ORDER: Final = ("apiVersion", "kind", "name", "uid", "controller", "block
 NAMESPACE_MISMATCH: Final = "the namespace of the provided object does not match the namespace sent on the request"
 
 
-def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix: str) -> None:
-    """Set the system fields of an object to be created; drop the client's values."""
+def drop_system_fields(metadata: dict[str, Any], *, deletion: bool = True) -> None:
+    """Drop the client's values of system fields. A creation by PUT or apply keeps the marks of a ``deletion``."""
     for name in _SYSTEM_FIELDS:
-        metadata.pop(name, None)
+        if deletion or name not in _DELETION_FIELDS:
+            metadata.pop(name, None)
+
+
+def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix: str) -> None:
+    """Set the system fields of an object to be created."""
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
     generate_name(metadata, name_suffix=name_suffix)

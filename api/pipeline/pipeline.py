@@ -96,8 +96,7 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
     meta = obj["metadata"]
     if ctx.name:
         _check_uid(rt, meta, "", ctx)
-    for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-        meta.pop(name, None)
+    metadata.drop_system_fields(meta, deletion=not ctx.name)
     metadata.drop_repeated_owners(meta)
     if not ctx.applies:
         tracking.track(rt, None, obj, ctx)
@@ -117,6 +116,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     obj = to_storage_version(rt, obj)
     _make_null(rt, obj)
     meta = obj["metadata"]
+    metadata.drop_system_fields(meta, deletion=not ctx.name)
     metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     if strategy.status and not strategy.status_on_create:
@@ -186,9 +186,10 @@ def _storage_kind(rt: ResourceType) -> types.ObjectType:
 def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
     """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion.
 
-    409 for another uid than the stored object's: in a PUT it is a precondition, and other writes never change it.
+    409 for another uid than the stored object's in a PUT: there it is a precondition, in a patch a constant field.
     """
-    _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
+    if not ctx.patches:
+        _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
     metadata.drop_repeated_owners(new["metadata"])
     if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
         tracking.track(rt, old, new, ctx)
@@ -293,7 +294,6 @@ def apply_patch(
     ``old``, in the stored version, is consumed: the result contains its parts. A server-side apply (``ctx.applies``) is
     rejected with 409 for fields of other managers, and with 500 for fields outside the schema.
     """
-    uid = old["metadata"].get("uid")
     base = to_request_version(rt, old)
     if ctx.subresource == SCALE:
         request = _apply_request(rt, body, ctx)
@@ -303,10 +303,6 @@ def apply_patch(
     else:
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
-    if meta.get("uid", uid) != uid:
-        # A uid in a PUT is a precondition. In a patch it is a change of a constant field.
-        cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
-        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), [cause, cause])
     metadata.match_name(meta, ctx.name)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     if repeated := metadata.drop_repeated_owners(meta):

@@ -49,6 +49,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     ``name_suffix``: five characters of metadata.NAME_ALPHABET, for a created object.
     ``manager``: from options.manager_of.
     ``namespace``, ``name``: the URL's; ``name`` is empty for a POST to a collection.
+    ``patches``: a patch of any type, whose uid is no precondition.
     ``applies``: a server-side apply, which computes field owners by itself.
     ``force``: the apply takes fields from other managers.
     """
@@ -62,6 +63,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
     dry_run: bool = False
     field_validation: str = "Warn"
+    patches: bool = False
     applies: bool = False
     force: bool = False
     requester: Requester = NOBODY

@@ -6,9 +6,10 @@ from uuid import UUID
 
 import orjson
 
-from kubechronicle.actors.writing.targets import new_uid, with_name_suffix
+from kubechronicle.actors.writing.targets import Target, new_uid, with_name_suffix
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
+from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.strategy.write_context import WriteContext
 
 
@@ -22,10 +23,18 @@ def test_uids_are_random_canonical_uuids() -> None:
 
 def test_a_suffix_is_drawn_for_generate_name_only() -> None:
     context = WriteContext(now="2026-01-01T00:00:00Z")
-    assert with_name_suffix(context, {"metadata": {"name": "a"}}) is context
-    suffix = with_name_suffix(context, {"metadata": {"generateName": "a-"}}).name_suffix
+    maps, addresses = target_of("/v1/configmaps"), target_of("networking.k8s.io/v1/ipaddresses")
+    assert with_name_suffix(maps, context, {"metadata": {"name": "a"}}) is context
+    assert with_name_suffix(addresses, context, {"metadata": {"generateName": "a-"}}) is context
+    suffix = with_name_suffix(maps, context, {"metadata": {"generateName": "a-"}}).name_suffix
     assert len(suffix) == 5
     assert set(suffix) <= set(NAME_ALPHABET)
+
+
+def target_of(path: str) -> Target:
+    rt = builtin_registry().lookup(*path.split("/"))
+    assert rt is not None
+    return Target(rt=rt)
 
 
 def test_repeatedly_returns_independent_copies() -> None:

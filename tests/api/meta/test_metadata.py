@@ -86,6 +86,7 @@ def test_a_cluster_scoped_object_has_no_namespace() -> None:
 
 def test_system_fields_of_a_new_object_are_the_servers() -> None:
     meta = {"generateName": "x" * 70, "uid": "mine", "deletionTimestamp": "t", "selfLink": "/x", "generation": 9}
+    metadata.drop_system_fields(meta)
     metadata.fill_on_create(meta, now="2026-01-01T00:00:00Z", uid="u", name_suffix="bcdfg")
     assert meta == {
         "generateName": "x" * 70,
@@ -94,6 +95,12 @@ def test_system_fields_of_a_new_object_are_the_servers() -> None:
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "generation": 9,
     }
+
+
+def test_a_creation_by_put_keeps_the_marks_of_a_deletion() -> None:
+    meta = {"name": "a", "uid": "mine", "deletionTimestamp": "t", "deletionGracePeriodSeconds": 30}
+    metadata.drop_system_fields(meta, deletion=False)
+    assert meta == {"name": "a", "deletionTimestamp": "t", "deletionGracePeriodSeconds": 30}
 
 
 def test_what_an_update_cannot_change() -> None:

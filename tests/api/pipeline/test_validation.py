@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from typing import Any
 
 import pytest
+from pipeline_writes import create
 from rejections import VALID, rejection_causes
+
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.registry.registry import builtin_registry
+from kubechronicle.api.strategy.write_context import WriteContext
 
 BUDGETS = "policy/v1/poddisruptionbudgets"
 OWNER = {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}]}}
@@ -85,3 +93,20 @@ def test_changed_metadata_of_a_status_is_checked_as_often(path: str, body: dict[
     wrong = {**body, "metadata": {"deletionGracePeriodSeconds": 5}}
     causes = rejection_causes(path, body, wrong, "status")
     assert [field for field, _ in causes] == ["metadata.deletionGracePeriodSeconds"] * times
+
+
+def test_a_uid_in_a_patch_is_a_constant_field_beside_others() -> None:
+    rt = builtin_registry().lookup("storage.k8s.io", "v1", "csidrivers")
+    assert rt is not None
+    ctx = WriteContext(now="2026-01-01T00:00:00Z", name="a", patches=True)
+    old = create("storage.k8s.io/v1/csidrivers", {"spec": {}}, name="a")
+    old["metadata"]["resourceVersion"] = "7"
+    causes = []
+    for revision in ("7", None):
+        patch = {"metadata": {"uid": "x", "resourceVersion": revision}, "spec": {"fsGroupPolicy": "x"}}
+        body = json.dumps(patch).encode()
+        new, _ = pipeline.apply_patch(rt, copy.deepcopy(old), "application/merge-patch+json", body, ctx)
+        with pytest.raises(StatusError) as rejected:
+            pipeline.prepare_update(rt, old, new, ctx)
+        causes.append([cause["field"] for cause in (rejected.value.details or {})["causes"]])
+    assert causes == [["metadata.uid", "metadata.uid", "spec.fsGroupPolicy"], ["metadata.resourceVersion"]]
