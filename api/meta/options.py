@@ -8,7 +8,7 @@ repeated parameter counts, only dryRun takes several, and unknown parameters are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -202,8 +202,10 @@ def parse_get_options(query: Query) -> GetOptions:
     return GetOptions(resource_version=_first(query, "resourceVersion"))
 
 
-def parse_list_options(query: Query) -> ListOptions:
+def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], None] | None = None) -> ListOptions:
     """Parse the options of a list or watch, which the parameter ``watch`` tells apart.
+
+    ``check_selectors`` raises for selectors that do not parse: after malformed and before unsupported values.
 
     As in kube-apiserver, it also does for a watch whose path begins with /watch/: without the parameter, its options
     are checked as those of a list.
@@ -221,6 +223,8 @@ def parse_list_options(query: Query) -> ListOptions:
         send_initial_events=_boolean(query, "sendInitialEvents"),
         timeout_seconds=_integer(query, "timeoutSeconds"),
     )
+    if check_selectors is not None:
+        check_selectors(options)
     if watching:
         options = _with_initial_events(options)
     causes = _validate_watch(options) if watching else _validate_list(options)

@@ -38,6 +38,7 @@ __all__ = [
     "FieldTerm",
     "LabelSelector",
     "Requirement",
+    "check_field_syntax",
     "custom_fields",
     "describe",
     "field_terms",
@@ -178,6 +179,15 @@ def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
     if isinstance(parsed, str):
         raise status.bad_request(parsed)
     return parsed
+
+
+def check_field_syntax(text: str) -> None:
+    """Check that a field selector parses, whatever its fields. StatusError 400."""
+    try:
+        for _ in _field_terms(text, selectable.DEFAULT):
+            pass
+    except SelectorSyntaxError as error:
+        raise status.bad_request(str(error)) from None
 
 
 def field_terms(text: str) -> list[FieldTerm] | None:

@@ -20,6 +20,7 @@ from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.selectors.field_selectors import (
     FieldSelector,
     FieldTerm,
+    check_field_syntax,
     parse_field_selector,
     parse_label_selector,
 )
@@ -30,6 +31,7 @@ from kubechronicle.http.handlers.revisions import SUMMARY, summarize
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import object_form
 
 
 async def get(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -48,11 +50,10 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    options = parse_list_options(context.query.as_dict())
     if rt.group == HISTORY and SUMMARY in context.query:
-        return await summarize(backend, context, rt, selection_of(context.info, rt, options))
+        return await summarize(backend, context, rt, list_parameters(context, rt)[1])
     encoder = backend.encoders.choose(request, context, rt)
-    selection = selection_of(context.info, rt, options)
+    options, selection = list_parameters(context, rt)
     if options.continue_ and options.resource_version not in ("", "0"):
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
@@ -68,12 +69,27 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
 
 
 async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    options = parse_list_options(context.query.as_dict())
-    return await watch(backend, request, context, rt, options, selection_of(context.info, rt, options))
+    if request.websocket is None:
+        object_form(request, context, protobuf=bool(rt.message))  # the form of lists is rejected before the options
+    options, selection = list_parameters(context, rt)
+    return await watch(backend, request, context, rt, options, selection)
 
 
-def selection_of(info: RequestInfo, rt: ResourceType, options: ListOptions) -> Selection:
-    """Return the objects that a list, a watch or a deletecollection is about. StatusError 400."""
+def list_parameters(context: Context, rt: ResourceType) -> tuple[ListOptions, Selection]:
+    """Return the options of a list, a watch or a deletecollection, and the objects that it is about. StatusError 400
+    for selectors that do not parse, then 422 for the options, then 400 for fields that the kind does not have."""
+    options = parse_list_options(context.query.as_dict(), _check_selectors)
+    return options, _selection(context.info, rt, options)
+
+
+def _check_selectors(options: ListOptions) -> None:
+    if options.label_selector:
+        parse_label_selector(options.label_selector)
+    if options.field_selector:
+        check_field_syntax(options.field_selector)
+
+
+def _selection(info: RequestInfo, rt: ResourceType, options: ListOptions) -> Selection:
     labels = parse_label_selector(options.label_selector) if options.label_selector else None
     fields = parse_field_selector(options.field_selector, rt) if options.field_selector else None
     if info.name and info.deprecated_watch:

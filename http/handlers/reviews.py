@@ -41,8 +41,7 @@ Review = Callable[[Backend, Context, Object], Awaitable[Object]]
 async def review(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer the POST of a review: 201 and the review with its status; 400 and 422 for an invalid one."""
     form = object_form(request, context, tables=False)
-    options = parse_create_options(context.query.as_dict())
-    body = await read_body(request, context, rt, options.field_validation)
+    options, body = await read_body(request, context, rt, parse_create_options)
     sent = await decode_object(body, rt, context, options.field_validation)
     namespace = context.info.namespace if rt.namespaced else ""
     manager = manager_of(options.field_manager, request.headers.get("user-agent"))

@@ -31,7 +31,8 @@ from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
-from kubechronicle.http.representation.entry_encoder import JSON, EntryEncoder
+from kubechronicle.http.representation.entry_encoder import JSON
+from kubechronicle.http.representation.event_encoder import EventEncoder
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -50,14 +51,11 @@ LOG_RETRY = 1.0
 async def watch(
     backend: Backend, request: Request, context: Context, rt: ResourceType, options: ListOptions, selection: Selection
 ) -> Response:
-    form = watch_form(request, context, protobuf=bool(rt.message))
-    as_of = context.at.time if context.at is not None else None
-    encoder = EntryEncoder(
-        rt, form, include_object=context.query.get("includeObject"), as_of=as_of, cache=backend.encodings
-    )
     revision = None
     if options.resource_version:
         revision = storage_revision(options.resource_version)
+    encoder = _encoder(backend, request, context, rt)
+    form = encoder.form
     watching = await backend.reads.watch(
         rt,
         selection,
@@ -87,6 +85,16 @@ async def watch(
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)
 
 
+def _encoder(backend: Backend, request: Request, context: Context, rt: ResourceType) -> EventEncoder:
+    """Return the encoder of the events. StatusError 400, 406."""
+    form = watch_form(request, context, protobuf=bool(rt.message))
+    as_of = context.at.time if context.at is not None else None
+    include = context.query.get("includeObject")
+    encoder = EventEncoder(rt, form, include_object=include, as_of=as_of, cache=backend.encodings)
+    encoder.check_rows()
+    return encoder
+
+
 def storage_revision(text: str) -> int:
     """Parse a resourceVersion as kube-apiserver's storage does. StatusError 500 without a reason."""
     try:
@@ -113,7 +121,7 @@ class WatchStream:
     """
 
     def __init__(
-        self, watching: Watching, encoder: EntryEncoder, metrics: Metrics, *, ends: float, bookmarks: bool, drain: Drain
+        self, watching: Watching, encoder: EventEncoder, metrics: Metrics, *, ends: float, bookmarks: bool, drain: Drain
     ) -> None:
         rt, form = encoder.rt, encoder.form
         self._watching = watching
@@ -259,7 +267,7 @@ class WatchStream:
         return [self._encoder.bookmark(self._bookmarked)]
 
 
-def is_slow(encoder: EntryEncoder, events: Sequence[Event]) -> bool:
+def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
     """Return True if the frames of these events must be made in a thread: large objects are encoded."""
     return not encoder.splices and any(len(event.entry.json) > LARGE_BYTES for event in events)
 

@@ -1,8 +1,8 @@
 """A write as the handlers pass it on: the HTTP request, parsed once.
 
-``read_write`` parses POST and PUT, ``read_patch`` PATCH, ``read_delete`` DELETE. Each parses the options first, then
-reads the body, so that a wrong option is answered before a wrong body. Handlers of writes read nothing else of the
-request but the form of its answer.
+``read_write`` parses POST and PUT, ``read_patch`` PATCH, ``read_delete`` DELETE. Each reads the body, then parses the
+options, then decodes the body, so that a wrong option is answered before a wrong body. Handlers of writes read nothing
+else of the request but the form of its answer.
 """
 
 from __future__ import annotations
@@ -79,17 +79,21 @@ async def read_write(
     body_type: ResourceType | None = None,
 ) -> WriteRequest[CreateOptions]:
     """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
-    options = parse_options(context.query.as_dict())
-    body = await read_body(request, context, body_type or rt, options.field_validation)
+    options, body = await read_body(request, context, body_type or rt, parse_options)
     return _write_request(request, context, rt, options, body)
+
+
+def patch_type(request: Request) -> str:
+    """Return the patch format. StatusError 415, which the router answers before it looks at Accept."""
+    return negotiate.patch_type(request.headers.get("content-type"))
 
 
 async def read_patch(request: Request, context: Context, rt: ResourceType) -> WriteRequest[PatchOptions]:
     """Parse a PATCH. StatusError 400, 413, 415, 422."""
-    media_type = negotiate.patch_type(request.headers.get("content-type"))
+    media_type = patch_type(request)
+    raw = await _raw_body(request, context)
     options = parse_patch_options(context.query.as_dict(), media_type)
-    body = Body(await _raw_body(request, context, media_type), media_type)
-    return _write_request(request, context, rt, options, body)
+    return _write_request(request, context, rt, options, Body(raw, media_type))
 
 
 def _write_request(
@@ -126,29 +130,39 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def _raw_body(request: Request, context: Context, media_type: str) -> bytes:
+async def _raw_body(request: Request, context: Context) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
     turn = context.turn
     raw = await request.body(MAX_BODY, turn.reserve)
     await turn.begin(len(raw))
     if len(raw) > LARGE_BYTES:
-        too_many = await turn.run(len(raw), json_bounds.excess, raw) if media_type != negotiate.PROTOBUF else ""
+        is_protobuf = request.headers.get("content-type").startswith(negotiate.PROTOBUF)
+        too_many = "" if is_protobuf else await turn.run(len(raw), json_bounds.excess, raw)
         if too_many:
             raise status.request_entity_too_large(f"the body has more than {too_many}")
     return raw
 
 
-async def read_body(request: Request, context: Context, body_type: ResourceType, field_validation: str) -> Body:
-    """Decode the body by its Content-Type. StatusError 400, 413, 415, 429."""
-    media_type = negotiate.body_type(request.headers.get("content-type"))
-    raw = await _raw_body(request, context, media_type)
-    strict = field_validation != "Ignore"
+async def read_body(
+    request: Request,
+    context: Context,
+    body_type: ResourceType,
+    parse_options: Callable[[Mapping[str, Sequence[str]]], CreateOptions],
+) -> tuple[CreateOptions, Body]:
+    """Parse the options, and decode the body by its Content-Type. StatusError 400, 413, 415, 422, 429."""
+    content_type = request.headers.get("content-type")
+    if request.method == "POST":
+        negotiate.body_type(content_type)  # before the options, which for a PUT come first
+    raw = await _raw_body(request, context)
+    options = parse_options(context.query.as_dict())
+    media_type = negotiate.body_type(content_type)
+    strict = options.field_validation != "Ignore"
     try:
         value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
     except DecodeError as error:
         raise bodies.unrecognized(body_type, error.message, raw) from None
-    return Body(raw, media_type, value, duplicates)
+    return options, Body(raw, media_type, value, duplicates)
 
 
 async def decode_object(body: Body, body_type: ResourceType, context: Context, field_validation: str) -> Object:
@@ -165,7 +179,7 @@ async def decode_object(body: Body, body_type: ResourceType, context: Context, f
 
 async def read_delete(request: Request, context: Context, rt: ResourceType) -> WriteRequest[DeleteOptions]:
     """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422."""
-    raw = await _raw_body(request, context, "")
+    raw = await _raw_body(request, context)
     value: Any = None
     if raw:
         media_type = negotiate.body_type(request.headers.get("content-type"))

@@ -11,16 +11,16 @@ from functools import partial
 
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.options import parse_create_options, parse_list_options, parse_update_options
+from kubechronicle.api.meta.options import parse_create_options, parse_update_options
 from kubechronicle.api.pipeline import deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.reading import list_limit, list_revision, selection_of
+from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
-from kubechronicle.http.handlers.write_request import read_delete, read_patch, read_write
+from kubechronicle.http.handlers.write_request import patch_type, read_delete, read_patch, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
 
@@ -57,6 +57,7 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    patch_type(request)
     encoder = backend.encoders.choose(request, context, rt)
     write = await read_patch(request, context, rt)
     written = await backend.store.writes.patch(
@@ -100,13 +101,13 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
-    list_options = parse_list_options(context.query.as_dict())
+    list_options, selection = list_parameters(context, rt)
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
     deleted = await backend.store.writes.delete_collection(
         write.caller,
         write.target,
-        selection_of(context.info, rt, list_options),
+        selection,
         write.options,
         limit=list_limit(list_options, rt),
         continue_token=list_options.continue_,

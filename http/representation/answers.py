@@ -46,9 +46,9 @@ def discovery_form(request: Request, context: Context, *, aggregated: bool = Tru
 
 
 def status_form(request: Request) -> Representation:
-    """Negotiate the form of a Status; JSON if the client accepts no form of it."""
+    """Negotiate the form of a Status, which has no table; JSON if the client accepts no form of it."""
     try:
-        form = negotiate.resource(request.headers.get("accept"))
+        form = negotiate.plain(request.headers.get("accept"))
     except NotAcceptableError:
         return JSON_FORM
     return Representation(media_type=form.media_type)

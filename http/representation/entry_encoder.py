@@ -8,7 +8,7 @@ of a typed list have no apiVersion and kind (the list has them), so this common 
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
 Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks.
 
-Each request has an EntryEncoder of its own. A watch keeps one; the Event caches its frames for all watchers.
+Each request has an EntryEncoder of its own. Events of a watch: event_encoder.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import types
 from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.api.tables.table import (
+    INCLUDE_METADATA,
     include_object_policy,
     partial_object_metadata,
     partial_object_metadata_list,
@@ -38,7 +38,7 @@ from kubechronicle.api.tables.table import (
     table_of_rows,
 )
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, ListBody, joined_items, stored_bytes, stored_items
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.list_cache import Pauses, list_items
@@ -46,8 +46,6 @@ from kubechronicle.http.representation.list_cache import Pauses, list_items
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 PART = 64
 """Entries encoded between two pauses."""
@@ -73,7 +71,7 @@ class EntryEncoder:
     ``rt``: the resource type, in the version of the request.
     ``form``: the negotiated form.
     ``include_object``: the includeObject parameter of tables.
-    ``as_of``: the time for ages in tables, moved on by each event; None for the present.
+    ``as_of``: the time for ages in tables; None for the present.
     ``cache``: encodings of other requests; None to cache nothing.
     """
 
@@ -90,15 +88,13 @@ class EntryEncoder:
         self.form = form
         self._as_of = as_of
         self._table = form.kind == "Table"
-        self._include = include_object_policy(include_object) if self._table else ""
+        self._include = include_object or INCLUDE_METADATA if self._table else ""
         self._meta = f"meta.k8s.io/{form.version}"
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
         # Length of the prefix that all stored objects of this type share (see the head of this file).
         self._prefix = len(b'{"apiVersion":"%b","kind":"%b",' % (rt.api_version.encode(), rt.kind.encode()))
-        self._columns_sent = False
-        self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
         # With the type: that of a custom resource may be replaced by one with other columns while its objects stay.
         self._variant = (rt, form.media_type, self._table, self._partial, form.version, self._include)
         # Entries of the past, and of types that are not stored, exist for one request only.
@@ -114,11 +110,6 @@ class EntryEncoder:
     def items_variant(self) -> Hashable:
         """The rules by which the items of lists are encoded; None if they also depend on the time."""
         return None if self._table else self._variant
-
-    @property
-    def stateful(self) -> bool:
-        """True if the bytes of an event depend on the events before it."""
-        return self._table
 
     @property
     def splices(self) -> bool:
@@ -156,8 +147,8 @@ class EntryEncoder:
     # -- one object ---------------------------------------------------------------------------------------------------
 
     def one(self, entry: Entry) -> bytes:
-        """Encode an answer of one object."""
-        self._reject_list_form()
+        """Encode an answer of one object. StatusError 400, 406."""
+        self._check_object_form()
         if self.splices:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
@@ -169,15 +160,23 @@ class EntryEncoder:
         return protobuf.envelope(*self._object_type(), protobuf.raw_of_item(item))
 
     def object(self, obj: Object) -> bytes:
-        """Encode an answer of an object without an entry, in the stored version (dry runs, last states)."""
-        self._reject_list_form()
+        """Encode an answer of an object without an entry, in the stored version (dry runs, last states). StatusError
+        400, 406."""
+        self._check_object_form()
         return self._transformed(obj)
 
     def served(self, obj: Object) -> Object:
         """Return a stored object in the request's version."""
         return obj if self._stored_form else to_request_version(self.rt, obj)
 
-    def _reject_list_form(self) -> None:
+    def check_rows(self) -> None:
+        """Check the includeObject parameter, as late as kube-apiserver does: when the object is read or written.
+        StatusError 400."""
+        if self._table:
+            include_object_policy(self._include)
+
+    def _check_object_form(self) -> None:
+        self.check_rows()
         if self.form.kind == "PartialObjectMetadataList":
             raise status.not_acceptable_because(
                 "you requested PartialObjectMetadataList, but the requested object is not a list "
@@ -206,7 +205,8 @@ class EntryEncoder:
     # -- lists --------------------------------------------------------------------------------------------------------
 
     async def many(self, listing: Listing) -> Body:
-        """Encode an answer of many objects."""
+        """Encode an answer of many objects. StatusError 400, 406."""
+        self.check_rows()
         metadata: Object = {"resourceVersion": str(listing.revision)}
         if listing.continue_token:
             metadata["continue"] = listing.continue_token
@@ -318,85 +318,6 @@ class EntryEncoder:
             encoded += map(change, part) if change is not None else part  # type: ignore[arg-type]  # else bytes
             await pauses.pause()
         return encoded
-
-    # -- events -------------------------------------------------------------------------------------------------------
-
-    async def initial(self, entries: Sequence[Entry]) -> list[bytes]:
-        """Return the frames of the objects that exist when a watch begins."""
-        if self._table:
-            await self._rows.all_large(entries)  # caches the rows
-            return [self.event("ADDED", entry) for entry in entries]
-        if self.form.media_type == PROTOBUF:
-            items = await self._items.all_large(entries)
-            return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
-        if self._plain:
-            return [self._framed("ADDED", entry) for entry in entries]
-        return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
-
-    def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
-        """Return the frame of a watch event. ``event`` caches it for other watchers of the same form."""
-        if self._table:
-            return self._table_event(kind, entry, event)
-        if event is None:
-            return self._framed(kind, entry)
-        key = (kind, self._cache_key)
-        framed = event.cache.get(key)
-        if framed is None:
-            framed = event.cache[key] = self._framed(kind, entry)
-        return bytes(framed) if not isinstance(framed, bytes) else framed
-
-    def _framed(self, kind: str, entry: Entry) -> bytes:
-        if self._plain and self._stored_form and self.form.media_type == JSON:
-            return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
-        return self.frame(kind, self._shown(entry.object()))
-
-    def _table_event(self, kind: str, entry: Entry, event: Event | None) -> bytes:
-        """Return a Table of one row. Only the first one of a watch has column definitions. ``event`` caches the row,
-        but not its ages."""
-        metadata = {"resourceVersion": str(entry.revision)}
-        if event is not None and self._as_of is not None:
-            self._as_of = max(self._as_of, event.committed_at)
-        if not self._fills_rows:
-            return self.frame(kind, self._event_table([entry.object()], metadata))
-        if event is None:
-            (row,) = self._rows.all((entry,))
-        else:
-            # By the entry: a DELETED event of an object that no longer matches shows the state before the event.
-            key = (entry, *self._variant)
-            row = event.cache.get(key) or event.cache.setdefault(key, self._row(entry))
-        body = self._table_around([filler(self._now())(row)], metadata, no_headers=self._columns_sent)
-        self._columns_sent = True
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
-
-    def _event_table(self, objects: Sequence[Object], metadata: Object) -> Object:
-        event_table = self._table_of(objects, metadata, no_headers=self._columns_sent)
-        self._columns_sent = True
-        return event_table
-
-    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """Return a BOOKMARK frame: all events up to the revision have been sent. ``initial_end``: the initial events
-        end here."""
-        metadata: Object = {"resourceVersion": str(revision)}
-        if initial_end:
-            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
-        obj: Object = {"kind": self.rt.kind, "apiVersion": self.rt.api_version}
-        if self.rt.definition:
-            obj |= types.object_type(self.rt.definition).zero()  # the fields that Go writes even when they are empty
-        obj["metadata"] = metadata
-        if self._table:
-            obj = self._event_table([obj], {"resourceVersion": str(revision)})
-        elif self._partial:
-            obj = partial_object_metadata(obj, self._meta)
-        return self.frame("BOOKMARK", obj)
-
-    def error(self, error: status.StatusError) -> bytes:
-        """Return the ERROR frame with which a watch ends."""
-        return self.frame("ERROR", error.body())
-
-    def frame(self, kind: str, obj: Object) -> bytes:
-        if self.form.media_type == PROTOBUF:
-            return protobuf.encode_watch_event(kind, protobuf.encode(obj))
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), json.encode(obj))
 
 
 def _go_package(rt: ResourceType) -> str:

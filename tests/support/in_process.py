@@ -285,7 +285,7 @@ async def open_server(
             # The server must not wait for loops that do not run.
             own = assembly.own
             own.cluster_ips.ready = own.node_ports.ready = own.bootstrap.has_ranges = own.roles.done = True
-            own.trust.ready = own.legacy_tokens.ready = True
+            own.trust.ready = own.legacy_tokens.ready = own.flow_control.done = True
             for name in namespaces:
                 if assembly.views["namespaces"].get("", name) is None:
                     await server.post("/api/v1/namespaces", {"metadata": {"name": name}})

@@ -10,7 +10,8 @@ from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Key, Operation
 from kubechronicle.http.handlers.watch import is_slow
-from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF, EntryEncoder
+from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF
+from kubechronicle.http.representation.event_encoder import EventEncoder
 
 
 def test_events_of_large_objects_are_slow_unless_their_bytes_are_spliced() -> None:
@@ -19,6 +20,6 @@ def test_events_of_large_objects_are_slow_unless_their_bytes_are_spliced() -> No
     entries = [Entry(key, "", 5, 5, 1, b"{}" + b" " * size, {}, {}) for size in (0, LARGE_BYTES)]
     events = [Event(5, Operation.UPDATE, entry, entry, datetime.now(UTC)) for entry in entries]
     for media_type in (JSON, PROTOBUF):
-        encoder = EntryEncoder(rt, Representation(media_type=media_type))
+        encoder = EventEncoder(rt, Representation(media_type=media_type))
         assert not is_slow(encoder, events[:1])
         assert is_slow(encoder, events) is (media_type == PROTOBUF)

@@ -223,7 +223,7 @@ async def test_409_for_existing_and_for_changed_objects(autojump_clock: MockCloc
         (await server.ask("PATCH", f"{MAPS}/a", patch, headers=headers)).refused(409)
 
 
-async def test_413_415_and_400_for_bodies(autojump_clock: MockClock) -> None:
+async def test_413_415_and_400_for_bodies() -> None:
     async with open_server() as server:
         big = configmap("a", x="y" * (3 * 1024 * 1024))
         assert (await server.ask("POST", MAPS, big)).refused(413)["reason"] == "RequestEntityTooLarge"

@@ -33,6 +33,7 @@ from kubechronicle.http.representation import entry_encoder as encoding
 from kubechronicle.http.representation import list_cache
 from kubechronicle.http.representation.encoding_cache import OVERHEAD, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.entry_encoder import JSON, YAML, Body, EntryEncoder, encode
+from kubechronicle.http.representation.event_encoder import EventEncoder
 
 REGISTRY = builtin_registry()
 LISTED = [rt for rt in REGISTRY if rt.stored and "list" in rt.verbs and rt.definition]
@@ -156,9 +157,9 @@ async def test_initial_events_are_those_of_single_objects() -> None:
     entries = [entry_of(rt, {"metadata": {"labels": {"a": "b"}}}, revision) for revision in range(5, 8)]
     for form in (FORMS["json"], FORMS["protobuf"], FORMS["metadata"], FORMS["metadata in protobuf"]):
         cache = EncodingCache()
-        single = [EntryEncoder(rt, form).event("ADDED", entry) for entry in entries]
-        assert await EntryEncoder(rt, form, cache=cache).initial(entries) == single
-        assert await EntryEncoder(rt, form, cache=cache).initial(entries) == single
+        single = [EventEncoder(rt, form).event("ADDED", entry) for entry in entries]
+        assert await EventEncoder(rt, form, cache=cache).initial(entries) == single
+        assert await EventEncoder(rt, form, cache=cache).initial(entries) == single
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------
@@ -312,7 +313,10 @@ async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, mon
 async def test_large_entries_are_encoded_in_a_thread() -> None:
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
-    small, large = entry_of(rt, {"metadata": {}}, 5), entry_of(rt, {"metadata": {}, "data": {"a": "x" * LARGE_BYTES}}, 6)
+    small, large = (
+        entry_of(rt, {"metadata": {}}, 5),
+        entry_of(rt, {"metadata": {}, "data": {"a": "x" * LARGE_BYTES}}, 6),
+    )
     threads: dict[Entry, int] = {}
 
     def make(entry: Entry) -> bytes:

@@ -1,0 +1,122 @@
+"""Events of a watch encoded in the negotiated form, as frames of the stream.
+
+A watch keeps one EventEncoder. The Event caches its frames for all watchers of the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from kubechronicle.api.codecs import json, protobuf
+from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import types
+from kubechronicle.api.tables.rows import filler
+from kubechronicle.api.tables.table import partial_object_metadata
+from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.http.representation.encoding_cache import EncodingCache
+from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF, EntryEncoder
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class EventEncoder(EntryEncoder):
+    """Encodes the events of one watch. ``as_of`` moves on with each event."""
+
+    def __init__(
+        self,
+        rt: ResourceType,
+        form: Representation,
+        *,
+        include_object: str = "",
+        as_of: datetime | None = None,
+        cache: EncodingCache | None = None,
+    ) -> None:
+        super().__init__(rt, form, include_object=include_object, as_of=as_of, cache=cache)
+        self._columns_sent = False
+        self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
+
+    @property
+    def stateful(self) -> bool:
+        """True if the bytes of an event depend on the events before it."""
+        return self._table
+
+    async def initial(self, entries: Sequence[Entry]) -> list[bytes]:
+        """Return the frames of the objects that exist when a watch begins."""
+        if self._table:
+            await self._rows.all_large(entries)  # caches the rows
+            return [self.event("ADDED", entry) for entry in entries]
+        if self.form.media_type == PROTOBUF:
+            items = await self._items.all_large(entries)
+            return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
+        if self._plain:
+            return [self._framed("ADDED", entry) for entry in entries]
+        return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
+
+    def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
+        """Return the frame of a watch event. ``event`` caches it for other watchers of the same form."""
+        if self._table:
+            return self._table_event(kind, entry, event)
+        if event is None:
+            return self._framed(kind, entry)
+        key = (kind, self._cache_key)
+        framed = event.cache.get(key)
+        if framed is None:
+            framed = event.cache[key] = self._framed(kind, entry)
+        return bytes(framed) if not isinstance(framed, bytes) else framed
+
+    def _framed(self, kind: str, entry: Entry) -> bytes:
+        if self._plain and self._stored_form and self.form.media_type == JSON:
+            return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
+        return self.frame(kind, self._shown(entry.object()))
+
+    def _table_event(self, kind: str, entry: Entry, event: Event | None) -> bytes:
+        """Return a Table of one row. Only the first one of a watch has column definitions. ``event`` caches the row,
+        but not its ages."""
+        metadata = {"resourceVersion": str(entry.revision)}
+        if event is not None and self._as_of is not None:
+            self._as_of = max(self._as_of, event.committed_at)
+        if not self._fills_rows:
+            return self.frame(kind, self._event_table([entry.object()], metadata))
+        if event is None:
+            (row,) = self._rows.all((entry,))
+        else:
+            # By the entry: a DELETED event of an object that no longer matches shows the state before the event.
+            key = (entry, *self._variant)
+            row = event.cache.get(key) or event.cache.setdefault(key, self._row(entry))
+        body = self._table_around([filler(self._now())(row)], metadata, no_headers=self._columns_sent)
+        self._columns_sent = True
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
+
+    def _event_table(self, objects: Sequence[Object], metadata: Object) -> Object:
+        event_table = self._table_of(objects, metadata, no_headers=self._columns_sent)
+        self._columns_sent = True
+        return event_table
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Return a BOOKMARK frame: all events up to the revision have been sent. ``initial_end``: the initial events
+        end here."""
+        metadata: Object = {"resourceVersion": str(revision)}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        obj: Object = {"kind": self.rt.kind, "apiVersion": self.rt.api_version}
+        if self.rt.definition:
+            obj |= types.object_type(self.rt.definition).zero()  # the fields that Go writes even when they are empty
+        obj["metadata"] = metadata
+        if self._table:
+            obj = self._event_table([obj], {"resourceVersion": str(revision)})
+        elif self._partial:
+            obj = partial_object_metadata(obj, self._meta)
+        return self.frame("BOOKMARK", obj)
+
+    def error(self, error: status.StatusError) -> bytes:
+        """Return the ERROR frame with which a watch ends."""
+        return self.frame("ERROR", error.body())
+
+    def frame(self, kind: str, obj: Object) -> bytes:
+        if self.form.media_type == PROTOBUF:
+            return protobuf.encode_watch_event(kind, protobuf.encode(obj))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), json.encode(obj))
