@@ -48,7 +48,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     for ``validate``.
     ``warnings``: for the client.
     ``companions``: changes of other objects to commit with the write.
-    ``causes``: problems of a new object that the kind's rules report before their own.
+    ``causes``: problems that the kind's rules report before their own.
     ``who``: the requester.
     """
 
@@ -145,6 +145,8 @@ class AdmissionPlugin:
 class StorageHook(Protocol):
     """A step between mutating admission and the kind's rules, for the storage names ``resources``.
 
+    ``resources`` may contain a subresource, too: "resourceclaims.resource.k8s.io/status".
+
     It stands where kube-apiserver's registries allocate values (BeginCreate, BeginUpdate) or check escalation.
     """
 
@@ -152,7 +154,7 @@ class StorageHook(Protocol):
     def resources(self) -> frozenset[str]: ...
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """Complete or check ``attributes.object`` on CREATE and UPDATE of an object itself.
+        """Complete or check ``attributes.object`` on CREATE and UPDATE.
 
         Allocations go into ``attributes.companions``, and problems that do not hide others into ``attributes.causes``.
         StatusError: a value cannot be allocated, or is not allowed.
@@ -197,10 +199,10 @@ class AdmissionChain:
             step(attributes, self._state)
 
     def begin_write(self, attributes: Attributes) -> None:
-        """Run the storage hooks, except for a subresource."""
-        if attributes.subresource:
-            return
+        """Run the storage hooks."""
         resource = attributes.rt.resource
+        if attributes.subresource:
+            resource = f"{resource}/{attributes.subresource}"
         hooks = self._hooks_of.get(resource)
         if hooks is None:
             hooks = self._hooks_of[resource] = tuple(each for each in self._hooks if resource in each.resources)

@@ -12,35 +12,50 @@ from kubechronicle.eventlog.entries import Entry
 
 LABEL: Final = "resource.kubernetes.io/admin-access"
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
+CLAIM_STATUS: Final = f"{CLAIMS}/status"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 NEEDED: Final = f"admin access to devices requires the `{LABEL}: true` label on the containing namespace"
 
 
-def _requests(obj: dict[str, Any], resource: str) -> list[dict[str, Any]]:
+def _asked(obj: dict[str, Any], resource: str) -> str:
+    """Return the path of the first request of a new claim or template that asks for admin access."""
     spec = obj.get("spec") or {}
     if resource == TEMPLATES:
         spec = spec.get("spec") or {}
-    return (spec.get("devices") or {}).get("requests") or []
+    for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        if (request.get("exactly") or {}).get("adminAccess"):
+            return f"spec.devices.requests[{index}].adminAccess"
+    return ""
+
+
+def _granted(obj: dict[str, Any]) -> str:
+    """Return the path of the first allocated device of a claim with admin access."""
+    allocation = (obj.get("status") or {}).get("allocation") or {}
+    for index, result in enumerate((allocation.get("devices") or {}).get("results") or ()):
+        if result.get("adminAccess"):
+            return f"status.allocation.devices.results[{index}].adminAccess"
+    return ""
 
 
 class AdminAccess:
     """A StorageHook that checks claims for admin access."""
 
-    resources = frozenset({CLAIMS, TEMPLATES})
+    resources = frozenset({CLAIMS, TEMPLATES, CLAIM_STATUS})
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """Report a new claim or template with admin access in a namespace without the label."""
-        obj = attributes.object
-        if obj is None or attributes.operation != CREATE:
+        """Report new admin access in a namespace without the label: of a claim or template, or in an allocation."""
+        obj, old = attributes.object, attributes.old
+        if obj is None:
             return
-        for index, request in enumerate(_requests(obj, attributes.rt.resource)):
-            if not (request.get("exactly") or {}).get("adminAccess"):
-                continue
-            namespace = state.peek("namespaces", "", attributes.namespace)
-            if namespace is not None and namespace.labels.get(LABEL) == "true":
-                return
-            attributes.causes.append(forbidden(f"spec.devices.requests[{index}].adminAccess", NEEDED))
+        if attributes.subresource:
+            field = "" if old is None or _granted(old.object()) else _granted(obj)
+        else:
+            field = _asked(obj, attributes.rt.resource) if attributes.operation == CREATE else ""
+        if not field:
             return
+        namespace = state.peek("namespaces", "", attributes.namespace)
+        if namespace is None or namespace.labels.get(LABEL) != "true":
+            attributes.causes.append(forbidden(field, NEEDED))
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""

@@ -92,7 +92,9 @@ class Preparation:
         attributes = attributes_of(target, "UPDATE", accepted, old)
         self._admission.admit(attributes)
         self._admission.begin_write(attributes)
-        prepared = await turn.run(size, pipeline.finish_update, target.rt, stored, accepted, context)
+        prepared = await turn.run(size, pipeline.finish_update, target.rt, stored, accepted, context, attributes.causes)
+        if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
+            prepared = pipeline.finish_first_update(target.rt, prepared)
         attributes.warnings.extend(prepared.warnings)
         self._admission.validate(attributes.with_object(prepared.object))
         return Proposal(prepared, attributes.companions)

@@ -16,6 +16,7 @@ Every rejection is a StatusError. Functions change the new object and return it;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kubechronicle.api.builtin.strategies import strategy_of
@@ -196,10 +197,13 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     return new
 
 
-def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+def finish_update(
+    rt: ResourceType, old: Object, new: Object, ctx: WriteContext, known: Sequence[Cause] = ()
+) -> Prepared:
     """Apply the rules of an update.
 
-    Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change.
+    Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change. ``known``:
+    problems found before, reported before those of the kind's rules.
     """
     strategy = strategy_of(rt.resource)
     new = to_storage_version(rt, new)
@@ -226,7 +230,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
         ):
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)
-    causes = validation.validate_update(rt, strategy, below, new, old)
+    causes = validation.validate_update(rt, strategy, below, new, old, known)
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warn = below.warnings if below is not None else strategy.warnings
@@ -236,6 +240,14 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     if ctx.subresource != SCALE:
         _keep_times(rt, old, new)
     return _conclude(rt, old, new, expected, warnings)
+
+
+def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
+    """Return the first update of an object that changes nothing, stored if Kubernetes stores more than at creation."""
+    if not strategy_of(rt.resource).changes_when_read(prepared.object):
+        return prepared
+    meta = {name: value for name, value in prepared.object["metadata"].items() if name != "resourceVersion"}
+    return replace(prepared, outcome=Outcome.STORE, object={**prepared.object, "metadata": meta})
 
 
 def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:

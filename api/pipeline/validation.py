@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
@@ -26,14 +27,23 @@ def validate_create(rt: ResourceType, strategy: Strategy, obj: Object) -> list[C
 
 
 def validate_update(
-    rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
+    rt: ResourceType,
+    strategy: Strategy,
+    below: SubresourceStrategy | None,
+    new: Object,
+    old: Object,
+    known: Sequence[Cause] = (),
 ) -> list[Cause]:
-    """Return the problems of a change, of the object or through the subresource ``below``."""
+    """Return the problems of a change, of the object or through the subresource ``below``.
+
+    ``known``: problems that were found before those of the kind's rules.
+    """
     # Kubernetes checks metadata up to four times, and reports each problem as often. One check finds valid metadata.
     meta, held = new["metadata"], old["metadata"]
     kube = strategy.kube_finalizers
     causes = _validate_common(rt, meta) + metadata.validate_update(meta, held, kube=False)
     again = bool(causes or (kube and metadata.validate_kube_finalizers(meta.get("finalizers", ()), "")))
+    causes += known
     checks = strategy.update_checks if below is None else below.checks
     change = strategy.validate_update if below is None else below.validate_update
     for check in checks:

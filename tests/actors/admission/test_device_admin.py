@@ -33,6 +33,13 @@ async def test_admin_access_requires_a_labelled_namespace(autojump_clock: MockCl
         refusal = (await server.ask("POST", CLAIMS, nameless)).refused(422)
         fields = [cause["field"] for cause in refusal["details"]["causes"]]
         assert fields == ["spec.devices.requests[0].adminAccess", "spec.devices.requests[0].name"]
+        merge = {"content-type": "application/merge-patch+json"}
+        result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "D", "adminAccess": True}
+        granted = {"status": {"allocation": {"devices": {"results": [{**result, "adminAccess": False}, result]}}}}
+        refusal = (await server.ask("PATCH", f"{CLAIMS}/a/status", granted, headers=merge)).refused(422)
+        place = "status.allocation.devices.results"
+        fields = [cause["field"] for cause in refusal["details"]["causes"]]
+        assert fields == [f"{place}[1].adminAccess", f"{place}[0].device", f"{place}[1].device"]
         mark = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
         await server.patch("/api/v1/namespaces/default", mark)
         await server.post(CLAIMS, claim("b", admin=True))
