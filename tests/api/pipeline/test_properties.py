@@ -19,7 +19,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.pipeline import bodies, conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.api.schema import check, types
+from kubechronicle.api.schema import check, null_lists, types
 
 KINDS = [rt for rt in builtin_registry() if rt.definition]
 SEVERAL = [
@@ -35,11 +35,12 @@ def kind_of(rt: ResourceType) -> types.ObjectType:
 
 
 def decoded(rt: ResourceType, obj: Object, *, default: bool = False) -> Object:
-    """Return a client's object as Kubernetes writes it."""
+    """Return a client's object as Kubernetes stores it."""
     found: Object = {"apiVersion": rt.api_version, "kind": rt.kind, **copy_object(obj)}
     assert check.check(found, kind_of(rt)) == []
     if default:
         defaulting.apply(found, kind_of(rt))
+    null_lists.make_null(found, kind_of(rt))
     return found
 
 
