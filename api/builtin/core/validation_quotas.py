@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import wrong
@@ -152,6 +152,13 @@ def _limit(limit: Object, field: str, kind: str) -> list[Cause]:
     given: dict[str, dict[str, str]] = {}
     for part in _PARTS:
         amounts = limit.get(part) or {}
+        if (
+            part == _PARTS[-1]
+            and kind == "PersistentVolumeClaim"
+            and not ({"min", "max"} & given.get("storage", {}).keys())
+        ):
+            detail = "either minimum or maximum storage value is required, but neither was provided"
+            causes.append(required(f"{field}.limits", detail))
         if kind == "Pod" and part in ("default", "defaultRequest"):
             if amounts:
                 causes.append(forbidden(f"{field}.{part}", "may not be specified when `type` is 'Pod'"))
@@ -159,9 +166,6 @@ def _limit(limit: Object, field: str, kind: str) -> list[Cause]:
         for name, value in amounts.items():
             causes += check(name, f"{field}.{part}[{name}]")
             given.setdefault(name, {})[part] = value
-    if kind == "PersistentVolumeClaim" and not ({"min", "max"} & given.get("storage", {}).keys()):
-        detail = "either minimum or maximum storage value is required, but neither was provided"
-        causes.append(required(f"{field}.limits", detail))
     for name, values in given.items():
         causes += _order(name, values, field)
     return causes
@@ -191,10 +195,10 @@ def _order(name: str, values: dict[str, str], field: str) -> list[Cause]:
         shown = values["maxLimitRequestRatio"]
         if ratio < 1:
             causes.append(invalid_value(path, shown, f"ratio {shown} is less than 1"))
-        least, most = numbers.get("min"), numbers.get("max")
-        if least and most is not None and ratio > most / least:
-            detail = f"ratio {shown} is greater than max/min = {most / least:f}"
-            causes.append(invalid_value(path, shown, _six_digits(detail, most / least)))
+        if "min" in values and "max" in values:
+            largest = _largest_ratio(shown, values["min"], values["max"])
+            if largest is not None:
+                causes.append(invalid_value(path, shown, f"ratio {shown} is greater than max/min = {largest:.6f}"))
     limit, request = numbers.get("default"), numbers.get("defaultRequest")
     if not overcommits(name) and limit is not None and request is not None and limit != request:
         detail = f"default value {values['default']} must equal to defaultRequest value {values['defaultRequest']}"
@@ -202,5 +206,16 @@ def _order(name: str, values: dict[str, str], field: str) -> list[Cause]:
     return causes
 
 
-def _six_digits(detail: str, ratio: Decimal) -> str:
-    return detail.replace(f"{ratio:f}", f"{float(ratio):.6f}")
+_MAX_IN_THOUSANDTHS: Final = (2**63 - 1) // 1000
+"""Kubernetes compares larger values in whole units."""
+
+
+def _largest_ratio(ratio: str, least: str, most: str) -> float | None:
+    """Return most / least if the ratio is larger than that, as Kubernetes computes it in 64 bits."""
+    asked, low, high = map(quantity.in_units, (ratio, least, most))
+    wanted = float(asked)
+    if max(asked, low, high) < _MAX_IN_THOUSANDTHS:
+        asked, low, high = (quantity.in_units(each, -3) for each in (ratio, least, most))
+        wanted = asked / 1000
+    largest = float(high) / float(low) if low else -math.inf if high < 0 else math.inf
+    return largest if wanted > largest else None

@@ -15,9 +15,9 @@ def node_status(obj: Object) -> None:
 
 
 def node_spec(obj: Object) -> None:
-    """Copy podCIDR to podCIDRs or the other way: podCIDR is the first of podCIDRs."""
+    """Make podCIDR the first of podCIDRs. If they disagree, podCIDR counts: the client knows only the older field."""
     alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
-    if alone and not several:
+    if alone and (not several or several[0] != alone):
         obj["podCIDRs"] = [alone]
     elif several and not alone:
         obj["podCIDR"] = several[0]

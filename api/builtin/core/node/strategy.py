@@ -14,23 +14,14 @@ from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
-def align_pod_cidrs(new: Object) -> None:
-    """Make podCIDR the only item of podCIDRs if they disagree: the client knows only the older field."""
-    spec = new.get("spec") or {}
-    if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
-        spec["podCIDRs"] = [spec["podCIDR"]]
-
-
 def prepare_new_node(new: Object) -> None:
     """Drop the fields of DynamicKubeletConfig, which was removed."""
-    align_pod_cidrs(new)
     (new.get("spec") or {}).pop("configSource", None)
     (new.get("status") or {}).pop("config", None)
 
 
 def prepare_node_update(new: Object, old: Object) -> None:
     """Drop the source of the kubelet's configuration, unless the old node has one."""
-    align_pod_cidrs(new)
     if (old.get("spec") or {}).get("configSource") is None:
         (new.get("spec") or {}).pop("configSource", None)
 

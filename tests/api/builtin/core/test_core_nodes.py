@@ -23,6 +23,13 @@ def test_a_wrong_range_among_several() -> None:
     assert found[1].endswith("invalid CIDR[1]: <nil> (invalid CIDR address: x)")
 
 
+def test_the_owner_of_an_unchanged_range_stays() -> None:
+    stored = create(NODES, {"spec": {"podCIDR": "10.1.0.0/24"}})
+    after = update(NODES, stored, {"spec": {"podCIDRs": ["10.2.0.0/24"]}}).object
+    assert after["spec"]["podCIDRs"] == ["10.1.0.0/24"]
+    assert after["metadata"]["managedFields"] == stored["metadata"]["managedFields"]
+
+
 def test_declared_features_are_sorted_and_well_named() -> None:
     found = rejections_of(NODES, {"status": {"declaredFeatures": ["B/a", "A", "A", "a"]}})
     assert [cause.partition(":")[0] for cause in found] == [f"status.declaredFeatures[{index}]" for index in (1, 2, 3)]
@@ -40,3 +47,13 @@ def test_a_limit_range_without_a_name_gets_one() -> None:
     assert len(one["metadata"]["name"]) == 36
     assert one["metadata"]["name"] != one["metadata"]["uid"]
     assert other["metadata"]["name"] == "a"
+
+
+def test_ratios_of_limits_are_computed_in_64_bits() -> None:
+    def limits(least: str, most: str, ratio: str) -> dict[str, list[dict[str, object]]]:
+        parts = {"min": {"cpu": least}, "max": {"cpu": most}, "maxLimitRequestRatio": {"cpu": ratio}}
+        return {"limits": [{"type": "Container", **parts}]}
+
+    (found,) = rejections_of("/v1/limitranges", {"spec": limits("1", "2500m", "2501m")})
+    assert found.endswith("ratio 2501m is greater than max/min = 2.500000")
+    create("/v1/limitranges", {"spec": limits("1", "2", "10E")})
