@@ -71,6 +71,9 @@ def as_object(value: Any) -> dict[str, Any]:
         raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
     for field in ("apiVersion", "kind"):
         _check_type_field(field, value.get(field))
+    version = value.get("apiVersion")
+    if version and version.count("/") > 1:
+        raise DecodeError(f"unexpected GroupVersion string: {version}")
     result: dict[str, Any] = value
     return result
 

@@ -30,7 +30,10 @@ _NOTHING: Final = object()
 
 
 def apply(original: Object, patch: Object, kind: ObjectType) -> Object:
-    """Return the patched object; both arguments may be changed. 400 or 500 for a malformed patch, as in Kubernetes."""
+    """Return the patched object. 400 or 500 for a malformed patch, as in Kubernetes.
+
+    Both arguments are changed: the patch loses its directives, and errors show it so.
+    """
     return _merge_map(original, patch, kind)
 
 
@@ -42,11 +45,11 @@ def _merge_map(original: Object, patch: Object, kind: Type) -> Object:
     if DIRECTIVE in patch:
         directive = patch[DIRECTIVE]
         if directive == "replace":
-            return {name: value for name, value in patch.items() if name != DIRECTIVE}
+            del patch[DIRECTIVE]
+            return patch
         if directive == "delete":
             return {}
         raise unknown_directive(directive, patch)
-    patch = dict(patch)
     _retain_keys(original, patch)
     _order_elements(original, patch, kind)
     for name, value in patch.items():

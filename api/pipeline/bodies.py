@@ -108,15 +108,22 @@ def _wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusE
         return status.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
         )
-    if known:
-        internal = types.short_name(rt.definition).partition(".")[0]
-        why = f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
-    else:
-        why = (
-            f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
-            'in scheme "pkg/api/legacyscheme/scheme.go:30"'
-        )
+    why = _why_not(rt, api_version, kind)
     return status.bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}")
+
+
+def _why_not(rt: ResourceType, api_version: str, kind: str) -> str:
+    """Return the reason why an object of another kind or version can't become one of the resource's."""
+    group, _, version = api_version.rpartition("/")
+    if "/" in group:
+        return f"unexpected GroupVersion string: {api_version}"
+    if (group, version, kind) in _known_kinds():
+        internal = types.short_name(rt.definition).partition(".")[0]
+        return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+    return (
+        f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
 
 
 def strict_texts(duplicates: Sequence[str], unknown: Sequence[str]) -> list[str]:
@@ -238,10 +245,7 @@ def decode_patched(
         raise refused(not_an_object(obj))
     if obj.get("apiVersion") in (None, ""):
         return _decode_without_version(rt, obj, refused, validation=validation, complaints=complaints)
-    try:
-        set_type(rt, obj)
-    except status.StatusError as error:
-        raise refused(error.message.removeprefix(_unrecognized(rt))) from None
+    _set_patched_type(rt, obj, refused)
     try:
         unknown = _sorted(_checked(rt, obj, check.check))
     except check.TypeMismatch as error:
@@ -250,6 +254,17 @@ def decode_patched(
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
     return _warnings(texts, validation)
+
+
+def _set_patched_type(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> None:
+    """Do as ``set_type`` for a patched object, whose errors say only why."""
+    try:
+        set_type(rt, obj)
+    except status.StatusError as error:
+        why = error.message.removeprefix(_unrecognized(rt))
+        if why.startswith(f"{obj.get('kind')} in version "):
+            why = _why_not(rt, obj["apiVersion"], obj["kind"])
+        raise refused(why) from None
 
 
 def _decode_without_version(

@@ -20,6 +20,7 @@ from kubechronicle.api.codecs.wire import table
 
 __all__ = ["in_go_order"]
 
+_FIELD_SET = "fieldsv1"
 _TYPE: tuple[str, ...] = ("kind", "apiVersion")
 
 
@@ -61,7 +62,16 @@ def _object(obj: dict[str, Any], name: str) -> dict[str, Any]:
     return {**ordered, **{key: value for key, value in obj.items() if key not in fields}}
 
 
+def _sorted_fields(value: Any) -> Any:
+    """Return a set of field paths with its elements in order."""
+    if isinstance(value, dict):
+        return {key: _sorted_fields(value[key]) for key in sorted(value)}
+    return value
+
+
 def _value(value: Any, field: table.Field) -> Any:
+    if field.type == _FIELD_SET:
+        return _sorted_fields(value)
     if field.type not in _messages():
         return dict(sorted(value.items())) if field.map and isinstance(value, dict) else value
     if field.map and isinstance(value, dict):

@@ -70,3 +70,10 @@ def test_fields_of_inlined_structs_and_reordered_ones() -> None:
 def test_an_unknown_kind_keeps_its_order() -> None:
     obj = {"kind": "Nope", "b": 1, "a": 2}
     assert in_go_order(obj) is obj
+
+
+def test_the_paths_of_managed_fields_are_sorted() -> None:
+    entry = {"fieldsV1": {"f:type": {}, "f:data": {"f:b": {}, ".": {}}}, "manager": "m"}
+    ordered = in_go_order({"kind": "Secret", "apiVersion": "v1", "metadata": {"managedFields": [entry]}})
+    text = orjson.dumps(ordered["metadata"]["managedFields"]).decode()
+    assert text == '[{"manager":"m","fieldsV1":{"f:data":{".":{},"f:b":{}},"f:type":{}}}]'

@@ -166,3 +166,34 @@ def test_a_replaced_member_of_an_operation_must_be_a_text() -> None:
     patch = b'[{"op":[],"op":"test","path":"/a","value":1}]'
     with pytest.raises(StatusError, match=r"cannot unmarshal array into Go struct field jsonPatchOp\.op of type"):
         patching.apply(CONFIG_MAPS, {"a": 1}, patching.JSON_PATCH, patch, validation="Warn")
+
+
+def test_a_version_of_three_parts() -> None:
+    with pytest.raises(errors.DecodeError, match="unexpected GroupVersion string: a/b/c"):
+        json.decode(b'{"apiVersion":"a/b/c"}')
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (b'{"kind":"pod"}', 'no kind "pod" is registered for version "v1" in scheme'),
+        (b'{"kind":"Secret"}', "converting (v1.Secret) to (core.ConfigMap): unknown conversion"),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
+        (b'{"kind":[]}', "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go struct"),
+    ],
+)
+def test_a_patch_to_another_type(patch: bytes, why: str) -> None:
+    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    with pytest.raises(StatusError) as caught:
+        patching.apply(CONFIG_MAPS, held, patching.MERGE_PATCH, patch, validation="Warn")
+    assert f'}}}}": {why}' in caught.value.message or f'}}": {why}' in caught.value.message
+
+
+def test_directives_that_were_carried_out_are_not_shown() -> None:
+    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    patch = b'{"data":{"$patch":"replace","a":1}}'
+    with pytest.raises(StatusError) as caught:
+        patching.apply(
+            CONFIG_MAPS, {**held, "data": {"b": "c"}}, patching.STRATEGIC_MERGE_PATCH, patch, validation="Warn"
+        )
+    assert '"map[data:map[a:1]]"' in caught.value.message
