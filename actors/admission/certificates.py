@@ -71,7 +71,7 @@ class CertificateSubjectRestriction(AdmissionPlugin):
         spec = attributes.object["spec"]
         if spec.get("signerName") != CLIENT_SIGNER:
             return
-        problem = request_problem(spec.get("request", ""))
+        problem = request_problem(spec.get("request") or "")
         if problem:
             raise forbidden(attributes, f"failed to parse CSR: {problem}")
         if MASTERS in request_organizations(spec["request"]):

@@ -285,7 +285,7 @@ def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str,
 
 
 def _zero_maker(kind: Type, *, null: bool) -> Callable[[], Any]:
-    if null or isinstance(kind, ListType | MapType | AnyType):
+    if null or isinstance(kind, ListType | MapType | AnyType) or (isinstance(kind, Scalar) and kind.kind == "bytes"):
         return lambda: None
     if isinstance(kind, ObjectType):
         return kind.zero

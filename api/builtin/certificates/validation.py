@@ -95,9 +95,9 @@ def signing_request(obj: Object) -> list[Cause]:
 
 def _request(obj: Object, old: Object | None) -> list[Cause]:
     spec, held = obj["spec"], (old or {}).get("spec") or {}
-    encoded = spec.get("request", "")
-    problem = request_problem(encoded)
-    causes = [invalid_value("spec.request", encoded or None, problem)] if problem else []
+    encoded = spec.get("request")
+    problem = request_problem(encoded or "")
+    causes = [invalid_value("spec.request", encoded, problem)] if problem else []
     usages, before = spec.get("usages") or [], held.get("usages") or []
     if not usages:
         causes.append(required("spec.usages"))

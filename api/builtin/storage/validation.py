@@ -198,15 +198,15 @@ def csi_node(obj: Object) -> list[Cause]:
 def csi_node_update(new: Object, old: Object) -> list[Cause]:
     """Reject changes of a driver that stays on the node, except of its allocatable count."""
     causes: list[Cause] = []
-    present = {driver.get("name"): driver for driver in new["spec"].get("drivers") or ()}
+    present: dict[str, list[Object]] = {}
+    for driver in new["spec"].get("drivers") or ():
+        present.setdefault(driver.get("name", ""), []).append(driver)
     for driver in old["spec"].get("drivers") or ():
-        now = present.get(driver.get("name"))
-        if now is None:
-            continue
-        frozen = [{key: value for key, value in each.items() if key != "allocatable"} for each in (now, driver)]
-        if frozen[0] != frozen[1]:
-            shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
-            causes.append(invalid_value("spec.drivers", shown, "field is immutable"))
+        for now in present.get(driver.get("name", ""), ()):
+            frozen = [{key: value for key, value in each.items() if key != "allocatable"} for each in (now, driver)]
+            if frozen[0] != frozen[1]:
+                shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
+                causes.append(invalid_value("spec.drivers", shown, "field is immutable"))
     return causes
 
 

@@ -53,3 +53,9 @@ def test_a_status_update_keeps_approvals() -> None:
 
 def test_names_are_parts_of_a_path() -> None:
     assert rejections_of(PATH, _request(), name="a/b") == ["metadata.name: Invalid value: \"a/b\": may not contain '/'"]
+
+
+def test_an_empty_request_is_printed_as_it_was_sent() -> None:
+    for request, shown in (({"request": ""}, '""'), ({}, "null"), ({"request": None}, "null")):
+        found = rejections_of(PATH, {"spec": {"signerName": "a.example.com/b", "usages": ["client auth"], **request}})
+        assert found == [f"spec.request: Invalid value: {shown}: PEM block type must be CERTIFICATE REQUEST"]

@@ -41,6 +41,14 @@ def test_csi_nodes() -> None:
     stored = create(path, {"spec": {"drivers": [driver]}})
     grown = update(path, stored, {"spec": {"drivers": [{**driver, "allocatable": {"count": 9}}]}})
     assert grown.object["spec"]["drivers"][0]["allocatable"] == {"count": 9}
+    moved = [{"name": "d.example.com", "nodeID": "m"}, {"name": "d.example.com", "nodeID": "n"}]
+    assert [
+        cause.partition(":")[0]
+        for cause in rejections_of(path, {"spec": {"drivers": [driver]}}, {"spec": {"drivers": moved}})
+    ] == [
+        "spec.drivers[1].name",
+        "spec.drivers",
+    ]
 
 
 def test_csi_drivers() -> None:
