@@ -96,6 +96,7 @@ class Strategy:
     ``checks_metadata``: without it, a creation checks metadata only if all else is valid, and only by common rules.
     ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: defaults follow from fields that the hooks set.
+    ``changes_when_read(new)``: Kubernetes stores a new object without the defaults that it shows.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.
@@ -118,6 +119,7 @@ class Strategy:
     checks_metadata: bool = True
     kube_finalizers: bool = True
     defaults_again: bool = False
+    changes_when_read: Callable[[Object], bool] = lambda new: False
     refuses_deletion: Callable[[str], str] = lambda name: ""
     requested: Callable[[Object, Requester], None] = lambda new, requester: None
     stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None

@@ -224,8 +224,8 @@ def replication_controller(obj: Object) -> list[Cause]:
     template = spec.get("template")
     if template is None:
         return [*causes, required("spec.template")]
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    if selector and any(labels.get(key) != value for key, value in selector.items()):
+    labels = (template.get("metadata") or {}).get("labels")
+    if selector and any((labels or {}).get(key) != value for key, value in selector.items()):
         causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
     causes += pod_template(template, "spec.template")
     return causes + long_running(template, "spec.template", "ReplicationController")

@@ -9,6 +9,8 @@ from rejections import causes_of_change, rejection_causes, rejection_reasons
 
 CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
 POD: dict[str, Any] = {"containers": [CONTAINER]}
+SIZED: dict[str, Any] = {"containers": [{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}]}
+MAPPINGS = [{"containerName": "c", "resourceName": "cpu", "requestName": name} for name in "aba"]
 IMMUTABLE_POD = (
     "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
@@ -286,6 +288,28 @@ def sized(**resources: Any) -> dict[str, Any]:
             [
                 ("spec.ephemeralContainers[0].name", 'Duplicate value: "c"'),
                 ("spec.ephemeralContainers[0].ports", "Forbidden: cannot be set for an Ephemeral Container"),
+            ],
+        ),
+        (
+            "ephemeralcontainers",
+            {"spec": POD},
+            {"spec": {**POD, "ephemeralContainers": [{"name": "e", "image": "i", "lifecycle": {}, "resources": {}}]}},
+            [("spec.ephemeralContainers[0].lifecycle", "Forbidden: cannot be set for an Ephemeral Container")],
+        ),
+        (
+            "status",
+            {"spec": SIZED},
+            {
+                "spec": SIZED,
+                "status": {
+                    "extendedResourceClaimStatus": {"resourceClaimName": "r", "requestMappings": MAPPINGS},
+                    "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "r"}],
+                },
+            },
+            [
+                ("status.extendedResourceClaimStatus.requestMappings[2].containerName", 'Duplicate value: "c"'),
+                ("status.extendedResourceClaimStatus.requestMappings[2].resourceName", 'Duplicate value: "cpu"'),
+                ("status.extendedResourceClaimStatus.requestMappings[2].requestName", 'Duplicate value: "a"'),
             ],
         ),
         (

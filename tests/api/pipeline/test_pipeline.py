@@ -469,3 +469,16 @@ def test_the_order_of_keys_counts_in_the_data_of_a_controller_revision() -> None
         revisions.patch("a", applied, "application/apply-patch+yaml", applies=True)
     revisions.create({"metadata": {"name": "s"}, "revision": 1, "data": {"a": {"c": 2}, "b": 1}})
     assert revisions.patch("s", {"revision": 4}, STRATEGIC)["revision"] == 4
+
+
+def test_the_first_update_of_a_job_stores_its_labels() -> None:
+    jobs = Objects("batch/v1/jobs")
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    for name, labels in (("a", {}), ("b", {"a": "b"})):
+        stored = jobs.create(
+            {"metadata": {"name": name, "labels": labels}, "spec": {"template": copy_object(template)}}
+        )
+        unchanged = pipeline.prepare_update(jobs.rt, stored, copy_object(stored), jobs.context(name))
+        assert unchanged.outcome is Outcome.UNCHANGED
+        first = pipeline.finish_first_update(jobs.rt, unchanged)
+        assert first.outcome is (Outcome.UNCHANGED if labels else Outcome.STORE)

@@ -39,12 +39,19 @@ def prepare_new_job(new: Object) -> None:
     spec["selector"] = {**selector, "matchLabels": matching}
 
 
+def has_labels_of_its_strategy(job: Object) -> bool:
+    """Return whether the labels of a Job are those that its strategy made for its pods, and no others."""
+    labels = job["metadata"].get("labels") or {}
+    return not job["spec"].get("manualSelector") and labels.keys() == {name for name, _ in _JOB_LABELS}
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "jobs.batch": Strategy(
-        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
         dependents=ORPHAN,
         defaults_again=True,
+        changes_when_read=has_labels_of_its_strategy,
         prepare_create=prepare_new_job,
         prepare_update=prepare_workload_update,
         validate=validation.job,

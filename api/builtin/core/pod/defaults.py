@@ -206,9 +206,9 @@ def _raise(total: _Amounts, amounts: _Amounts) -> None:
 
 
 def pod_status(obj: Object) -> None:
-    """Copy podIP to podIPs or the other way: podIP is the first of podIPs."""
+    """Copy podIP to podIPs or the other way: podIP, the only one that old kubelets know, is the first of podIPs."""
     alone, several = obj.get("podIP"), obj.get("podIPs")
-    if alone and not several:
+    if alone and (not several or several[0].get("ip") != alone):
         obj["podIPs"] = [{"ip": alone}]
     elif several and not alone and several[0].get("ip"):
         obj["podIP"] = several[0]["ip"]

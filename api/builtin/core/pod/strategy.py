@@ -123,9 +123,11 @@ def _drop_volume_status(status: Object, held: Object) -> None:
 
 
 def prepare_pod_status(new: Object, old: Object) -> None:
-    """Keep the QoS class and observed generations that a kubelet leaves out; make podIP the first of podIPs."""
+    """Keep the QoS class and observed generations that a kubelet leaves out, and drop fields of disabled features."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
     _drop_volume_status(status, held)
+    if not held.get("nodeAllocatableResourceClaimStatuses"):  # DRANodeAllocatableResources is off by default
+        status.pop("nodeAllocatableResourceClaimStatuses", None)
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and held.get(name):
             status[name] = held[name]
@@ -137,8 +139,6 @@ def prepare_pod_status(new: Object, old: Object) -> None:
         generation = earlier.pop(0) if earlier else 0
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
-    if status.get("podIP") and (status.get("podIPs") or [{}])[0].get("ip") != status["podIP"]:
-        status["podIPs"] = [{"ip": status["podIP"]}]  # the kubelet knows only the older field
 
 
 def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
@@ -179,7 +179,7 @@ def restrict_to_resources(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "pods": Strategy(
-        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
+        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         generation=True,
         graceful=True,
         returns_deleted=True,

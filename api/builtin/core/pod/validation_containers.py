@@ -354,7 +354,11 @@ def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, fact
         target = each.get("targetContainerName", "")
         if target and target not in others:
             causes.append(not_found(f"{path}.targetContainerName", target))
-        causes += [forbidden(f"{path}.{member}", _EPHEMERAL) for member in _NOT_EPHEMERAL if each.get(member)]
+        causes += [
+            forbidden(f"{path}.{member}", _EPHEMERAL)
+            for member in _NOT_EPHEMERAL
+            if each.get(member) or (member != "resources" and each.get(member) is not None)
+        ]
         for position, mount in enumerate(each.get("volumeMounts") or ()):
             causes += [
                 forbidden(f"{path}.volumeMounts[{position}].{member}", _EPHEMERAL)

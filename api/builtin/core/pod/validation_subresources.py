@@ -162,7 +162,7 @@ def _extended_claim(status: Object, spec: Object) -> list[Cause]:
     containers = {
         each.get("name"): each for group in ("initContainers", "containers") for each in spec.get(group) or ()
     }
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for index, mapping in enumerate(mappings):
         name, resource, place = mapping.get("containerName", ""), mapping.get("resourceName", ""), f"{path}[{index}]"
         if name not in containers:
@@ -174,11 +174,13 @@ def _extended_claim(status: Object, spec: Object) -> list[Cause]:
                 "spec.containers.resources.requests"
             )
             causes.append(invalid_value(f"{place}.resourceName", resource, detail))
-        causes += dns_label(mapping.get("requestName", ""), f"{field}.requestName")
-        if (name, resource) in seen:
+        request = mapping.get("requestName", "")
+        causes += dns_label(request, f"{field}.requestName")
+        if (name, resource, request) in seen:
             causes.append(duplicate(f"{place}.containerName", name))
             causes.append(duplicate(f"{place}.resourceName", resource))
-        seen.add((name, resource))
+            causes.append(duplicate(f"{place}.requestName", request))
+        seen.add((name, resource, request))
     claim, place = status.get("resourceClaimName", ""), f"{field}.resourceClaimName"
     return causes + (dns_subdomain(claim, place) if claim else [required(place)])
 

@@ -103,6 +103,11 @@ POD_SOURCES: Final[Mapping[str, Source]] = {
 }
 
 
+def _others(volume: Object) -> bool:
+    """Return whether a volume has another source than an image. Only the first source of a volume is checked."""
+    return any(name in volume for name in POD_SOURCES if name != "image")
+
+
 def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[str, Object], list[Cause]]:
     """Return the valid volumes by name, and the causes. ``pod`` is the pod's metadata, or None for a template."""
     causes: list[Cause] = []
@@ -112,7 +117,7 @@ def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[s
     for index, volume in enumerate(given):
         path, name = f"{field}[{index}]", volume.get("name", "")
         found = one_source(volume, POD_SOURCES, path)
-        if pod is not None and "image" in volume and not volume["image"].get("reference"):
+        if pod is not None and "image" in volume and not volume["image"].get("reference") and not _others(volume):
             found.insert(0, required(f"{path}.image.reference"))
         if "iscsi" in volume and initiator_too_long(name, volume["iscsi"]):
             found.append(invalid_value(f"{path}.name", name, INITIATOR_TOO_LONG))
