@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.common.checks import (
     qualified_name,
     wrong,
 )
-from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.common.network_values import legacy_ip, strict_ip
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -41,27 +41,27 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 def endpoint_slice(obj: Object) -> list[Cause]:
     """Check that addresses have the slice's type and that port names differ."""
-    return _slice(obj, {})
+    return _header(obj) + _endpoints(obj)
 
 
 def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed slice: its address type is immutable, and addresses of the old slice stay valid."""
-    held = {tuple(one.get("addresses") or ()): set(one.get("addresses") or ()) for one in old.get("endpoints") or ()}
-    causes = _slice(new, held)
+    """Check a changed slice: its address type is immutable, and unchanged endpoints stay valid."""
+    causes = _header(new) + (_endpoints(new) if new.get("endpoints") != old.get("endpoints") else [])
     return causes + immutable("addressType", new.get("addressType", ""), old.get("addressType", ""))
 
 
-def _slice(obj: Object, held: dict[tuple[str, ...], set[str]]) -> list[Cause]:
-    kind = obj.get("addressType", "")
-    causes = one_of(kind, ADDRESS_TYPES, "addressType")
-    given = obj.get("endpoints") or ()
+def _header(obj: Object) -> list[Cause]:
+    return one_of(obj.get("addressType", ""), ADDRESS_TYPES, "addressType") + _ports(obj.get("ports") or ())
+
+
+def _endpoints(obj: Object) -> list[Cause]:
+    kind, given = obj.get("addressType", ""), obj.get("endpoints") or ()
     if len(given) > MAX_ENDPOINTS:
-        causes.append(too_many("endpoints", len(given), MAX_ENDPOINTS))
-        given = ()
+        return [too_many("endpoints", len(given), MAX_ENDPOINTS)]
+    causes: list[Cause] = []
     for index, endpoint in enumerate(given):
-        before = held.get(tuple(endpoint.get("addresses") or ()), set())
-        causes += _endpoint(endpoint, f"endpoints[{index}]", kind, before)
-    return causes + _ports(obj.get("ports") or ())
+        causes += _endpoint(endpoint, f"endpoints[{index}]", kind)
+    return causes
 
 
 def _ports(ports: Sequence[Object]) -> list[Cause]:
@@ -86,7 +86,7 @@ def _ports(ports: Sequence[Object]) -> list[Cause]:
     return causes
 
 
-def _endpoint(endpoint: Object, field: str, kind: str, held: Collection[str]) -> list[Cause]:
+def _endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
     causes: list[Cause] = []
     addresses, path = endpoint.get("addresses") or (), f"{field}.addresses"
     if not addresses:
@@ -97,7 +97,7 @@ def _endpoint(endpoint: Object, field: str, kind: str, held: Collection[str]) ->
         if kind == "FQDN":
             causes += domain_name(address, f"{path}[{index}]")
         elif kind in ("IPv4", "IPv6"):
-            causes += _of_family(address, path, f"{path}[{index}]", kind, held)
+            causes += _of_family(address, path, f"{path}[{index}]", kind)
     if endpoint.get("nodeName") is not None:
         causes += dns_subdomain(endpoint["nodeName"], f"{field}.nodeName")
     topology, path = endpoint.get("deprecatedTopology") or {}, f"{field}.deprecatedTopology"
@@ -129,8 +129,9 @@ def _hints(hints: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _of_family(address: str, field: str, item: str, kind: str, held: Collection[str]) -> list[Cause]:
-    causes, parsed = legacy_ip(address, item, held), parse_ip(address)
+def _of_family(address: str, field: str, item: str, kind: str) -> list[Cause]:
+    check = strict_ip if kind == "IPv6" else legacy_ip
+    causes, parsed = check(address, item), parse_ip(address)
     if causes or parsed is None:
         return causes
     if f"IPv{parsed.version}" != kind:

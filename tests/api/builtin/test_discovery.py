@@ -63,3 +63,21 @@ def test_deprecated_topology_is_dropped() -> None:
     endpoint = {"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": "n1"}}
     stored = create(SLICES, {"addressType": "IPv4", "endpoints": [endpoint], "ports": []})
     assert stored["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
+
+
+def test_ports_are_checked_before_endpoints_and_unchanged_endpoints_stay() -> None:
+    path = "discovery.k8s.io/v1/endpointslices"
+    body = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "a"}]}
+
+    def fields(change: dict[str, Any]) -> list[str]:
+        return [cause.partition(":")[0] for cause in rejections_of(path, body, change)]
+
+    assert fields({"addressType": "IPv6"}) == ["addressType"]
+    wrong = {"endpoints": [{"addresses": ["010.0.0.1"]}], "ports": [{"name": "A"}]}
+    assert fields(wrong) == ["ports[0].name", "endpoints[0].addresses[0]"]
+
+
+def test_addresses_of_version_6_are_canonical() -> None:
+    body = {"addressType": "IPv6", "endpoints": [{"addresses": ["2001:DB8::1"]}]}
+    (found,) = rejections_of("discovery.k8s.io/v1/endpointslices", body)
+    assert found.endswith('must be in canonical form ("2001:db8::1")')
