@@ -123,7 +123,8 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     verb = method.lower()
     parts = path.strip("/").split("/")
     if "" in parts:
-        parts = [part for part in parts if part]
+        # An empty name of a namespace is one: no other name may take its place.
+        parts = [part for part, before in zip(parts, ("", *parts), strict=False) if part or before == "namespaces"]
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
         return RequestInfo(path=path, verb=verb)
     prefix, group, rest = parts[0], "", parts[1:]

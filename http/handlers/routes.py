@@ -2,6 +2,7 @@
 
 GET    /apis/apps/v1/deployments        list (or watch)     all other methods there: 405
 GET    /apis/apps/v1/deployments/x      no route            404: an object with a namespace has no other path
+GET    /api/v1/namespaces//pods         list of all namespaces; other verbs: 400
 DELETE …/selfsubjectreviews/x           no route            404: no verb of a review takes a name
 """
 
@@ -30,9 +31,12 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
 
     ``own_subresources``: those that are no other view of their object.
     """
-    if len(info.parts) > 3 or "//" in info.path or (info.namespace and not _may_be_below(info, rt)):
+    if len(info.parts) > 3 or (info.namespace and not _may_be_below(info, rt)):
         raise status.path_not_found()
-    methods, verbs = _routes(info, rt, own_subresources)
+    is_unnamed = "//" in info.path
+    if is_unnamed and not _names_no_namespace(info, rt):
+        raise status.path_not_found()
+    methods, verbs = _routes(info, rt, own_subresources, is_everywhere=not is_unnamed and _is_everywhere(info, rt))
     if not any(verb in verbs for verb in methods.values()):
         raise status.path_not_found()
     verb = methods.get(method, "")
@@ -40,10 +44,23 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
         raise status.method_not_allowed()
     if verb == "list" and info.verb == "watch":
         verb = "watch"
+    if is_unnamed and verb not in ("list", "watch"):
+        raise status.bad_request("Namespace parameter required.")
     if verb != info.verb:
         # Another verb was authorized: the old verbs in paths (/proxy/…, /watch/… before a subresource) are not served.
         raise status.path_not_found()
     return verb
+
+
+def _names_no_namespace(info: RequestInfo, rt: ResourceType) -> bool:
+    """Tell whether the path is …/namespaces//pods: that of a namespace with an empty name, and well formed elsewhere. A
+    list there is one of all namespaces, and was authorized as such."""
+    found = "/namespaces//" in info.path and info.path.count("//") == 1 and "///" not in info.path
+    return found and rt.namespaced and not info.namespace and not info.deprecated_watch
+
+
+def _is_everywhere(info: RequestInfo, rt: ResourceType) -> bool:
+    return rt.namespaced and not info.namespace
 
 
 def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:
@@ -55,9 +72,11 @@ def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:
     return itself and f"/namespaces/{info.namespace}/namespaces/" not in info.path
 
 
-def _routes(info: RequestInfo, rt: ResourceType, own_subresources: Container[str]) -> tuple[Methods, Container[str]]:
-    """Return the methods of this shape of path, and the verbs that the type serves."""
-    is_everywhere = rt.namespaced and not info.namespace
+def _routes(
+    info: RequestInfo, rt: ResourceType, own_subresources: Container[str], *, is_everywhere: bool
+) -> tuple[Methods, Container[str]]:
+    """Return the methods of this shape of path, and the verbs that the type serves. ``is_everywhere``: the path names
+    no namespace of a type that has them."""
     if info.subresource:
         subresource = rt.subresources.get(info.subresource)
         served = info.subresource in own_subresources or info.subresource in strategy_of(rt.resource).subresources

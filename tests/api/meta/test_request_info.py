@@ -47,6 +47,8 @@ RESOURCES = [
     # redundant slashes
     ("GET", "/api/v1/pods/", "list", "", "v1", "", "pods", "", ""),
     ("GET", "/api/v1//pods", "list", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/namespaces//pods", "list", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/namespaces//pods/a", "get", "", "v1", "", "pods", "", "a"),
 ]
 
 

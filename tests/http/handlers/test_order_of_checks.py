@@ -60,3 +60,21 @@ async def test_errors_have_no_table() -> None:
         assert (answer.status, answer.header("content-type")) == (404, "application/json")
         answer = await server.ask("GET", f"{MAPS}/absent", headers={"accept": f"{YAML_TABLE}, {YAML}"})
         assert answer.header("content-type") == YAML
+
+
+async def test_a_namespace_without_a_name() -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        nowhere = "/api/v1/namespaces//configmaps"
+        assert "a" in await server.names(nowhere)
+        for method, path, code in (
+            ("PUT", nowhere, 405),
+            ("OPTIONS", f"{nowhere}/a", 405),
+            ("DELETE", nowhere, 400),
+            ("GET", f"{nowhere}/a", 400),
+            ("POST", nowhere, 400),
+            ("GET", "/api/v1/namespaces///configmaps", 404),
+            ("GET", "/api/v1/namespaces//nodes", 404),
+            ("GET", "/api/v1/namespaces/default//configmaps", 404),
+        ):
+            assert (await server.ask(method, path)).status == code, (method, path)
