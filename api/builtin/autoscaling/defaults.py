@@ -26,12 +26,15 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def autoscaler_v2(obj: Object) -> None:
-    """Default to a target of the requested CPU, and fill in scaling rules if a behavior is present.
-
-    Kubernetes' decoder drops the annotations of conversions here, too.
-    """
+    """Set the defaults. Kubernetes' decoder drops the annotations of conversions here, too."""
     if obj["metadata"].get("annotations"):
         pop_conversion_annotations(obj)
+    autoscaler_v2beta2(obj)
+
+
+def autoscaler_v2beta2(obj: Object) -> None:
+    """Default to a target of the requested CPU, and fill in scaling rules if a behavior is present. The annotations of
+    conversions stay: they hold the tolerances that this version has no fields for."""
     spec = obj["spec"]
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": DEFAULT_CPU}
@@ -86,5 +89,5 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "autoscaling.v2.HorizontalPodAutoscaler": autoscaler_v2,
     "autoscaling.v1.HorizontalPodAutoscaler": autoscaler_v1,
     "autoscaling.v2beta1.HorizontalPodAutoscaler": autoscaler_v2beta1,
-    "autoscaling.v2beta2.HorizontalPodAutoscaler": autoscaler_v2,
+    "autoscaling.v2beta2.HorizontalPodAutoscaler": autoscaler_v2beta2,
 }
