@@ -81,12 +81,21 @@ def decode_object(
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
     obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation)
     meta = obj["metadata"]
-    if not create:
-        metadata.match_name(meta, ctx.name)
-    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    _match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
         warnings = [*warnings, metadata.repeated_owners_warning(repeated)]
     return obj, warnings
+
+
+def _match_url(rt: ResourceType, meta: Object, ctx: WriteContext, warnings: list[str], *, named: bool = True) -> None:
+    """Match the namespace, and if ``named`` the name, with the URL's: 400 with the warnings of decoding otherwise."""
+    try:
+        metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+        if named:
+            metadata.match_name(meta, ctx.name)
+    except status.StatusError as error:
+        error.warnings = warnings
+        raise
 
 
 # -- create -----------------------------------------------------------------------------------------------------------
@@ -315,8 +324,7 @@ def apply_patch(
     else:
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
-    metadata.match_name(meta, ctx.name)
-    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    _match_url(rt, meta, ctx, warnings)
     if repeated := metadata.drop_repeated_owners(meta):
         warnings = [*warnings, metadata.repeated_owners_warning(repeated, after_admission=True)]
     return patched, warnings
@@ -329,8 +337,7 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
     if meta.get("uid"):
         why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
         raise status.conflict(rt, ctx.name, why)
-    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
-    metadata.match_name(meta, ctx.name)
+    _match_url(rt, meta, ctx, warnings)
     metadata.parse_revision(meta)
     meta.pop("resourceVersion", None)  # meaningless for a missing object
     return obj, warnings

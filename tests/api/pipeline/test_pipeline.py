@@ -482,3 +482,23 @@ def test_the_first_update_of_a_job_stores_its_labels() -> None:
         assert unchanged.outcome is Outcome.UNCHANGED
         first = pipeline.finish_first_update(jobs.rt, unchanged)
         assert first.outcome is (Outcome.UNCHANGED if labels else Outcome.STORE)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "message"),
+    [
+        ("b", "other", "the namespace of the provided object"),
+        ("b", "n", "the name of the object"),
+        ("", "n", "the name of the object"),
+    ],
+)
+def test_the_namespace_is_matched_before_the_name_and_the_error_has_warnings(
+    name: str, namespace: str, message: str
+) -> None:
+    maps = Objects("v1/configmaps")
+    maps.create({"metadata": {"name": "a"}})
+    other = {"metadata": {"name": name, "namespace": namespace}, "dat": {}}
+    for write in (maps.update, maps.patch):
+        with pytest.raises(StatusError, match=message) as caught:
+            write("a", copy_object(other))
+        assert list(caught.value.warnings) == ['unknown field "dat"']
