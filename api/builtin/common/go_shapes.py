@@ -122,15 +122,6 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
         ("HandSize", "handSize", 0),
         ("QueueLengthLimit", "queueLengthLimit", 0),
     ),
-    "VolumeAttachmentSpec": (
-        ("Attacher", "attacher", '""'),
-        ("Source", "source", "VolumeAttachmentSource"),
-        ("NodeName", "nodeName", '""'),
-    ),
-    "VolumeAttachmentSource": (
-        ("PersistentVolumeName", "persistentVolumeName", _NIL),
-        ("InlineVolumeSpec", "inlineVolumeSpec", _NIL),
-    ),
     "ResourceClaimSpec": (("Devices", "devices", "DeviceClaim"),),
     "DeviceClaim": (
         ("Requests", "requests", "[]DeviceRequest"),

@@ -136,6 +136,12 @@ TYPES: Final[Mapping[str, str]] = {
         "ControllerExpandSecretRef:*SecretReference NodeExpandSecretRef:*SecretReference"
     ),
     "VolumeNodeAffinity": "Required:*NodeSelector",
+    "PersistentVolumeSpec": (
+        "Capacity:m ..PersistentVolumeSource AccessModes:l ClaimRef:*ObjectReference PersistentVolumeReclaimPolicy "
+        "StorageClassName MountOptions:l VolumeMode:n NodeAffinity:*VolumeNodeAffinity VolumeAttributesClassName:n"
+    ),
+    "VolumeAttachmentSource": "PersistentVolumeName:n InlineVolumeSpec:*PersistentVolumeSpec",
+    "VolumeAttachmentSpec": "Attacher Source:VolumeAttachmentSource NodeName",
     "PersistentVolumeClaimSpec": (
         "AccessModes:l Selector:s Resources:VolumeResourceRequirements VolumeName StorageClassName:n VolumeMode:n "
         "DataSource:*TypedLocalObjectReference DataSourceRef:*TypedObjectReference VolumeAttributesClassName:n"

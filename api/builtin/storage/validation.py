@@ -19,7 +19,7 @@ from kubechronicle.api.builtin.common.checks import (
     unique,
     wrong,
 )
-from kubechronicle.api.builtin.common.go_shapes import selector, shape
+from kubechronicle.api.builtin.common.go_shapes import record, selector, shape
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name, one_source
 from kubechronicle.api.builtin.core.persistentvolume.validation_sources import PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import access_modes
@@ -294,4 +294,4 @@ def attachment_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed spec."""
     if new["spec"] == old["spec"]:
         return []
-    return [invalid_value("spec", shape(new["spec"], "VolumeAttachmentSpec"), IMMUTABLE)]
+    return [invalid_value("spec", record(new["spec"], "VolumeAttachmentSpec"), IMMUTABLE)]
