@@ -7,7 +7,7 @@ order, are in core/pod/validation_volumes.py and core/persistentvolume/validatio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, in_range, missing, no_backsteps, one_of_if_set, wrong
@@ -208,8 +208,8 @@ _SECOND_PATHS: Final[Mapping[str, str]] = {"cephfs": "cephFS", "downwardAPI": "d
 """Field path of a second source where it differs from its name, as misspelled in Kubernetes."""
 
 
-def one_source(holder: Object, sources: Mapping[str, Source], field: str) -> list[Cause]:
-    """Require one source and check it."""
+def one_source(holder: Object, sources: Mapping[str, Source], field: str, beside: Collection[str] = ()) -> list[Cause]:
+    """Require one source and check it. A source of ``beside`` may stand beside another one."""
     given = [name for name in holder if name in sources]
     if len(given) == 1:
         name = given[0]
@@ -218,4 +218,9 @@ def one_source(holder: Object, sources: Mapping[str, Source], field: str) -> lis
         return [required(field, "must specify a volume type")]
     given.sort(key=list(sources).index)
     causes = sources[given[0]](holder[given[0]], f"{field}.{_PATHS.get(given[0], given[0])}")
-    return causes + [forbidden(f"{field}.{_SECOND_PATHS.get(name, name)}", ONE_TYPE) for name in given[1:]]
+    for name in given[1:]:
+        if name in beside:
+            causes += sources[name](holder[name], f"{field}.{name}")
+        else:
+            causes.append(forbidden(f"{field}.{_SECOND_PATHS.get(name, name)}", ONE_TYPE))
+    return causes

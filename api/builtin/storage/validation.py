@@ -21,7 +21,7 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import record, selector, shape
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name, one_source
-from kubechronicle.api.builtin.core.persistentvolume.validation_sources import PERSISTENT_SOURCES
+from kubechronicle.api.builtin.core.persistentvolume.validation_sources import MAY_STAND_BESIDE, PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import access_modes
 from kubechronicle.api.errors.field_errors import (
     Cause,
@@ -267,7 +267,7 @@ def inline_volume_spec(spec: Object, field: str) -> list[Cause]:
         causes.append(forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {inline}"))
     if spec.get("nodeAffinity") is not None:
         causes.append(forbidden(f"{field}.nodeAffinity", detail))
-    causes += one_source(spec, PERSISTENT_SOURCES, field)
+    causes += one_source(spec, PERSISTENT_SOURCES, field, MAY_STAND_BESIDE)
     if spec.get("storageClassName"):
         causes.append(forbidden(f"{field}.storageClassName", detail))
     if spec.get("volumeMode") not in (None, "Filesystem"):

@@ -97,6 +97,11 @@ def test_fields_of_inline_volumes() -> None:
         "accessModes",
         "cephFS",
     ]
+    beside = {
+        "source": {"inlineVolumeSpec": {"csi": {}, "flexVolume": {"driver": "d"}, "accessModes": ["ReadWriteOnce"]}}
+    }
+    found = rejections_of("storage.k8s.io/v1/volumeattachments", {"spec": {**spec, **beside}})
+    assert not any("flexVolume" in each for each in found)
 
 
 def test_a_driver_says_where_it_gets_tokens() -> None:

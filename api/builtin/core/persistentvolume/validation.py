@@ -10,7 +10,7 @@ from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.resource_amounts import basic_amount, positive
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import INITIATOR_TOO_LONG, initiator_too_long, one_source
-from kubechronicle.api.builtin.core.persistentvolume.validation_sources import PERSISTENT_SOURCES
+from kubechronicle.api.builtin.core.persistentvolume.validation_sources import MAY_STAND_BESIDE, PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import VOLUME_MODES, access_modes
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object
@@ -38,7 +38,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
             causes.append(required(f"{field}.nodeAffinity.required", "must specify required node constraints"))
         else:
             causes += node_selector(affinity["required"], f"{field}.nodeAffinity.required")
-    causes += one_source(spec, PERSISTENT_SOURCES, field)
+    causes += one_source(spec, PERSISTENT_SOURCES, field, MAY_STAND_BESIDE)
     if spec.get("local") is not None and affinity is None:
         causes.append(required(f"{field}.nodeAffinity", "Local volume requires node affinity"))
     host = (spec.get("hostPath") or {}).get("path", "")

@@ -106,3 +106,6 @@ PERSISTENT_SOURCES: Final[Mapping[str, Source]] = {
     "storageos": _storage_os_persistent,
     "csi": _csi_persistent,
 }
+
+MAY_STAND_BESIDE: Final = ("flexVolume",)
+"""Sources that Kubernetes allows beside another one."""
