@@ -304,7 +304,7 @@ def convert_patched(
             raise refused("cannot convert int64 to string" if type(obj[name]) is int else "unrecognized type: string")
     obj["apiVersion"], obj["kind"] = rt.api_version, rt.kind
     try:
-        unknown = _checked(rt, obj, _converted)
+        unknown = _checked(rt, obj, unstructured.check_converted)
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         raise refused(str(error)) from None
     texts = [*complaints, *sorted(f'unknown field "{path}"' for path in unknown)]
@@ -322,11 +322,3 @@ def _checked(rt: ResourceType, obj: Object, checked: Callable[[Object, types.Obj
     unknown = checked(obj, kind)
     defaulting.apply(obj, kind)
     return unknown
-
-
-def _converted(obj: Object, kind: types.ObjectType) -> list[str]:
-    try:
-        return check.check(obj, kind)
-    except check.TypeMismatch:
-        unstructured.convert(obj, kind)
-    return check.check(obj, kind)

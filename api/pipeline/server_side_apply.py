@@ -26,7 +26,7 @@ from kubechronicle.api.patch import apply, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
 from kubechronicle.api.pipeline import bodies, conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
-from kubechronicle.api.schema import check, free_fields
+from kubechronicle.api.schema import check, free_fields, unstructured
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -241,13 +241,12 @@ def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) -> Object:
     """Return the merged object in the form of a decoded and defaulted object."""
     try:
-        check.check(obj, kind)
+        unstructured.check_converted(obj, kind)
         defaulting.apply(obj, kind)
         free_fields.encode_again(obj, rt.definition)
-    except check.TypeMismatch as error:
-        raise status.unknown(
-            f"failed to convert new object ({_named(rt, config)}) to proper version: {error}"
-        ) from None
+    except (check.TypeMismatch, unstructured.ConversionError) as error:
+        why = f"unable to convert unstructured object to {_type_text(rt.api_version, rt.kind)}: {error}"
+        raise status.unknown(f"failed to convert new object ({_named(rt, config)}) to proper version: {why}") from None
     return obj
 
 

@@ -1,14 +1,14 @@
-"""The conversion of decoded JSON into a Go type without JSON, as Kubernetes converts the result of a strategic patch.
+"""The conversion of decoded JSON into a Go type without JSON: of the results of strategic patches and of applies.
 
 It accepts nearly what Go's JSON decoder accepts, with other errors: whole floats are integers, large integers wrap
-around in 32 bits. Run only on an object that the decoder (check.py) refused.
+around in 32 bits. It runs only on an object that the decoder (check.py) refused.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.schema import values
+from kubechronicle.api.schema import check, values
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError
 
@@ -32,6 +32,18 @@ _DECODERS: Final = {
     "quantity": values.quantity_text,
     "intorstring": values.int_or_string,
 }
+
+
+def check_converted(obj: dict[str, Any], kind: ObjectType) -> list[str]:
+    """Do as ``check.check``, with the rules and errors of the conversion. Raises ConversionError."""
+    try:
+        return check.check(obj, kind)
+    except check.TypeMismatch:
+        convert(obj, kind)
+    try:
+        return check.check(obj, kind)
+    except check.TypeMismatch as error:
+        raise ConversionError(str(error)) from None
 
 
 def convert(value: dict[str, Any], kind: ObjectType) -> None:
@@ -76,12 +88,21 @@ def _convert_scalar(value: Any, kind: Scalar) -> Any:
     if given == wanted:
         return value
     if value.__class__ is int and wanted in ("int32", "float64"):
-        return (value + 2**31) % 2**32 - 2**31 if wanted == "int32" else value
+        return _wrapped(value) if wanted == "int32" else value
     if value.__class__ is float and value.is_integer() and wanted in ("int32", "int64"):
-        return int(value)
+        whole = int(value) if abs(value) < 2**63 else _BEYOND
+        return _wrapped(whole) if wanted == "int32" else whole
     if (value.__class__ is int and wanted == "string") or (value.__class__ is float and wanted.startswith("int")):
         raise ConversionError(f"cannot convert {given} to {kind.go_type}")
     raise ConversionError(f"unrecognized type: {wanted}")
+
+
+_BEYOND: Final = -(2**63)
+"""The integer that a processor (amd64) makes of a float outside 64 bits."""
+
+
+def _wrapped(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
 
 
 def _convert_bytes(value: Any) -> Any:

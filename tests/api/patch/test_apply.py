@@ -317,6 +317,12 @@ def test_kubectl_takes_over_from_its_client_side_apply() -> None:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
+UNCONVERTED = (
+    "failed to convert new object (/a; /v1, Kind=ConfigMap) to proper version: "
+    "unable to convert unstructured object to /v1, Kind=ConfigMap"
+)
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
@@ -342,7 +348,21 @@ def test_kubectl_takes_over_from_its_client_side_apply() -> None:
             "associative list without keys has an element that's a map type\n  .immutable: expected boolean, got &{3}\n"
             "  .dta: field not declared in schema",
         ),
-        (b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, binaryData: {k: '*'}}", 500, "failed to convert new"),
+        (
+            b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, binaryData: {k: '*'}}",
+            500,
+            f"{UNCONVERTED}: error decoding from json: ",
+        ),
+        (
+            b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, creationTimestamp: x}}",
+            500,
+            f'{UNCONVERTED}: parsing time "x" as',
+        ),
+        (
+            b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, generation: 1.5}}",
+            500,
+            f"{UNCONVERTED}: cannot convert float64 to int64",
+        ),
     ],
 )
 def test_what_cannot_be_applied(body: bytes, code: int, message: str) -> None:

@@ -102,7 +102,15 @@ def test_wrong_types_in_strategic_patches(patch: bytes, problem: str) -> None:
     assert (caught.value.code, caught.value.message.endswith(problem)) == (422, True)
 
 
-@pytest.mark.parametrize("patch", [b'{"metadata":{"generation":2.0}}', b'{"kind":"Secret","apiVersion":"v7"}', b"null"])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        b'{"metadata":{"generation":2.0}}',
+        b'{"metadata":{"generation":100000000000000000000}}',
+        b'{"kind":"Secret","apiVersion":"v7"}',
+        b"null",
+    ],
+)
 def test_what_strategic_patches_do_not_mind(patch: bytes) -> None:
     assert patched(patching.STRATEGIC_MERGE_PATCH, patch) == []
 
