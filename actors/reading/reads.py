@@ -202,6 +202,8 @@ class Reads:
     ) -> Listing:
         """List objects. ``revision`` None: consistent; 0: at once; else not older than it, or ``exact``ly it."""
         after: tuple[str, str] | None = None
+        if (limit or continue_token) and selection.fields is not None and selection.names_one(rt.namespaced):
+            limit, continue_token = 0, ""  # a list of one object has no pages
         if continue_token:
             read_at, after = parse_continue(rt, selection, continue_token)
             revision, exact = (None, False) if read_at == INCONSISTENT else (read_at, True)
@@ -228,13 +230,12 @@ class Reads:
         view = self._views[rt.resource]
         if selection.fields is None:
             return selection.select(view.entries(selection.namespace))
-        name = selection.fields.required("metadata.name")
-        if name is None or (rt.namespaced and not selection.namespace):
+        if not selection.names_one(rt.namespaced):
             node = selection.fields.required("spec.nodeName")
             if node and not selection.namespace:
                 return selection.select(view.with_field("spec.nodeName", node))
             return selection.select(view.entries(selection.namespace))
-        one = view.get(selection.namespace, name)
+        one = view.get(selection.namespace, selection.fields.required("metadata.name") or "")
         return selection.select((one,)) if one is not None else ()
 
     async def list_past(

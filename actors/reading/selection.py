@@ -32,6 +32,12 @@ class Selection:
             return lambda entry: fields.matches(entry.fields)
         return None
 
+    def names_one(self, namespaced: bool) -> bool:
+        """Tell whether at most one object can match, by its name: kube-apiserver reads it without paging."""
+        if self.fields is None or (namespaced and not self.namespace):
+            return False
+        return self.fields.required("metadata.name") is not None
+
     def select(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return the matching entries.
 

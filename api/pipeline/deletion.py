@@ -40,6 +40,12 @@ class Fate(enum.Enum):
     UNCHANGED = "unchanged"
 
 
+def is_over(obj: Object) -> bool:
+    """Tell whether the removal of a marked object follows at once: nothing remains to wait for."""
+    metadata = obj["metadata"]
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """``object`` is the state to store (MARKED, MARKED_GONE), or the present one (GONE, UNCHANGED)."""

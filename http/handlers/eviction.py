@@ -21,7 +21,7 @@ from kubechronicle.http.representation.answers import object_form
 async def evict(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer 201 and a Status. ``rt`` is pods. 400 for an Eviction of another pod than the URL's; 429 if the budget
     allows no disruption."""
-    form = object_form(request, context)
+    form = object_form(request, context, tables=False)
     body_type = eviction.eviction_type(rt)
     write = await read_write(request, context, rt, parse_create_options, body_type=body_type)
     value = write.body.value

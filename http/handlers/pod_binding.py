@@ -22,7 +22,7 @@ from kubechronicle.http.representation.answers import object_form
 async def bind(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer 201 and a Status; 409 for a pod that is bound, gated or being deleted. ``rt`` is pods (the URL names the
     pod) or bindings (the body does)."""
-    form = object_form(request, context)
+    form = object_form(request, context, tables=False)
     registry = backend.store.registry
     body_type, pods = registry.builtin("", "v1", "bindings"), registry.builtin("", "v1", "pods")
     write = await read_write(request, context, pods, parse_create_options, body_type=body_type)

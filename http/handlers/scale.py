@@ -16,7 +16,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import object_response
-from kubechronicle.http.handlers.write_request import read_patch, read_write
+from kubechronicle.http.handlers.write_request import patch_type, read_patch, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -24,6 +24,9 @@ from kubechronicle.http.representation.answers import object_form
 async def scale(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer GET, PUT and PATCH of …/scale."""
     info = context.info
+    if request.method == "PATCH":
+        patch_type(request)
+    object_form(request, context)  # 406 comes before everything that can be wrong with the body
     if request.method == "GET":
         entry = await backend.reads.get(rt, info.namespace, info.name)
         if entry is None:

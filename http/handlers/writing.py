@@ -92,7 +92,7 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     if prepared is None:
         raise AssertionError("a deletion is prepared")
     answer = pipeline.delete_answer(rt, prepared, write.target.name)
-    pending = prepared.outcome is not pipeline.Outcome.GONE
+    pending = prepared.outcome is not pipeline.Outcome.GONE and not deletion.is_over(prepared.object)
     code = 202 if pending and write.options.orphan_dependents is False else 200
     if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":
         return bytes_response(code, encoder.form, encode(answer, encoder.form.media_type))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.codecs.negotiate import YAML
-from tests.support.in_process import configmap, open_server
+from tests.support.in_process import configmap, open_server, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -78,3 +78,36 @@ async def test_a_namespace_without_a_name() -> None:
             ("GET", "/api/v1/namespaces/default//configmaps", 404),
         ):
             assert (await server.ask(method, path)).status == code, (method, path)
+
+
+async def test_a_list_of_one_name_has_no_pages() -> None:
+    async with open_server() as server:
+        for name in ("a", "b"):
+            await server.post(MAPS, configmap(name))
+        first = await server.get(f"{MAPS}?limit=1")
+        one = await server.get(f"{MAPS}?limit=1&fieldSelector=metadata.name%3Da")
+        assert "continue" not in one["metadata"]
+        token = first["metadata"]["continue"]
+        assert await server.names(f"{MAPS}?continue={token}&fieldSelector=metadata.name%3Da") == ["a"]
+
+
+async def test_a_deletion_that_is_over_at_once_is_no_accepted_one() -> None:
+    async with open_server() as server:
+        pods = "/api/v1/namespaces/default/pods"
+        await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        for query in ("?orphanDependents=false&dryRun=All", "?orphanDependents=false"):
+            if "dryRun" in query:
+                await server.post(pods, pod("a"))
+            assert (await server.ask("DELETE", f"{pods}/a{query}")).status == 200, query
+
+
+async def test_subresources_without_tables() -> None:
+    async with open_server() as server:
+        headers = {"accept": TABLE}
+        body = {"metadata": {"name": "a"}}
+        for place in ("bindings", "pods/a/binding", "pods/a/eviction"):
+            answer = await server.ask("POST", f"/api/v1/namespaces/default/{place}", body, headers=headers)
+            assert answer.status == 406, place
+        patch = {"accept": "text/html", "content-type": "application/json-patch+json"}
+        scale = "/apis/apps/v1/namespaces/default/deployments/a/scale"
+        assert (await server.ask("PATCH", scale, b"[{", headers=patch)).status == 406
