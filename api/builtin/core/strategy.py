@@ -128,6 +128,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "replicationcontrollers": Strategy(
         names="long",
+        defaults_again=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         prepare_create=prepare_new_workload,
         prepare_update=prepare_workload_update,

@@ -172,3 +172,20 @@ def test_labels_of_its_pods_are_those_of_a_job_without_labels() -> None:
     )
     own = create("batch/v1/jobs", {"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}})
     assert own["metadata"]["labels"] == {"a": "b"}
+
+
+def test_the_checks_of_the_status_of_a_finished_job() -> None:
+    status = {
+        "startTime": "2024-01-02T03:04:05Z",
+        "completionTime": "2023-01-02T03:04:05Z",
+        "ready": 5,
+        "terminating": 3,
+        "completedIndexes": "a",
+        "conditions": [{"type": name, "status": "True"} for name in ("Complete", "SuccessCriteriaMet")],
+    }
+    found = rejection_causes("batch/v1/jobs", {"spec": JOB}, {"spec": JOB, "status": status}, "status")
+    assert [(field, text) for field, text in found if "Indexes" not in field] == [
+        ("status.completionTime", 'Invalid value: "2023-01-02T03:04:05Z": must be equal to or after `startTime`'),
+        ("status.terminating", "Invalid value: 3: terminating>0 is invalid for finished job"),
+        ("status.ready", "Invalid value: 5: cannot set more ready pods than active"),
+    ]

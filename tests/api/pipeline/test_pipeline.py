@@ -502,3 +502,11 @@ def test_the_namespace_is_matched_before_the_name_and_the_error_has_warnings(
         with pytest.raises(StatusError, match=message) as caught:
             write("a", copy_object(other))
         assert list(caught.value.warnings) == ['unknown field "dat"']
+
+
+def test_labels_of_its_pods_are_those_of_a_replication_controller_without_labels() -> None:
+    controllers = Objects("v1/replicationcontrollers")
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    controllers.create({"metadata": {"name": "a"}, "spec": {"template": template}})
+    patch = {"metadata": {"labels": None}, "spec": {"template": {"metadata": {"labels": None}}}}
+    assert controllers.patch("a", patch, subresource="status")["metadata"]["labels"] == {"a": "b"}

@@ -12,6 +12,7 @@ from kubechronicle.api.builtin.batch.job.validation_policies import count_indexe
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
+from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values.objects import Object
 
 
@@ -34,6 +35,7 @@ def job_status(new: Object, old: Object) -> list[Cause]:
     causes += _completion(status, held, met, before)
     causes += _finish(status, held, met, before)
     causes += _indexes(status, held, spec)
+    causes += _counts(status, held, met, before)
     causes += _success(spec, met)
     return causes + _changes(status, held, spec, met, before)
 
@@ -71,7 +73,7 @@ def _completion(status: Object, held: Object, met: set[Any], before: set[Any]) -
         if complete and not time:
             causes.append(required(field, "completionTime is required for Complete jobs"))
     if time and start and time < start and _differ(("startTime", "completionTime"), status, held):
-        causes.append(invalid_value(field, time, "completionTime cannot be set before startTime"))
+        causes.append(invalid_value(field, time, "must be equal to or after `startTime`"))
     return causes
 
 
@@ -83,27 +85,29 @@ def _finish(status: Object, held: Object, met: set[Any], before: set[Any]) -> li
     if "Complete" in met and "SuccessCriteriaMet" not in met and "Complete" not in before:
         causes.append(_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"))
     if not met & {"Complete", "Failed"}:
-        return causes + _too_ready(status)
+        return causes
     changed = not before & {"Complete", "Failed"}
-    active, uncounted, terminating = (status.get(name) for name in ("active", "uncountedTerminatedPods", "terminating"))
+    active, uncounted = (status.get(name) for name in ("active", "uncountedTerminatedPods"))
     if (active or 0) > 0 and (changed or active != held.get("active")):
         causes.append(invalid_value("status.active", active, "active>0 is invalid for finished job"))
     if not status.get("startTime") and (changed or held.get("startTime")):
         causes.append(required("status.startTime", "startTime is required for finished job"))
     if uncounted and any(uncounted.values()) and (changed or uncounted != held.get("uncountedTerminatedPods")):
-        detail = "uncountedTerminatedPods needs to be empty for finished job"
+        detail = "must be empty for finished job"
         shown = record(uncounted, "UncountedTerminatedPods")
         causes.append(invalid_value("status.uncountedTerminatedPods", shown, detail))
-    if (terminating or 0) > 0 and (changed or terminating != held.get("terminating")):
+    return causes
+
+
+def _counts(status: Object, held: Object, met: set[Any], before: set[Any]) -> list[Cause]:
+    """Check that a finished job has no terminating pods, and that no more pods are ready than active."""
+    causes: list[Cause] = []
+    terminating, ready, final = status.get("terminating"), status.get("ready"), {"Complete", "Failed"}
+    if met & final and (terminating or 0) > 0 and (not before & final or terminating != held.get("terminating")):
         causes.append(invalid_value("status.terminating", terminating, "terminating>0 is invalid for finished job"))
-    return causes + _too_ready(status)
-
-
-def _too_ready(status: Object) -> list[Cause]:
-    ready = status.get("ready")
-    if ready is None or ready <= status.get("active", 0):
-        return []
-    return [invalid_value("status.ready", ready, "cannot set more ready pods than active")]
+    if ready is not None and ready > status.get("active", 0):
+        causes.append(invalid_value("status.ready", ready, "cannot set more ready pods than active"))
+    return causes
 
 
 def _indexes(status: Object, held: Object, spec: Object) -> list[Cause]:
@@ -169,10 +173,11 @@ def _changes(status: Object, held: Object, spec: Object, met: set[Any], before: 
             causes.append(invalid_value(f"status.{name}", status.get(name, 0), detail))
     time, was = status.get("completionTime"), held.get("completionTime")
     if time and was and time != was:
-        causes.append(invalid_value("status.completionTime", time, "completionTime cannot be mutated"))
+        causes.append(invalid_value("status.completionTime", time, IMMUTABLE))
     start = held.get("startTime")
     if start and status.get("startTime") != start and not spec.get("suspend"):
-        causes.append(required("status.startTime", "startTime cannot be removed for unsuspended job"))
+        detail = "field is immutable for unsuspended job once set"
+        causes.append(invalid_value("status.startTime", status.get("startTime"), detail))
     if "SuccessCriteriaMet" in before and "SuccessCriteriaMet" not in met:
         causes.append(_conditions("cannot disable the SuccessCriteriaMet=True condition"))
     if "Complete" in before and "SuccessCriteriaMet" in met - before:
