@@ -19,10 +19,12 @@ class Complaints(list[str]):
     """Sentences about repeated keys, in the order of the document.
 
     ``document``: a JSON document with repeated keys, None for any other. Its objects are tuples of (key, value).
+    ``source``: the text of a JSON document.
     ``keys_sorted``: unknown fields are reported in the order of their names, as Kubernetes makes JSON of YAML.
     """
 
     def __init__(self, sentences: Iterable[str] = (), *, document: Any = None, keys_sorted: bool = False) -> None:
         super().__init__(sentences)
         self.document = document
+        self.source = b""
         self.keys_sorted = keys_sorted

@@ -30,6 +30,7 @@ __all__ = [
     "go_kind",
     "has_unique_keys",
     "loads",
+    "loads_as_written",
     "summary",
 ]
 
@@ -56,6 +57,7 @@ def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], Compla
     except DecodeError as error:
         raise DecodeError(f"couldn't get version/kind; json parse error: {error}") from None
     obj = as_object(value)
+    duplicates.source = data
     if duplicates.document:
         for field, text in duplicates.document:
             _check_type_field(field, text)
@@ -112,6 +114,30 @@ def loads(data: bytes) -> Any:
         if error.msg.startswith("failed to allocate memory"):
             return orjson.loads(b"[%b]" % data)[0]
         raise
+
+
+class WrittenNumber(float):
+    """A number that prints as it was written, such as 1e3."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def loads_as_written(data: bytes | str) -> Any:
+    """Decode a document that is known to be JSON for an error about it: its floats print as they were written.
+
+    Slower than ``loads``. Raises ValueError or RecursionError for documents beyond the bounds of this decoder.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    return stdlib_json.loads(text, parse_float=WrittenNumber)
 
 
 # Blanks between a key and its colon, and escape sequences of a quote or colon.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.codecs import yaml
+from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
@@ -188,7 +188,8 @@ def decode(
             unknown = check.check(obj, kind)
             defaulting.apply(obj, kind)
         except check.TypeMismatch as error:
-            raise _cannot_be_handled(rt, str(error)) from None
+            source = duplicates.source if isinstance(duplicates, Complaints) and "number" in str(error) else b""
+            raise _cannot_be_handled(rt, _as_written(error, source, kind)) from None
     if not unknown and not sentences:
         return obj, []
     if isinstance(duplicates, Complaints) and duplicates.keys_sorted:
@@ -197,6 +198,18 @@ def decode(
     if validation == "Strict":
         raise _cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
     return obj, _warnings(texts, validation)
+
+
+def _as_written(error: check.TypeMismatch, source: bytes | str, kind: types.ObjectType) -> str:
+    """Return the error as it reads for the text of the document: with its numbers as written, and in its order."""
+    if source:
+        try:
+            check.check(json.loads_as_written(source), kind)
+        except check.TypeMismatch as exact:
+            return str(exact)
+        except (ValueError, RecursionError):
+            pass
+    return str(error)
 
 
 def _mark_reset(obj: Object) -> None:
@@ -249,7 +262,8 @@ def decode_patched(
     try:
         unknown = _sorted(_checked(rt, obj, check.check))
     except check.TypeMismatch as error:
-        raise refused(str(error)) from None
+        kind = kind_type(rt)
+        raise refused(str(error) if kind is None else _as_written(error, shown(), kind)) from None
     texts = [*complaints, *strict_texts((), unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")

@@ -205,3 +205,17 @@ def test_directives_that_were_carried_out_are_not_shown() -> None:
             CONFIG_MAPS, {**held, "data": {"b": "c"}}, patching.STRATEGIC_MERGE_PATCH, patch, validation="Warn"
         )
     assert '"map[data:map[a:1]]"' in caught.value.message
+
+
+@pytest.mark.parametrize("number", ["1e3", "100000000000000000000", "1.50", "-0.0"])
+def test_numbers_in_errors_are_shown_as_written(number: str) -> None:
+    with pytest.raises(StatusError, match=f"cannot unmarshal number {number} into Go struct field ObjectMeta.metadata"):
+        decoded(b'{"metadata":{"generation":%s}}' % number.encode())
+    with pytest.raises(StatusError, match=f": json: cannot unmarshal number {number} into Go struct field"):
+        patched(patching.MERGE_PATCH, b'{"metadata":{"generation":%s}}' % number.encode())
+
+
+def test_the_first_wrong_type_of_a_patched_object_is_that_of_its_text() -> None:
+    patch = b'[{"op":"add","path":"/metadata","value":1},{"op":"add","path":"/data","value":1}]'
+    with pytest.raises(StatusError, match=r"number into Go struct field ConfigMap\.data of type"):
+        patched(patching.JSON_PATCH, patch)
