@@ -89,6 +89,7 @@ async def test_a_list_of_one_name_has_no_pages() -> None:
         assert "continue" not in one["metadata"]
         token = first["metadata"]["continue"]
         assert await server.names(f"{MAPS}?continue={token}&fieldSelector=metadata.name%3Da") == ["a"]
+        (await server.ask("GET", f"{MAPS}?continue=e30&fieldSelector=metadata.name%3Da")).refused(400)
 
 
 async def test_a_deletion_that_is_over_at_once_is_no_accepted_one() -> None:
