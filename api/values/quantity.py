@@ -207,7 +207,7 @@ def in_units(text: str, exponent: int = 0) -> int:
     number = _read(text)
     shift: int = number.exponent - exponent
     if shift < 0:
-        unit = 10 ** min(-shift, _MAX_DIGITS + 100)
+        unit: int = 10 ** min(-shift, _MAX_DIGITS + 100)
         if not number.small:
             return _wrapped(-(-number.whole // unit))
         return -(-number.whole // unit) if number.whole > 0 else number.whole // unit

@@ -285,7 +285,8 @@ async def test_a_bookmark_has_the_fields_that_every_object_of_its_kind_has(autoj
         server.watch(f"{PODS}?watch=true&allowWatchBookmarks=true&{initial}&timeoutSeconds=300") as watch,
     ):
         event = await watch.next()
-        assert event is not None and event["type"] == "BOOKMARK"
+        assert event is not None
+        assert event["type"] == "BOOKMARK"
         assert set(event["object"]["metadata"]) == {"resourceVersion", "annotations"}
         assert (event["object"]["spec"], event["object"]["status"]) == ({"containers": None}, {})
 
