@@ -89,16 +89,20 @@ def set_type(rt: ResourceType, obj: Object) -> None:
     for name in ("apiVersion", "kind"):
         value = obj.get(name)
         if value is not None and not isinstance(value, str):
-            raise status.bad_request(
-                f"{_unrecognized(rt)}couldn't get version/kind; json parse error: json: cannot unmarshal "
-                f"{json_word(value)} into Go struct field .{name} of type string"
-            )
+            raise status.bad_request(_unrecognized(rt) + _not_a_text(name, value))
     api_version = obj.get("apiVersion") or rt.api_version
     kind = obj.get("kind") or rt.kind
     if api_version == rt.api_version and kind == rt.kind:
         obj["apiVersion"], obj["kind"] = api_version, kind
         return
     raise _wrong_type(rt, api_version, kind)
+
+
+def _not_a_text(name: str, value: Any) -> str:
+    return (
+        f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(value)} "
+        f"into Go struct field .{name} of type string"
+    )
 
 
 def _wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusError:
@@ -122,6 +126,17 @@ def _why_not(rt: ResourceType, api_version: str, kind: str) -> str:
         return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
+
+
+def _why_not_internal(rt: ResourceType, kind: str) -> str:
+    """Return the reason why an object of another kind, without a version, can't become one of the resource's."""
+    if any(group == rt.group and name == kind for group, _, name in _known_kinds()):
+        internal = types.short_name(rt.definition).partition(".")[0]
+        return f"converting ({internal}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+    return (
+        f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(rt.group)} "
         'in scheme "pkg/api/legacyscheme/scheme.go:30"'
     )
 
@@ -275,9 +290,10 @@ def _set_patched_type(rt: ResourceType, obj: Object, refused: Callable[[str], st
     try:
         set_type(rt, obj)
     except status.StatusError as error:
+        kind = obj.get("kind") or rt.kind
         why = error.message.removeprefix(_unrecognized(rt))
-        if why.startswith(f"{obj.get('kind')} in version "):
-            why = _why_not(rt, obj["apiVersion"], obj["kind"])
+        if why.startswith(f"{kind} in version "):
+            why = _why_not(rt, obj["apiVersion"], kind)
         raise refused(why) from None
 
 
@@ -293,6 +309,11 @@ def _decode_without_version(
 
     It decodes such an object into its internal type, whose fields have other names. So all of them are lost.
     """
+    kind = obj.get("kind")
+    if kind is not None and not isinstance(kind, str):
+        raise refused(_not_a_text("kind", kind))
+    if kind and kind != rt.kind:
+        raise refused(_why_not_internal(rt, kind))
     unknown = sorted(name for name in obj if name not in ("apiVersion", "kind"))
     obj.clear()
     obj.update({"apiVersion": rt.api_version, "kind": rt.kind, "metadata": {}})

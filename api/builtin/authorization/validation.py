@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common import checks
+from kubechronicle.api.codecs.wire.json_order import in_order_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.values.objects import ReadOnlyObject
 
@@ -97,4 +98,5 @@ def _metadata(metadata: Mapping[str, Any], *allowed: str) -> list[Cause]:
     """Reject metadata other than ``allowed``: a review is not stored, so it has no name or labels."""
     if all(name in ("managedFields", *allowed) or not value for name, value in metadata.items()):
         return []
-    return [invalid_value("metadata", metadata, "must be empty" + (" except for namespace" if allowed else ""))]
+    shown = in_order_of("meta/v1.ObjectMeta", dict(metadata))
+    return [invalid_value("metadata", shown, "must be empty" + (" except for namespace" if allowed else ""))]

@@ -18,7 +18,7 @@ import orjson
 
 from kubechronicle.api.codecs.wire import table
 
-__all__ = ["in_go_order"]
+__all__ = ["in_go_order", "in_order_of"]
 
 _FIELD_SET = "fieldsv1"
 _TYPE: tuple[str, ...] = ("kind", "apiVersion")
@@ -28,6 +28,11 @@ def in_go_order(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object with its fields in Go's order, unchanged if its kind is unknown."""
     name = table.message_for(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
     return obj if name is None else _object(obj, name)
+
+
+def in_order_of(message: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a struct, such as "meta/v1.ObjectMeta", with its fields in Go's order."""
+    return _object(value, message)
 
 
 @cache

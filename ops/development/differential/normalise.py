@@ -29,6 +29,7 @@ LOCAL_KEYS = frozenset({
 })  # fmt: skip
 DISCOVERY_KEYS = frozenset({"groups", "items", "paths"})
 ORDER = ("operation", "subresource", "manager", "apiVersion")
+CONFLICT = "FieldManagerConflict"
 OWN_GROUP = ".kubechronicle.dev"
 SECRET_KEYS = frozenset({"token"})  # in the answers of token requests
 
@@ -94,6 +95,8 @@ class Normaliser:
         if isinstance(node, list):
             if key == "managedFields":
                 node = in_order(node)
+            elif key == "causes" and CONFLICT in str(node[:1]):
+                node = sorted(node, key=str)  # the reference lists managers in the random order of a map
             return [self._node(v, key) for v in (shared_part(node, key) if key in DISCOVERY_KEYS else node)]
         if isinstance(node, str):
             return self._string(node, key)

@@ -54,3 +54,12 @@ def test_metadata_must_be_empty_and_empty_maps_are() -> None:
         assert [cause.field for cause in causes] == ["metadata"]
     spec = {"user": "u", "resourceAttributes": {"verb": "get", "namespace": "x"}}
     assert validation.local_subject_access({"metadata": {"namespace": "x"}, "spec": spec}) == []
+
+
+def test_refused_metadata_is_shown_in_the_order_of_kubernetes() -> None:
+    entry = {"fieldsV1": {"f:spec": {"f:user": {}, "f:uid": {}}}, "manager": "m"}
+    review = {"metadata": {"managedFields": [entry], "name": "a"}, "spec": {"user": "u", "nonResourceAttributes": {}}}
+    (cause,) = validation.subject_access(review)
+    assert cause.message.startswith(
+        'Invalid value: {"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"f:uid":{},"f:user":{}}}}]}'
+    )

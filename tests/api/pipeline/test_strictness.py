@@ -219,3 +219,20 @@ def test_the_first_wrong_type_of_a_patched_object_is_that_of_its_text() -> None:
     patch = b'[{"op":"add","path":"/metadata","value":1},{"op":"add","path":"/data","value":1}]'
     with pytest.raises(StatusError, match=r"number into Go struct field ConfigMap\.data of type"):
         patched(patching.JSON_PATCH, patch)
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (
+            b'{"apiVersion":null,"kind":"Secret"}',
+            r"converting \(core\.Secret\) to \(core\.ConfigMap\): unknown conversion",
+        ),
+        (b'{"apiVersion":"","kind":"X"}', 'no kind "X" is registered for the internal version of group "" in scheme'),
+        (b'{"apiVersion":null,"kind":[]}', r"cannot unmarshal array into Go struct field \.kind of type string"),
+        (b'{"apiVersion":"X","kind":null}', '": no kind "ConfigMap" is registered for version "X" in scheme'),
+    ],
+)
+def test_a_patch_to_another_kind_without_a_version(patch: bytes, why: str) -> None:
+    with pytest.raises(StatusError, match=why):
+        patched(patching.MERGE_PATCH, patch)

@@ -100,3 +100,14 @@ def test_a_short_prefix_does_not_replace_letters() -> None:
     normaliser = Normaliser()
     normaliser.generated({"metadata": {"generateName": "A"}}, "A")
     assert normaliser.answer({"kind": "IPAddress"}, {}) == {"kind": "IPAddress"}
+
+
+def test_the_managers_of_conflicts_have_no_order() -> None:
+    causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {name}"} for name in ("b", "a")]
+    forms = [Normaliser().answer({"details": {"causes": order}}, {}) for order in (causes, causes[::-1])]
+    assert forms[0] == forms[1]
+
+
+def test_the_place_of_a_scheme_is_hidden() -> None:
+    text = 'no kind "X" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"'
+    assert Normaliser().answer({"message": text}, {})["message"].endswith("in scheme <scheme>")
