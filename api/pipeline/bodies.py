@@ -227,6 +227,15 @@ def _as_written(error: check.TypeMismatch, source: bytes | str, kind: types.Obje
     return str(error)
 
 
+def _in_order_of_text(rt: ResourceType, text: str, unknown: list[str]) -> list[str]:
+    """Return the paths of unknown fields in the order of the printed object."""
+    kind = kind_type(rt)
+    try:
+        return unknown if kind is None else check.check(json.loads_as_written(text), kind)
+    except (ValueError, RecursionError):
+        return _sorted(unknown)
+
+
 def _mark_reset(obj: Object) -> None:
     """Replace an empty list of managedFields by ``[{}]``, which resets them as well: empty lists are dropped later."""
     meta = obj.get("metadata")
@@ -275,10 +284,12 @@ def decode_patched(
         return _decode_without_version(rt, obj, refused, validation=validation, complaints=complaints)
     _set_patched_type(rt, obj, refused)
     try:
-        unknown = _sorted(_checked(rt, obj, check.check))
+        unknown = _checked(rt, obj, check.check)
     except check.TypeMismatch as error:
         kind = kind_type(rt)
         raise refused(str(error) if kind is None else _as_written(error, shown(), kind)) from None
+    if len(unknown) > 1:
+        unknown = _in_order_of_text(rt, shown(), unknown)
     texts = [*complaints, *strict_texts((), unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")

@@ -236,3 +236,29 @@ def test_the_first_wrong_type_of_a_patched_object_is_that_of_its_text() -> None:
 def test_a_patch_to_another_kind_without_a_version(patch: bytes, why: str) -> None:
     with pytest.raises(StatusError, match=why):
         patched(patching.MERGE_PATCH, patch)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "names"),
+    [
+        (
+            patching.JSON_PATCH,
+            b'[{"op":"add","path":"/data2","value":1},{"op":"add","path":"/a","value":1}]',
+            ["a", "data2"],
+        ),
+        (
+            patching.MERGE_PATCH,
+            b'{"metadata":{"ownerReferences":[{"zz":1,"aa":2}]}}',
+            ["metadata.ownerReferences[0].aa", "metadata.ownerReferences[0].zz"],
+        ),
+        (
+            patching.JSON_PATCH,
+            b'[{"op":"add","path":"/metadata/ownerReferences","value":[{"zz":1,"aa":2}]}]',
+            ["metadata.ownerReferences[0].zz", "metadata.ownerReferences[0].aa"],
+        ),
+    ],
+)
+def test_unknown_fields_of_a_patched_object_are_listed_in_the_order_of_its_text(
+    content_type: str, patch: bytes, names: list[str]
+) -> None:
+    assert patched(content_type, patch) == [f'unknown field "{name}"' for name in names]
