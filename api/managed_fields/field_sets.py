@@ -318,16 +318,17 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
         held = before.get(element)
         if held is None:
             changed[element] = everything(items[0], kind.item) if keyed and len(items) == 1 else _LEAF
-        elif not keyed:
-            continue
         elif len(held) == 1 and len(items) == 1:
-            more, less = _compare(held[0], items[0], kind.item)
+            more, less = _compare(held[0], items[0], kind.item) if keyed else (None, None)
             if more is not None:
                 changed[element] = more
             if less is not None:
                 removed[element] = less
+        elif len(held) == 1 or len(items) == 1:  # one item became several, which are owned as one, or the other way
+            changed[element] = everything(items[0], kind.item) if keyed and len(items) == 1 else _LEAF
+            removed[element] = everything(held[0], kind.item) if keyed and len(held) == 1 else _LEAF
         elif held != items:
-            changed[element] = _LEAF  # items that share a key are owned as one
+            changed[element] = _LEAF
     for element, held in before.items():
         if element not in after:
             removed[element] = everything(held[0], kind.item) if keyed and len(held) == 1 else _LEAF

@@ -203,8 +203,8 @@ def _take(
         )
         taken, vanished = elsewhere.get(entry.get("apiVersion", ""), (changed, removed))
         left = field_sets.difference(fields, vanished)
-        left = field_sets.union(left, changed) if mine else field_sets.difference(left, taken)
-        left = strip_untracked(left)
+        # Only the writer's set is cleaned of fields without owners: others keep what a client once wrote there.
+        left = strip_untracked(field_sets.union(left, changed)) if mine else field_sets.difference(left, taken)
         if not left:
             continue
         kept = entry if left == fields else {**entry, "fieldsV1": left}

@@ -84,6 +84,8 @@ def _convert_scalar(value: Any, kind: Scalar) -> Any:
             word = f"json: cannot unmarshal {error.wrong_type} into Go value of type {error.go_type}"
             raise ConversionError(error.text or word) from None
         return value
+    if value.__class__ is int and not -(2**63) <= value < 2**63:
+        value = float(value)  # as Go reads it
     given, wanted = _KINDS[value.__class__], _PLAIN[kind.kind]
     if given == wanted:
         return value

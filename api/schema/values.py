@@ -12,7 +12,6 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values import quantity
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
@@ -185,21 +184,32 @@ def json_text(value: Any) -> str:
     return "true" if value is True else "false" if value is False else str(value)
 
 
+def _time_quote(text: str) -> str:
+    """Quote a text as Go's package time does: bytes that are no printable ASCII are hexadecimal."""
+    return '"' + "".join(map(_time_byte, text.encode("utf-8", "replace"))) + '"'
+
+
+def _time_byte(byte: int) -> str:
+    if byte in b'"\\':
+        return "\\" + chr(byte)
+    return chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
+
+
 def _cannot(value: Any, layout: str) -> str:
-    return f"cannot parse {go_quote(json_text(value))} as {go_quote(layout)}"
+    return f"cannot parse {_time_quote(json_text(value))} as {_time_quote(layout)}"
 
 
 def _parse_time(value: str, layout: str) -> datetime:
     found = _TIME.match(value)
     micro = layout is RFC3339_MICRO
     if found is None or (micro and len(found[7] or "") != 7):
-        raise DecodeError(f"parsing time {go_quote(value)} as {go_quote(layout)}: {_where(value, micro=micro)}")
+        raise DecodeError(f"parsing time {_time_quote(value)} as {_time_quote(layout)}: {_where(value, micro=micro)}")
     fraction = (found[7] or "")[1:7].ljust(6, "0")
     zone = "+00:00" if found[8] == "Z" else found[8]
     try:
         moment = datetime.fromisoformat(f"{value[:19]}.{fraction}{zone}").astimezone(UTC)
     except (ValueError, OverflowError):
-        raise DecodeError(f"parsing time {go_quote(value)}: {_out_of_range(found)}") from None
+        raise DecodeError(f"parsing time {_time_quote(value)}: {_out_of_range(found)}") from None
     return moment
 
 
@@ -223,19 +233,19 @@ def _where(value: str, *, micro: bool) -> str:
     for element, pattern in _LAYOUT:
         found = re.match(pattern, rest)
         if found is None:
-            return f"cannot parse {go_quote(rest)} as {go_quote(element)}"
+            return f"cannot parse {_time_quote(rest)} as {_time_quote(element)}"
         rest = rest[found.end() :]
     if micro:
         found = re.match(r"[.,]\d{6}(?!\d)", rest)
         if found is None:
-            return f"cannot parse {go_quote(rest)} as {go_quote('.000000')}"
+            return f"cannot parse {_time_quote(rest)} as {_time_quote('.000000')}"
         rest = rest[found.end() :]
     else:
         rest = re.sub(r"\A[.,]\d+", "", rest)
     found = re.match(r"Z|[+-]\d\d:\d\d", rest)
     if found is None:
-        return f"cannot parse {go_quote(rest)} as {go_quote('Z07:00')}"
-    return f"extra text: {go_quote(rest[found.end() :])}"
+        return f"cannot parse {_time_quote(rest)} as {_time_quote('Z07:00')}"
+    return f"extra text: {_time_quote(rest[found.end() :])}"
 
 
 def _out_of_range(found: re.Match[str]) -> str:

@@ -189,3 +189,29 @@ def test_unreadable_entries_of_a_client_are_ignored(entry: dict[str, Any]) -> No
     new = config_map(k="v")
     new["metadata"]["managedFields"] = [entry]
     assert owned(updated(created(k="v"), new, "b")) == {"a": {"f:data": {".": {}, "f:k": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed", "removed"),
+    [
+        (["a/b"], ["a/b", "a/b"], True, True),
+        (["a/b", "a/b"], ["a/b"], True, True),
+        (["a/b", "a/b"], ["a/b", "a/b"], False, False),
+        (["a/b", "a/b"], ["a/b", "a/b", "a/b"], True, False),
+        (["a/b"], ["a/b"], False, False),
+    ],
+)
+def test_a_repeated_item_is_owned_anew_when_the_number_of_its_items_changes(
+    before: list[str], after: list[str], *, changed: bool, removed: bool
+) -> None:
+    old, new = ({"metadata": {"finalizers": items}} for items in (before, after))
+    item = {"f:metadata": {"f:finalizers": {'v:"a/b"': LEAF}}}
+    assert field_sets.compare(old, new, CONFIG_MAP) == (item if changed else {}, item if removed else {})
+
+
+def test_the_entry_of_another_manager_keeps_fields_without_owners() -> None:
+    entry = {"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    given = [{**entry, "fieldsV1": {"f:metadata": {}}}]
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": given}, "data": {}}
+    managers.track(CONFIG_MAP, None, obj, writer=writer("y"))
+    assert given[0] in obj["metadata"]["managedFields"]  # type: ignore[index]

@@ -107,6 +107,7 @@ def test_wrong_types_in_strategic_patches(patch: bytes, problem: str) -> None:
     [
         b'{"metadata":{"generation":2.0}}',
         b'{"metadata":{"generation":100000000000000000000}}',
+        b'{"metadata":{"generation":9223372036854775808}}',
         b'{"kind":"Secret","apiVersion":"v7"}',
         b"null",
     ],
@@ -161,6 +162,8 @@ def test_a_replaced_version_or_kind_must_be_a_text(field: str) -> None:
 def test_an_error_of_a_type_that_decodes_itself_comes_first() -> None:
     with pytest.raises(StatusError, match='ConfigMap: parsing time "x" as'):
         decoded(b'{"data":{"a":1},"metadata":{"deletionTimestamp":"x"}}')
+    with pytest.raises(StatusError, match=r'parsing time "\\xc3\\xbc\\x0a" as'):
+        decoded(b'{"metadata":{"deletionTimestamp":"\\u00fc\\n"}}')
 
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind"])
