@@ -19,7 +19,9 @@ def prepare_new_pod(new: Object) -> None:
     """Set the initial status, and expand label keys."""
     spec = new["spec"]
     drop_disabled_fields(spec)
-    new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    # A class that the client sent stays, as in Kubernetes' GetPodQOS.
+    sent = (new.get("status") or {}).get("qosClass")
+    new["status"] = {"phase": "Pending", "qosClass": sent or qos_class(spec)}
     if spec.get("schedulingGates"):
         new["status"]["conditions"] = [
             {
@@ -179,6 +181,7 @@ def restrict_to_resources(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "pods": Strategy(
+        status_on_create=True,
         update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         generation=True,
         graceful=True,
