@@ -106,7 +106,7 @@ NAMESPACED = (
     ),
     ("service loadbalancer front --tcp=80:80", "service", "front LoadBalancer IP <pending> 80:PORT/TCP AGE"),
     ("service nodeport door --tcp=80:80", "service", "door NodePort IP <none> 80:PORT/TCP AGE"),
-    ("serviceaccount robot", "serviceaccount", "robot 0 AGE"),
+    ("serviceaccount robot", "serviceaccount", "robot AGE"),
 )
 
 

@@ -75,6 +75,8 @@ async def test_applies(manifest: Object, autojump_clock: Any, monkeypatch: pytes
     monkeypatch.setattr(targets, "time", SimpleNamespace(time=lambda: now))
     async with open_server() as server:
         first = await apply(server, manifest)
+        if manifest["kind"] == "Job":  # its labels are stored with its first update
+            first = await apply(server, manifest)
         assert revision(await apply(server, manifest)) == revision(first)
         assert await server.get(place(manifest)) == first
         # Another manager's label comes and goes by itself.
@@ -102,6 +104,8 @@ async def test_creates_and_patches_as_helm_does(manifest: Object, autojump_clock
             body = patch(without_nulls(before), without_nulls(after), live, kind)
             return await server.patch(place(manifest), body, "strategic-merge-patch")
 
+        if manifest["kind"] == "Job":  # its labels are stored with its first update
+            created = await upgrade(manifest, manifest, created)
         assert revision(await upgrade(manifest, manifest, created)) == revision(created)
         second = await upgrade(manifest, upgraded, created)
         assert second["metadata"]["annotations"]["release"] == "2"
