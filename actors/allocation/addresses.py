@@ -149,13 +149,16 @@ class Addresses:
                 return self._choose(pending, ranges)
             except CannotAllocate as why:
                 raise status.internal_error(f"failed to allocate a serviceIP: {why}") from None
+            except status.StatusError as error:  # the IPAddress cannot name the Service
+                detail = f"failed to allocate IP: {error.message}"
+                raise invalid(pending.owner.name, [invalid_value("spec.clusterIPs", addresses, detail)]) from None
         address = parse_ip(text)
         if address is None:
             raise status.internal_error(f'failed to parse service IP "{text}"')
         try:
             self._take(pending, ranges, address)
-        except CannotAllocate as why:
-            detail = f"failed to allocate IP {text}: {why}"
+        except (CannotAllocate, status.StatusError) as why:
+            detail = f"failed to allocate IP {text}: {why.message if isinstance(why, status.StatusError) else why}"
             raise invalid(pending.owner.name, [invalid_value("spec.clusterIPs", addresses, detail)]) from None
         return text
 

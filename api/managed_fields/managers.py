@@ -76,11 +76,13 @@ def track(
     writer: Writer,
     reset: Paths = (),
     versions: Versions | None = None,
+    is_version: Callable[[str], bool] | None = None,
 ) -> None:
     """Set ``new``'s managedFields to their state after this write. ``old`` is None on create.
 
     ``reset``: the fields that this endpoint ignores, such as status on the main resource.
     ``versions``: converts the change for entries in other versions of the kind, which lose the changed fields.
+    ``is_version``: tells whether the kind has an apiVersion; entries in unknown ones are dropped.
     """
     metadata = new["metadata"]
     given = metadata.pop("managedFields", None)
@@ -88,6 +90,9 @@ def track(
     entries = distinct(_entries_to_start_from(given, held, subresource=writer.subresource))
     if old is not None and not entries:
         return
+    if is_version is not None:
+        own = writer.api_version
+        entries = [each for each in entries if (found := each.get("apiVersion", "")) == own or is_version(found)]
     try:
         changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
     except NoPathElement:

@@ -238,6 +238,11 @@ def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
     return None
 
 
+def is_version(rt: ResourceType, api_version: str) -> bool:
+    """Return whether the resource is known in an API version."""
+    return _served(rt, api_version) is not None
+
+
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) -> Object:
     """Return the merged object in the form of a decoded and defaulted object."""
     try:

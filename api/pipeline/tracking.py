@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer
@@ -45,7 +47,15 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
         shown = conversion.convert(conversion.convert(copy_object(new), rt.storage_api_version), rt.api_version)
     before = None if old is None else conversion.convert(old, rt.api_version)
     versions = None if old is None else server_side_apply.versions_of(rt)
-    managers.track(kind, before, shown, writer=writer(rt, ctx), reset=reset(rt, ctx), versions=versions)
+    managers.track(
+        kind,
+        before,
+        shown,
+        writer=writer(rt, ctx),
+        reset=reset(rt, ctx),
+        versions=versions,
+        is_version=partial(server_side_apply.is_version, rt),
+    )
     if shown is not new:
         new["metadata"].pop("managedFields", None)
         entries = shown["metadata"].get("managedFields")

@@ -99,6 +99,15 @@ async def test_requested_addresses(autojump_clock: MockClock) -> None:
         holds(server, made)
 
 
+@pytest.mark.parametrize("requested", [{}, {"clusterIP": "10.96.0.5"}])
+async def test_an_address_needs_the_name_of_its_service(autojump_clock: MockClock, requested: Any) -> None:
+    async with open_services() as server:
+        ((field, message),) = await refused(server, "POST", SERVICES, service("a/b", **requested))
+        assert field == "spec.clusterIPs"
+        assert "failed to allocate IP" in message
+        assert message.endswith("""spec.parentRef.name: Invalid value: "a/b": may not contain '/'""")
+
+
 async def test_an_address_created_by_a_user_is_taken(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/29") as server:
         for number in (1, 2, 3, 4, 5):

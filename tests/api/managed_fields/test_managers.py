@@ -215,3 +215,17 @@ def test_the_entry_of_another_manager_keeps_fields_without_owners() -> None:
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": given}, "data": {}}
     managers.track(CONFIG_MAP, None, obj, writer=writer("y"))
     assert given[0] in obj["metadata"]["managedFields"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("old", [None, {"metadata": {"name": "a"}}])
+def test_entries_in_versions_that_the_kind_does_not_have_are_dropped(old: Any) -> None:
+    entry = {"manager": "x", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1"}
+    given = [{**entry, "fieldsV1": {"f:data": {}}}]
+    obj = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "managedFields": given},
+        "data": {"k": "v"},
+    }
+    managers.track(CONFIG_MAP, old, obj, writer=writer("y"), is_version=lambda version: version == "v1")
+    assert [each["manager"] for each in obj["metadata"]["managedFields"]] == ["y"]  # type: ignore[index]
