@@ -42,7 +42,7 @@ def encode_continue(token: Continue) -> str:
 def decode_continue(text: str, *, namespaced: bool) -> Continue:
     """Decode a continue token. StatusError 400 if it is not valid. Any negative revision is INCONSISTENT.
 
-    The key of a token of our own ends in NUL. What follows a NUL sorts before every further name, so it is ignored.
+    The key of a token of our own ends in NUL. Text after a NUL sorts before every further name, so it is ignored.
     """
     token = _content(text)
     _check_types(token)

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kubechronicle.api.builtin.defaults import FUNCTIONS, RESOURCE_LISTS, VALUES
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, presence, short_name
+from kubechronicle.api.schema.types import (
+    LIST,
+    ONE,
+    ObjectType,
+    objects_below,
+    presence,
+    short_name,
+)
 from kubechronicle.api.values import quantity
 from kubechronicle.api.values.objects import Object
-
-ONE: Final = "one"
-LIST: Final = "list"
-DICT: Final = "map"
 
 
 class _Plan:
@@ -102,7 +105,7 @@ def _plan_of(definition: str) -> _Plan | None:
     name = short_name(definition)
     plan = _Plan(VALUES.get(name, {}), _pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
-        target, shape = _target(field.type)
+        target, shape = objects_below(field.type)
         below = _plan_of(target.definition) if target is not None else None
         if below is not None:
             plan.below.append((field.name, shape, below))
@@ -146,13 +149,3 @@ def _references(schema: Object) -> set[str]:
             if isinstance(each, dict) and "$ref" in each:
                 found.add(each["$ref"].rpartition("/")[2])
     return found
-
-
-def _target(kind: Type) -> tuple[ObjectType | None, str]:
-    if isinstance(kind, ObjectType):
-        return kind, ONE
-    if isinstance(kind, ListType) and isinstance(kind.item, ObjectType):
-        return kind.item, LIST
-    if isinstance(kind, MapType) and isinstance(kind.value, ObjectType):
-        return kind.value, DICT
-    return None, ONE

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type
-
-_ONE: Final = "one"
-_LIST: Final = "list"
-_MAP: Final = "map"
+from kubechronicle.api.schema.types import LIST, ONE, ListType, MapType, ObjectType, objects_below
 
 
 class _Plan:
@@ -45,10 +41,10 @@ def _apply(obj: dict[str, Any], plan: _Plan) -> None:
         value = obj.get(name)
         if not value:
             continue
-        if shape is _ONE:
+        if shape is ONE:
             _apply(value, below)
         else:
-            for item in value if shape is _LIST else value.values():
+            for item in value if shape is LIST else value.values():
                 _apply(item, below)
 
 
@@ -59,18 +55,8 @@ def _plan_of(kind: ObjectType) -> _Plan:
         for field in kind.fields.values():
             if field.null_stays and isinstance(field.type, ListType | MapType):
                 plan.names.append(field.name)
-            target, shape = _target(field.type)
+            target, shape = objects_below(field.type)
             below = _plan_of(target) if target is not None else None
             if below is not None and (below.names or below.below):
                 plan.below.append((field.name, shape, below))
     return plan
-
-
-def _target(kind: Type) -> tuple[ObjectType | None, str]:
-    if isinstance(kind, ObjectType):
-        return kind, _ONE
-    if isinstance(kind, ListType) and isinstance(kind.item, ObjectType):
-        return kind.item, _LIST
-    if isinstance(kind, MapType) and isinstance(kind.value, ObjectType):
-        return kind.value, _MAP
-    return None, _ONE

@@ -172,6 +172,25 @@ class ObjectType(Type):
         return {name: make() for name, make in self.always}
 
 
+# The shapes of a field that contains objects; MAP, above, is the third.
+ONE: Final = "one"
+LIST: Final = "list"
+
+
+def objects_below(kind: Type) -> tuple[ObjectType | None, str]:
+    """Return the type of the objects in a field, and their shape there: ONE, LIST or MAP.
+
+    (None, ONE) means that the field contains no objects.
+    """
+    if isinstance(kind, ObjectType):
+        return kind, ONE
+    if isinstance(kind, ListType) and isinstance(kind.item, ObjectType):
+        return kind.item, LIST
+    if isinstance(kind, MapType) and isinstance(kind.value, ObjectType):
+        return kind.value, MAP
+    return None, ONE
+
+
 _LEAVES: Final[dict[str, type]] = {"string": str, "boolean": bool}
 
 SCALAR_ZERO: Final[dict[str, Any]] = {
