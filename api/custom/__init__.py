@@ -1,0 +1,1 @@
+"""Custom resources: the compiled versions of a definition: schema, rules, types."""

@@ -1,0 +1,99 @@
+"""The ResourceTypes of a CustomResourceDefinition, one for each of its versions.
+
+Names are the accepted ones (status.acceptedNames), as kube-apiserver serves them. Source: apiextensions-apiserver
+``pkg/apiserver/customresource_handler.go`` and ``customresource_discovery_controller.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.custom.version import CustomVersion
+from kubechronicle.api.registry.registry import ResourceType, Subresource, version_priority
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""All verbs, in the order of kube-apiserver's discovery."""
+_CHANGE: Final = ("get", "patch", "update")
+
+
+def resource_types(definition: ReadOnlyObject, *, load: Callable[[], Object] | None = None) -> tuple[ResourceType, ...]:
+    """Return the types of the served versions, in the order of the definition. See ``all_types``."""
+    return tuple(rt for rt in all_types(definition, load=load) if rt.custom.served)
+
+
+def all_types(definition: ReadOnlyObject, *, load: Callable[[], Object] | None = None) -> tuple[ResourceType, ...]:
+    """Return the types of all versions, served or not, in the order of the definition, whose names are accepted.
+
+    ``load``: returns the definition, freshly decoded. With it, the types hold no reference to ``definition``.
+    """
+    spec, accepted = definition["spec"], definition["status"]["acceptedNames"]
+    group, plural, kind = spec["group"], accepted["plural"], accepted["kind"]
+    storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    terminating = has_condition(definition, "Terminating")
+    versions: dict[str, CustomVersion] = {}
+    types = []
+    for version in spec["versions"]:
+        name = version["name"]
+        custom = versions[name] = CustomVersion(
+            definition, version, load=load or (lambda: dict(definition)), versions=versions, terminating=terminating
+        )
+        types.append(
+            ResourceType(
+                group=group,
+                version=name,
+                plural=plural,
+                singular=accepted.get("singular") or kind.lower(),
+                kind=kind,
+                list_kind=accepted.get("listKind") or f"{kind}List",
+                namespaced=spec["scope"] == "Namespaced",
+                verbs=VERBS,
+                resource=f"{plural}.{group}",
+                storage_api_version=f"{group}/{storage}",
+                storage_kind=kind,
+                short_names=tuple(accepted.get("shortNames") or ()),
+                categories=tuple(accepted.get("categories") or ()),
+                subresources=MappingProxyType(dict(_subresources(custom))),
+                deprecated=bool(version.get("deprecated")),
+                warning=_warning(spec, version),
+                printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                selectable_fields=tuple(path.removeprefix(".") for path in custom.selectable_fields),
+                custom=custom,
+            )
+        )
+    return tuple(types)
+
+
+def has_condition(definition: ReadOnlyObject, kind: str) -> bool:
+    """Tell whether a condition of the definition is true."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
+
+
+def _subresources(custom: CustomVersion) -> Sequence[tuple[str, Subresource]]:
+    found = []
+    if custom.subresources.get("status") is not None:
+        own: dict[str, Any] = {"group": custom.group, "version": custom.name, "kind": custom.kind}
+        found.append(("status", Subresource(name="status", verbs=_CHANGE, **own)))
+    if custom.subresources.get("scale") is not None:
+        scale = Subresource(name="scale", group="autoscaling", version="v1", kind="Scale", verbs=_CHANGE)
+        found.append(("scale", scale))
+    return found
+
+
+def _warning(spec: ReadOnlyObject, version: ReadOnlyObject) -> str:
+    """Return the warning of a deprecated version: its own, or one that names the best newer version."""
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning") is not None:
+        return str(version["deprecationWarning"])
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    newer = [
+        one["name"]
+        for one in spec["versions"]
+        if one.get("served") and not one.get("deprecated") and version_priority(one["name"]) < version_priority(name)
+    ]
+    text = f"{group}/{name} {kind} is deprecated"
+    return f"{text}; use {group}/{min(newer, key=version_priority)} {kind}" if newer else text

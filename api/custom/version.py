@@ -1,0 +1,111 @@
+"""CustomVersion: one version of a CustomResourceDefinition, with the parts that its schema is compiled into.
+
+Lives here: what all requests for a version share. Not here: the compilers (schema/, rules/, types.py), and the
+ResourceTypes of a definition (served.py).
+
+A server may hold a thousand definitions, most of them unused. So a version keeps no parsed schema. ``openapi`` and
+``definition`` decode the definition each time, and a compiled part is made at its first use and kept:
+
+    rt.custom.schema      first request: decodes the definition, compiles its schema
+    rt.custom.schema      later requests: the same CompiledSchema
+
+Invariant: two threads that need a part at once get the same one. Both may compile it; the first one to finish counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+Part = TypeVar("Part")
+
+NO_CONVERSION: Final[ReadOnlyObject] = {"strategy": "None"}
+
+
+class CustomVersion:
+    """One version of a definition.
+
+    ``name``: "v1". ``uid``, ``generation``: of the definition. ``storage_version``: the name of the stored version.
+    ``group``, ``plural``, ``kind``: the accepted names.
+    ``served``: the version has paths. ``terminating``: the definition is being deleted, and nothing may be created.
+    ``preserves_unknown``: spec.preserveUnknownFields. ``conversion``: spec.conversion.
+    ``subresources``, ``selectable_fields``: of the version, as the definition gives them.
+    ``versions``: all versions of the definition by name, this one included.
+    """
+
+    __slots__ = (
+        "_load",
+        "_parts",
+        "conversion",
+        "generation",
+        "group",
+        "kind",
+        "name",
+        "plural",
+        "preserves_unknown",
+        "selectable_fields",
+        "served",
+        "storage_version",
+        "subresources",
+        "terminating",
+        "uid",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        definition: ReadOnlyObject,
+        version: ReadOnlyObject,
+        *,
+        load: Callable[[], Object],
+        versions: Mapping[str, CustomVersion],
+        terminating: bool,
+    ) -> None:
+        """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded."""
+        metadata, spec = definition["metadata"], definition["spec"]
+        accepted = definition["status"]["acceptedNames"]
+        self.name: Final[str] = version["name"]
+        self.uid: Final[str] = metadata.get("uid", "")
+        self.generation: Final[int] = metadata.get("generation", 0)
+        self.group: Final[str] = spec["group"]
+        self.plural: Final[str] = accepted["plural"]
+        self.kind: Final[str] = accepted["kind"]
+        self.served: Final = bool(version.get("served"))
+        self.terminating: Final = terminating
+        self.storage_version: Final[str] = next(one["name"] for one in spec["versions"] if one.get("storage"))
+        self.preserves_unknown: Final = bool(spec.get("preserveUnknownFields"))
+        self.conversion: Final[ReadOnlyObject] = spec.get("conversion") or NO_CONVERSION
+        self.subresources: Final[ReadOnlyObject] = version.get("subresources") or {}
+        self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
+        self.versions: Final = versions
+        self._load: Final = load
+        self._parts: Final[dict[str, Any]] = {}
+
+    def __repr__(self) -> str:
+        """Name the definition and its state: two versions with the same text have the same schema."""
+        return f"<CustomVersion {self.group}/{self.name} {self.plural} of {self.uid} generation {self.generation}>"
+
+    @property
+    def definition(self) -> Object:
+        """The CustomResourceDefinition, freshly decoded at each call."""
+        return self._load()
+
+    @property
+    def openapi(self) -> Object:
+        """The version's openAPIV3Schema, freshly decoded at each call; {} if there is none."""
+        for version in self._load()["spec"]["versions"]:
+            if version["name"] == self.name:
+                return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        return {}
+
+    @property
+    def storage(self) -> CustomVersion:
+        """The version that objects are stored in."""
+        return self.versions[self.storage_version]
+
+    def part(self, name: str, make: Callable[[CustomVersion], Part]) -> Part:
+        """Return the part of this name, made by ``make`` at its first use."""
+        found: Part | None = self._parts.get(name)
+        return found if found is not None else self._parts.setdefault(name, make(self))
