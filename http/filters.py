@@ -20,7 +20,6 @@ from prometheus_client import Gauge
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.api.selectors.field_selectors import value_required
@@ -36,7 +35,13 @@ from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics, Series, request_labels
-from kubechronicle.http.representation.answers import CACHE_CONTROL, status_response, warning_fields
+from kubechronicle.http.representation.answers import (
+    CACHE_CONTROL,
+    internal_error_text,
+    status_response,
+    undetermined_request,
+    warning_fields,
+)
 from kubechronicle.http.wire.exchange import close_iterator
 
 log = logging.getLogger(__name__)
@@ -94,7 +99,7 @@ def answer_errors(services: Services, following: Next) -> Next:
 
 
 def identify(services: Services, following: Next) -> Next:
-    """Attach the context: the request's id, and the information in its path and query."""
+    """Attach the context: the request's id, and the information in its path and query. 500 if it is undetermined."""
     new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
@@ -108,7 +113,7 @@ def identify(services: Services, following: Next) -> Next:
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
         try:
-            response = await following(request)
+            response = undetermined_request(request) if info.undetermined else await following(request)
             response.headers.append(("audit-id", audit_id))
         except StatusError as error:
             response = status_response(request, error)
@@ -310,19 +315,12 @@ def authorize(services: Services, following: Next) -> Next:
 
     async def reject(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
         if verdict.error:
-            return _undecided(request, verdict.error)
+            response = internal_error_text(request, verdict.error)
+            response.headers.append(CACHE_CONTROL)
+            return response
         raise forbidden(context.user, info, verdict.reason)
 
     return filtered
-
-
-def _undecided(request: Request, why: str) -> Response:
-    """Answer when an authorizer failed and none allowed the request: not a Status but the text of
-    responsewriters.InternalError, with HTML escaped."""
-    uri = f"{request.raw_path}?{request.query_string}" if request.query_string else request.raw_path
-    text = f"Internal Server Error: {go_quote(uri)}: {why}\n".replace("&", "&amp;").replace("<", "&lt;")
-    headers = [("content-type", "text/plain; charset=utf-8"), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
-    return Response(500, headers, text.replace(">", "&gt;").encode())
 
 
 def _authorized_as(context: Context) -> RequestInfo:

@@ -135,6 +135,11 @@ def go_quote(text: str) -> str:
     return '"' + "".join(map(_quote_character, text)) + '"'
 
 
+def without_html(text: str) -> str:
+    """Escape the characters of HTML, as k8s.io/apiserver's responsewriters do for paths and names of clients."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def _quote_character(character: str) -> str:
     escaped = _ESCAPES.get(character)
     if escaped is not None:

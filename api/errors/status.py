@@ -143,8 +143,7 @@ def unauthorized(message: str = "Unauthorized") -> StatusError:
 
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
     """403: rejected by authorization or admission. Without resource, "forbidden: why"; without name, "pods is …"."""
-    plural, _ = split_resource(resource)
-    if not plural:
+    if not any(split_resource(resource)):
         message = f"forbidden: {why}"
     elif not name:
         message = f"{resource_text(resource)} is forbidden: {why}"

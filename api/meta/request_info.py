@@ -8,6 +8,7 @@ Pure: without registry look-ups, so a group or resource here need not exist.
     GET    /api/v1/watch/namespaces/a/pods       watch  (the deprecated prefix)
     GET    /api/v1/namespaces/a                  get    namespaces a (its own namespace too, for authorization)
     GET    /healthz                              a non-resource request
+    GET    /api/v1/watch                         undetermined: nothing follows the old verb
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class RequestInfo:
     ``parts``: the path after the namespace (resource, name, subresource, …).
     ``field_selector``, ``label_selector``: as the client wrote them, for authorization.
     ``deprecated_watch``: the path has the old /watch/ prefix.
+    ``undetermined``: the path ends with an old verb; kube-apiserver answers it before authentication.
     """
 
     path: str
@@ -60,10 +62,15 @@ class RequestInfo:
     field_selector: str = ""
     label_selector: str = ""
     deprecated_watch: bool = False
+    undetermined: bool = False
 
     @property
     def group_resource(self) -> str:
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @property
+    def plural(self) -> str:
+        return self.resource
 
 
 # A pair that Go's net/url drops: with a semicolon, or a percent sign without two hexadecimal digits.
@@ -121,10 +128,8 @@ def split_moment(path: str) -> tuple[str, str]:
 def resolve(method: str, path: str, query: Query) -> RequestInfo:
     """Return the request's info. A path that is not a resource request is a non-resource one, never an error."""
     verb = method.lower()
+    # An empty part is one, too: no other part may take its place.
     parts = path.strip("/").split("/")
-    if "" in parts:
-        # An empty name of a namespace is one: no other name may take its place.
-        parts = [part for part, before in zip(parts, ("", *parts), strict=False) if part or before == "namespaces"]
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
         return RequestInfo(path=path, verb=verb)
     prefix, group, rest = parts[0], "", parts[1:]
@@ -137,7 +142,7 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     deprecated_watch = False
     if rest[0] in SPECIAL_VERBS:
         if len(rest) < 2:
-            return RequestInfo(path=path, verb=method.lower())
+            return RequestInfo(path=path, verb=method.lower(), undetermined=True)
         verb, deprecated_watch, rest = rest[0], rest[0] == "watch", rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
@@ -146,7 +151,7 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
             rest = rest[2:]
     resource = rest[0]
     name = rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
+    subresource = rest[2] if len(rest) > 2 and verb != "proxy" else ""
     verb = "watch" if deprecated_watch else _collection_verb(verb, name, query)
     selects = verb in SELECTING_VERBS and not deprecated_watch
     field_selector = query.get("fieldSelector") if selects else ""

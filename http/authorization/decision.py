@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
@@ -216,16 +217,15 @@ def aggregate(errors: Sequence[str]) -> str:
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """Return the 403 for a request that no authorizer allows."""
-    return status.forbidden(
-        info.group_resource if info.is_resource else "", info.name, forbidden_message(user, info, reason)
-    )
+    return status.forbidden(info, info.name, forbidden_message(user, info, reason))
 
 
 def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:
-    """Return the text of k8s.io/apiserver's responsewriters.Forbidden."""
+    """Return the text of k8s.io/apiserver's responsewriters.Forbidden, with HTML escaped."""
     why = f": {reason}" if reason else ""
+    who = f"User {go_quote(user.name)} cannot {info.verb}"
     if not info.is_resource:
-        return f'User "{user.name}" cannot {info.verb} path "{info.path}"{why}'
-    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
-    return f'User "{user.name}" cannot {info.verb} resource "{resource}" in API group "{info.group}" {where}{why}'
+        return f"{without_html(f'{who} path {go_quote(info.path)}')}{why}"
+    resource = go_quote(f"{info.resource}/{info.subresource}" if info.subresource else info.resource)
+    where = f"in the namespace {go_quote(info.namespace)}" if info.namespace else "at the cluster scope"
+    return f"{without_html(f'{who} resource {resource} in API group {go_quote(info.group)} {where}')}{why}"

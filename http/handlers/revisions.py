@@ -110,7 +110,7 @@ async def _check_listed(backend: Backend, context: Context) -> None:
     verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
         why = forbidden_message(context.user, info, verdict.reason)
-        raise status.forbidden(info.group_resource, "", why)
+        raise status.forbidden(info, "", why)
 
 
 def _readable(backend: Backend, context: Context) -> Readable:

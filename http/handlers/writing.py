@@ -80,7 +80,7 @@ def _check_create(backend: Backend, context: Context) -> None:
         return
     if verdict.error:
         raise status.internal_error(verdict.error)
-    raise status.forbidden(info.group_resource, info.name, verdict.reason)
+    raise status.forbidden(info, info.name, verdict.reason)
 
 
 async def delete(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

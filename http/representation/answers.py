@@ -6,10 +6,12 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.errors import NotAcceptableError
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
@@ -76,6 +78,27 @@ def status_response(request: Request, error: StatusError) -> Response:
     with contextlib.suppress(LookupError):  # no context: the request failed before the filter that attaches it
         headers.append(("audit-id", request.attached(Context).audit_id))
     return Response(error.code, headers, encode(error.body(), form.media_type))
+
+
+def internal_error_text(request: Request, why: str) -> Response:
+    """Return a 500 that is no Status but text, as responsewriters.InternalError writes it."""
+    uri = f"{request.raw_path}?{request.query_string}" if request.query_string else request.raw_path
+    text = without_html(f"Internal Server Error: {go_quote(uri)}: {why}")
+    headers = [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")]
+    return Response(500, headers, f"{text}\n".encode())
+
+
+def undetermined_request(request: Request) -> Response:
+    """Return the 500 for a path that ends with an old verb: it names neither kind nor namespace."""
+    path = request.raw_path if _VALID_PATH.fullmatch(request.raw_path) else quote(request.path, safe=_UNESCAPED)
+    url = f"{path}?{request.query_string}" if request.query_string else path
+    why = f"unable to determine kind and namespace from url, {url}"
+    return internal_error_text(request, f"failed to create RequestInfo: {why}")
+
+
+# Go's net/url prints a path as received if it has these characters only, and otherwise escapes it anew.
+_UNESCAPED = "$&+,/:;=@"
+_VALID_PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,/:;=@\[\]]|%[0-9A-Fa-f]{2})*")
 
 
 def warning_fields(warnings: Sequence[str]) -> list[str]:

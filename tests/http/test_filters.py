@@ -99,6 +99,49 @@ async def test_401_precedes_403_and_neither_reaches_the_handler() -> None:
     (await ask(chain(raising(AssertionError("reached")), allow=False))).refused(403)
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("/api/v1/watch?a=%20&b=<c>", '"/api/v1/watch?a=%20&amp;b=&lt;c&gt;"'),
+        ("/apis/apps/v1/proxy/", '"/apis/apps/v1/proxy/"'),
+        ("/api/w%61tch/watch", '"/api/w%61tch/watch"'),
+    ],
+)
+async def test_a_path_that_ends_with_an_old_verb_is_an_internal_error_before_authentication(
+    target: str, shown: str
+) -> None:
+    answer = await ask(chain(raising(AssertionError("reached")), user=None), target=target)
+    assert (answer.status, answer.header("content-type")) == (500, "text/plain; charset=utf-8")
+    assert answer.header("audit-id")
+    why = "failed to create RequestInfo: unable to determine kind and namespace from url"
+    assert answer.body.decode() == f"Internal Server Error: {shown}: {why}, {shown[1:-1]}\n"
+
+
+async def test_the_url_of_an_internal_error_is_escaped_anew_if_it_is_not_valid() -> None:
+    answer = await ask(chain(answered), target='/api/"%41/watch')
+    assert answer.body.endswith(b"from url, /api/%22A/watch\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "named", "request_text", "details"),
+    [
+        ("/api/v1/../v1", '.. "v1" is ', 'resource ".." in API group ""', {"name": "v1", "kind": ".."}),
+        ("/api/v1/a.b/c", 'a.b "c" is ', 'resource "a.b" in API group ""', {"name": "c", "kind": "a.b"}),
+        ("/apis/apps/v1//x", '.apps "x" is ', 'resource "" in API group "apps"', {"name": "x", "group": "apps"}),
+        ("/x%22%0a&", "", r'path "/x\"\n&amp;"', {}),
+    ],
+)
+async def test_a_403_names_the_request_quoted_and_without_html(
+    target: str, named: str, request_text: str, details: dict[str, str]
+) -> None:
+    answer = await ask(chain(answered, user=User(name='a"<b>', groups=()), allow=False), target=target)
+    where = (" at the cluster scope" if named else "") + ": Everything is forbidden."
+    answer.refused(403)
+    refusal = answer.json()
+    assert refusal["message"] == rf'{named}forbidden: User "a\"&lt;b&gt;" cannot get {request_text}{where}'
+    assert refusal["details"] == details
+
+
 async def test_the_handler_gets_the_context_of_the_filters() -> None:
     seen: list[Context] = []
 

@@ -44,9 +44,15 @@ RESOURCES = [
     ("GET", "/api/v1/watch/namespaces/other/pods/foo", "watch", "", "v1", "other", "pods", "", "foo"),
     ("GET", "/apis/apps/v1/watch/deployments", "watch", "apps", "v1", "", "deployments", "", ""),
     ("GET", "/api/v1/watch/namespaces", "watch", "", "v1", "", "namespaces", "", ""),
-    # redundant slashes
+    # the other old verb, without subresources
+    ("GET", "/api/v1/proxy/namespaces/other/pods/foo/x", "proxy", "", "v1", "other", "pods", "", "foo"),
+    # redundant slashes: an empty part is one
     ("GET", "/api/v1/pods/", "list", "", "v1", "", "pods", "", ""),
-    ("GET", "/api/v1//pods", "list", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1//pods", "get", "", "v1", "", "", "", "pods"),
+    ("GET", "/api//v1", "list", "", "", "", "v1", "", ""),
+    ("GET", "/api/v1/namespaces/other//pods", "get", "", "v1", "other", "", "", "pods"),
+    ("GET", "/api/v1/namespaces///pods", "get", "", "v1", "", "", "", "pods"),
+    ("GET", "/apis/apps/v1/watch//deployments", "watch", "apps", "v1", "", "", "", "deployments"),
     ("GET", "/api/v1/namespaces//pods", "list", "", "v1", "", "pods", "", ""),
     ("GET", "/api/v1/namespaces//pods/a", "get", "", "v1", "", "pods", "", "a"),
 ]
@@ -91,8 +97,6 @@ def test_resource_requests(
         "/metrics",
         "/version",
         "//",
-        "/api/v1/watch",
-        "/apis/apps/v1/watch",
         "/openapi/v3/api/v1",
         "/logs/a/b/c/d",
     ],
@@ -100,6 +104,11 @@ def test_resource_requests(
 def test_other_requests(path: str) -> None:
     assert resolve("GET", path, Query("watch=1")) == RequestInfo(path=path, verb="get")
     assert resolve("POST", path, Query("")) == RequestInfo(path=path, verb="post")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/watch", "/apis/apps/v1/proxy", "/api//watch/", "//apis/a/b/watch//"])
+def test_a_path_that_ends_with_an_old_verb_is_undetermined(path: str) -> None:
+    assert resolve("GET", path, Query("")) == RequestInfo(path=path, verb="get", undetermined=True)
 
 
 def test_an_unknown_method_is_no_verb() -> None:
@@ -115,7 +124,7 @@ def test_the_group_resource_of_errors() -> None:
 def test_it_never_fails(method: str, path: str, query: str) -> None:
     info = resolve(method, path, Query(query))
     assert info.path == path
-    assert not info.is_resource or info.resource
+    assert not info.is_resource or info.parts
 
 
 # -- the query string -----------------------------------------------------------------------------------------------
