@@ -11,6 +11,7 @@ import base64
 import binascii
 import posixpath
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +43,8 @@ def encode_continue(token: Continue) -> str:
 def decode_continue(text: str, *, namespaced: bool) -> Continue:
     """Decode a continue token. StatusError 400 if it is not valid. Any negative revision is INCONSISTENT.
 
-    The key of a token of our own ends in NUL. Text after a NUL sorts before every further name, so it is ignored.
+    The page begins at the key of the token. That of a token of our own ends in NUL, so the page begins after its name.
+    Text after a NUL sorts before every further name, so it is ignored.
     """
     token = _content(text)
     _check_types(token)
@@ -56,9 +58,23 @@ def decode_continue(text: str, *, namespaced: bool) -> Continue:
     path = start.removeprefix("/")
     if path and posixpath.normpath("/" + path) != "/" + path:
         raise _invalid(start)
-    path = path.partition("\0")[0]
+    path, follows, _ = path.partition("\0")
     namespace, _, name = path.partition("/") if namespaced else ("", "", path)
-    return Continue(max(revision, INCONSISTENT), (namespace, name))
+    return Continue(max(revision, INCONSISTENT), (namespace, name if follows else _before(name)))
+
+
+def _before(name: str) -> str:
+    """Return a text that sorts before ``name``, and after every other name that does so."""
+    if not name:
+        return ""
+    last = ord(name[-1]) - 1
+    if not last:
+        return name[:-1]
+    return name[:-1] + chr(last if last != _LAST_SURROGATE else _FIRST_SURROGATE - 1) + chr(sys.maxunicode)
+
+
+_FIRST_SURROGATE: Final = 0xD800
+_LAST_SURROGATE: Final = 0xDFFF
 
 
 def _content(text: str) -> dict[str, Any]:

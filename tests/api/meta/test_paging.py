@@ -35,13 +35,27 @@ def test_tokens_of_this_server(after: tuple[str, str]) -> None:
         (made(start="/"), Continue(7, ("", ""))),
         (made(other=[1]), Continue(7, ("a", "b"))),
         (token({"V": VERSION, "RV": 7, "Start": "a/b\0"}), Continue(7, ("a", "b"))),
-        (token(b'{"v":"meta.k8s.io/v1","rv":7,"start":"a/\\ud800"}'), Continue(7, ("a", "\ufffd"))),
-        (token(b'{"v":"meta.k8s.io/v1","rv":7,"start":"a/\xff"}'), Continue(7, ("a", "\ufffd"))),
+        (token(b'{"v":"meta.k8s.io/v1","rv":7,"start":"a/\\ud800\\u0000"}'), Continue(7, ("a", "\ufffd"))),
+        (token(b'{"v":"meta.k8s.io/v1","rv":7,"start":"a/\xff\\u0000"}'), Continue(7, ("a", "\ufffd"))),
         (made()[:10] + "\r\n" + made()[10:], Continue(7, ("a", "b"))),
     ],
 )
 def test_tokens_of_others(text: str, expected: Continue) -> None:
     assert decode_continue(text, namespaced=True) == expected
+
+
+@pytest.mark.parametrize("name", ["a", "b", "a-b", "a.b", "x1", "\x01", "\ue000", "\x7f"])
+def test_a_key_without_nul_is_that_of_the_first_object(name: str) -> None:
+    _, (namespace, after) = decode_continue(made(start=f"n/{name}"), namespaced=True)
+    assert namespace == "n"
+    assert after < name
+    for earlier in ("", "a", "a-", "a-a", "a-b", "a.", "a.a~", "x", "x0z", "\U0010fffe"):
+        assert earlier >= name or earlier <= after
+    after.encode()
+
+
+def test_a_key_without_a_name_begins_with_the_namespace() -> None:
+    assert decode_continue(made(start="n"), namespaced=True).after == ("n", "")
 
 
 @pytest.mark.parametrize(
