@@ -1,8 +1,9 @@
 """WATCH: the events of a cursor as a stream of frames, in HTTP chunks or WebSocket messages.
 
 The stream ends after timeoutSeconds or, by default, after a random time from --min-request-timeout on, so that clients
-do not reconnect all at once. It also ends when the server drains, and with an ERROR event when the history it needs is
-compacted. The connection handles clients that stop reading: a watcher is only a place in the history.
+do not reconnect all at once. It has no events if timeoutSeconds is negative. It also ends when the server drains, and
+with an ERROR event when the history it needs is compacted. The connection handles clients that stop reading: a watcher
+is only a place in the history.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.entry_encoder import JSON
-from kubechronicle.http.representation.event_encoder import EventEncoder
+from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -140,7 +141,7 @@ class WatchStream:
         self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
         self._push: Push | None = None
         self._open = True
-        self._over = False
+        self._over = ends < trio.current_time()  # a negative timeoutSeconds
         self._watchers.inc()
         drain.add(self._cursor)
 
@@ -199,11 +200,16 @@ class WatchStream:
 
     async def next_frames(self) -> list[bytes] | None:
         """Return the next frames, at least one; None: the watch is over."""
-        frames = await self._initial_frames()
-        while not frames:
-            if self._over or self._drain.begun:
-                return None
-            frames = await self._event_frames()
+        if self._over:
+            return None
+        try:
+            frames = await self._initial_frames()
+            while not frames:
+                if self._over or self._drain.begun:
+                    return None
+                frames = await self._event_frames()
+        except NoForm:
+            return None
         self._events.value += len(frames)
         return frames
 

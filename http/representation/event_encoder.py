@@ -23,6 +23,10 @@ from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF, Entr
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
+class NoForm(Exception):
+    """An event has no form as a PartialObjectMetadataList, because its object is no list: the watch ends before it."""
+
+
 class EventEncoder(EntryEncoder):
     """Encodes the events of one watch. ``as_of`` moves on with each event."""
 
@@ -37,15 +41,21 @@ class EventEncoder(EntryEncoder):
     ) -> None:
         super().__init__(rt, form, include_object=include_object, as_of=as_of, cache=cache)
         self._columns_sent = False
+        self._formless = form.kind == "PartialObjectMetadataList"
         self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
 
     @property
     def stateful(self) -> bool:
-        """True if the bytes of an event depend on the events before it."""
-        return self._table
+        """True if the bytes of an event depend on the events before it, or an event ends the watch."""
+        return self._table or self._formless
+
+    def _check_form(self) -> None:
+        if self._formless:
+            raise NoForm
 
     async def initial(self, entries: Sequence[Entry]) -> list[bytes]:
-        """Return the frames of the objects that exist when a watch begins."""
+        """Return the frames of the objects that exist when a watch begins. NoForm."""
+        self._check_form()
         if self._table:
             await self._rows.all_large(entries)  # caches the rows
             return [self.event("ADDED", entry) for entry in entries]
@@ -57,7 +67,8 @@ class EventEncoder(EntryEncoder):
         return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
 
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
-        """Return the frame of a watch event. ``event`` caches it for other watchers of the same form."""
+        """Return the frame of a watch event. ``event`` caches it for other watchers of the same form. NoForm."""
+        self._check_form()
         if self._table:
             return self._table_event(kind, entry, event)
         if event is None:
@@ -98,7 +109,8 @@ class EventEncoder(EntryEncoder):
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """Return a BOOKMARK frame: all events up to the revision have been sent. ``initial_end``: the initial events
-        end here."""
+        end here. NoForm."""
+        self._check_form()
         metadata: Object = {"resourceVersion": str(revision)}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}

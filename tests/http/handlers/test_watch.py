@@ -360,6 +360,16 @@ async def test_a_watch_ends_after_its_time(autojump_clock: MockClock) -> None:
             (await server.ask("GET", f"{WATCH}&timeoutSeconds={wrong}")).refused(400)
 
 
+@pytest.mark.parametrize("query", ["", "&resourceVersion=0", "&resourceVersion=1", f"&{INITIAL}"])
+async def test_a_watch_with_a_negative_time_ends_without_events(autojump_clock: MockClock, query: str) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        started = trio.current_time()
+        async with server.watch(f"{WATCH}&timeoutSeconds=-1{query}") as watch:
+            assert await watch.rest() == []
+        assert trio.current_time() == started
+
+
 async def test_a_busy_watch_ends_in_time_too(autojump_clock: MockClock) -> None:
     async with open_server() as server:
 
@@ -577,6 +587,24 @@ async def test_partial_metadata_watches(autojump_clock: MockClock) -> None:
         assert first["object"]["apiVersion"] == "meta.k8s.io/v1"
         assert is_initial_end(bookmark)
         assert bookmark["object"]["kind"] == "PartialObjectMetadata"
+
+
+@pytest.mark.parametrize("query", ["", f"&{INITIAL}", "&resourceVersion=2"])
+async def test_a_watch_as_a_list_ends_at_its_first_event(autojump_clock: MockClock, query: str) -> None:
+    accept = PARTIAL.replace("PartialObjectMetadata", "PartialObjectMetadataList")
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a", x="1"))
+        async with server.watch(WATCH + query, headers={"accept": accept}) as watch:
+            await server.post(MAPS, configmap("b"))
+            assert await watch.rest() == []
+        async with server.watch(f"{WATCH}&resourceVersion=3&timeoutSeconds=7", headers={"accept": accept}) as watch:
+            started = trio.current_time()
+            assert await watch.rest() == []
+            assert trio.current_time() - started >= 7
+        await compact(server)
+        async with server.watch(f"{WATCH}&resourceVersion=1", headers={"accept": accept}) as watch:
+            (error,) = await watch.rest()
+            assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
 
 
 async def test_protobuf_frames(autojump_clock: MockClock) -> None:
