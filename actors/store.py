@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.writes import Caller, Writes
-from kubechronicle.api.registry.registry import Registry
+from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.records import Who
 
 LOOP_TIMEOUT = 30.0
 """Seconds a control loop waits for one write, before it reads the state again and starts over."""
 
 
+class Served(Protocol):
+    """The served resource types; CurrentRegistry describes the methods."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+    def end_with(self, rt: ResourceType, end: Callable[[], None]) -> None: ...
+
+    def forget_end(self, rt: ResourceType, end: Callable[[], None]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    registry: Registry
+    """``served``: the present resource types; custom resources come and go."""
+
+    served: Served
     reads: Reads
     writes: Writes
+
+    @property
+    def registry(self) -> Registry:
+        """The registry of this moment: a request or a pass of a loop asks once. Built-in types never change."""
+        return self.served.registry
 
 
 def system_caller(component: str, verb: str) -> Caller:

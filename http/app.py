@@ -77,13 +77,13 @@ def build_application(
 
     version = discovery.version_info(settings.server_version)
     documents = Discovery(
-        store.registry,
+        lambda: store.registry,
         version=version,
         server_address=settings.server_address,
         paths=paths,
         openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
-    openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
+    openapi = OpenApi(lambda: store.registry, version=version["gitVersion"], pages=documents.paths())
     encodings = EncodingCache(settings.encoding_cache)
     store.reads.views.on_erased(encodings.clear)
     metrics.add_readings(encodings.readings)

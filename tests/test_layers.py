@@ -58,7 +58,7 @@ STAIRCASES = {
         "tables", "openapi",
     ),
     "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
-    "actors": ("reading", "admission", "writing", "allocation", "history", "loops"),
+    "actors": ("reading", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": ("outgoing", "wire", "representation", "authentication", "authorization", "handlers"),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip

@@ -6,7 +6,7 @@ Names are the accepted ones (status.acceptedNames), as kube-apiserver serves the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,11 +24,18 @@ def resource_types(definition: ReadOnlyObject, *, load: Callable[[], Object] | N
     return tuple(rt for rt in all_types(definition, load=load) if rt.custom.served)
 
 
-def all_types(definition: ReadOnlyObject, *, load: Callable[[], Object] | None = None) -> tuple[ResourceType, ...]:
+def all_types(
+    definition: ReadOnlyObject,
+    *,
+    load: Callable[[], Object] | None = None,
+    like: Iterable[ResourceType] = (),
+) -> tuple[ResourceType, ...]:
     """Return the types of all versions, served or not, in the order of the definition, whose names are accepted.
 
     ``load``: returns the definition, freshly decoded. With it, the types hold no reference to ``definition``.
+    ``like``: the types before a change that left spec and accepted names alone. Both share their compiled parts.
     """
+    former = {rt.version: rt.custom for rt in like}
     spec, accepted = definition["spec"], definition["status"]["acceptedNames"]
     group, plural, kind = spec["group"], accepted["plural"], accepted["kind"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
@@ -38,7 +45,12 @@ def all_types(definition: ReadOnlyObject, *, load: Callable[[], Object] | None =
     for version in spec["versions"]:
         name = version["name"]
         custom = versions[name] = CustomVersion(
-            definition, version, load=load or (lambda: dict(definition)), versions=versions, terminating=terminating
+            definition,
+            version,
+            load=load or (lambda: dict(definition)),
+            versions=versions,
+            terminating=terminating,
+            like=former.get(name),
         )
         types.append(
             ResourceType(

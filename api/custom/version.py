@@ -62,8 +62,10 @@ class CustomVersion:
         load: Callable[[], Object],
         versions: Mapping[str, CustomVersion],
         terminating: bool,
+        like: CustomVersion | None = None,
     ) -> None:
-        """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded."""
+        """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``like``: the same
+        version with the same schema and names, before the definition changed otherwise."""
         metadata, spec = definition["metadata"], definition["spec"]
         accepted = definition["status"]["acceptedNames"]
         self.name: Final[str] = version["name"]
@@ -81,7 +83,7 @@ class CustomVersion:
         self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
         self.versions: Final = versions
         self._load: Final = load
-        self._parts: Final[dict[str, Any]] = {}
+        self._parts: Final[dict[str, Any]] = {} if like is None else like._parts
 
     def __repr__(self) -> str:
         """Name the definition and its state: two versions with the same text have the same schema."""
@@ -104,6 +106,10 @@ class CustomVersion:
     def storage(self) -> CustomVersion:
         """The version that objects are stored in."""
         return self.versions[self.storage_version]
+
+    def serves_like(self, other: CustomVersion) -> bool:
+        """Tell whether both serve the same: they differ at most in the definition's metadata and conditions."""
+        return self._parts is other._parts
 
     def part(self, name: str, make: Callable[[CustomVersion], Part]) -> Part:
         """Return the part of this name, made by ``make`` at its first use."""

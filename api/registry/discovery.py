@@ -25,6 +25,7 @@ KUBERNETES_PATCH: Final = "2"
 OLDEST_COMPATIBLE_MINOR: Final = "35"
 
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+_NOT_WHILE_TERMINATING: Final = frozenset(("create", "patch", "update"))
 
 
 # -- legacy documents -------------------------------------------------------------------------------------------------
@@ -76,13 +77,20 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Document 
     return document
 
 
+def _verbs(rt: ResourceType) -> list[str]:
+    """Return the verbs to show. Those of a definition that is being deleted neither create nor change objects."""
+    if rt.custom is not None and rt.custom.terminating:
+        return [verb for verb in rt.verbs if verb not in _NOT_WHILE_TERMINATING]
+    return list(rt.verbs)
+
+
 def _resource_entries(rt: ResourceType) -> Iterable[Document]:
     entry: Document = {
         "name": rt.plural,
         "singularName": rt.singular,
         "namespaced": rt.namespaced,
         "kind": rt.kind,
-        "verbs": list(rt.verbs),
+        "verbs": _verbs(rt),
     }
     if rt.short_names:
         entry["shortNames"] = list(rt.short_names)
@@ -141,12 +149,14 @@ def _aggregated_group(registry: Registry, group: str) -> Document:
 
 
 def _aggregated_resource(rt: ResourceType) -> Document:
+    # Only the discovery of custom resources repeats the list's group and version.
+    group, version = (rt.group, rt.version) if rt.custom is not None else ("", "")
     entry: Document = {
         "resource": rt.plural,
-        "responseKind": {"group": "", "version": "", "kind": rt.kind},
+        "responseKind": {"group": group, "version": version, "kind": rt.kind},
         "scope": "Namespaced" if rt.namespaced else "Cluster",
         "singularResource": rt.singular,
-        "verbs": list(rt.verbs),
+        "verbs": _verbs(rt),
     }
     if rt.short_names:
         entry["shortNames"] = list(rt.short_names)
@@ -158,8 +168,8 @@ def _aggregated_resource(rt: ResourceType) -> Document:
 
 
 def _aggregated_subresource(rt: ResourceType, sub: Subresource) -> Document:
-    # Group and version are empty if they equal the list's.
-    same = (sub.group, sub.version) == (rt.group, rt.version)
+    # Those of a built-in resource are empty if they equal the list's.
+    same = rt.custom is None and (sub.group, sub.version) == (rt.group, rt.version)
     group, version = ("", "") if same else (sub.group, sub.version)
     return {
         "subresource": sub.name,

@@ -190,8 +190,8 @@ class Registry:
         """Return every type of a storage resource, served or not."""
         return self._known_as.get(resource, ())
 
-    def with_types(self, types: Iterable[ResourceType]) -> Registry:
-        """Return a registry that also serves ``types``.
+    def with_types(self, types: Iterable[ResourceType], *, unserved: Iterable[ResourceType] = ()) -> Registry:
+        """Return a registry that also serves ``types``, and knows ``unserved``.
 
         New groups follow the present ones by name, versions within a group by Kubernetes' version priority (GA first,
         then beta, then alpha, newest first).
@@ -204,7 +204,7 @@ class Registry:
         def rank(rt: ResourceType) -> tuple[int, str, int]:
             return (known.get(rt.group, len(known)), rt.group, order.get(id(rt), len(order)))
 
-        return Registry(sorted([*present, *added], key=rank), unserved=self._unserved)
+        return Registry(sorted([*present, *added], key=rank), unserved=(*self._unserved, *unserved))
 
 
 def _plural(rt: ResourceType) -> str:

@@ -47,15 +47,30 @@ class ViewStatistics:
     waiting_watchers: int
 
 
+Follow = Callable[[Sequence[Event] | None], None]
+"""Called in the step that changes a view, with the events of the change; None: the whole state was replaced."""
+
+
 class View:
     """One resource at the applied revision. See the head of this file."""
 
-    __slots__ = ("_by_field", "_describe", "_progress", "_snapshots", "_store", "resource", "watchers", "window")
+    __slots__ = (
+        "_by_field",
+        "_describe",
+        "_progress",
+        "_snapshots",
+        "_store",
+        "followers",
+        "resource",
+        "watchers",
+        "window",
+    )
 
     def __init__(self, resource: str, *, describe: Describe, progress: Progress, dispatcher: Dispatcher) -> None:
         self.resource = resource
         self.window = Window()
         self.watchers = WatcherGroups(dispatcher)
+        self.followers: list[Follow] = []
         self._describe = describe
         self._progress = progress
         self._store = SortedStore()
@@ -235,6 +250,10 @@ class Views:
         """
         return WatchCursor(self[resource], self, after=after, namespace=namespace, name=name, field=field)
 
+    def follow(self, resource: str, follow: Follow) -> None:
+        """Call ``follow`` with each change of the resource, before any reader can see the change. It must not raise."""
+        self[resource].followers.append(follow)
+
     def on_erased(self, forget: Callable[[], None]) -> None:
         """Call ``forget`` whenever history may have been erased: for caches of past states."""
         self._erasure_callbacks.append(forget)
@@ -257,6 +276,8 @@ class Views:
         self._note_erasure()  # the missed changes may include one
         self._progress.advance(head.revision)
         for view in self:
+            for follow in view.followers:
+                follow(None)
             view.watchers.wake_all(before)
 
     def apply(self, records: Sequence[Record]) -> None:
@@ -274,6 +295,8 @@ class Views:
         for view, events in events_by_view.items():
             if view.resource == erasures.RESOURCE:
                 self._forget_erased(events)
+            for follow in view.followers:
+                follow(events)
             view.watchers.notify(events)
 
     def _forget_erased(self, events: Sequence[Event]) -> None:

@@ -1,6 +1,6 @@
 """Discovery, /version and the list of paths: encoded once for a registry, answered as bytes.
 
-A set of documents is immutable. When the registry changes (custom resources), a new set replaces it.
+When the registry changes (custom resources), all documents are dropped, and made again when they are requested.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ GZIP_LEVEL = 1
 class Discovery:
     """Answers the paths that describe the served API.
 
+    ``registry``: returns the present one.
     ``paths``: returns all paths, for GET /.
     ``openid_pages``: the pages of the issuer of service account tokens.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Callable[[], Registry],
         *,
         version: dict[str, Any],
         server_address: str,
         paths: Callable[[], Sequence[str]],
         openid_pages: Mapping[str, openid.Page],
     ) -> None:
-        self._registry = registry
+        self._current = registry
+        self._registry = registry()
         self._version = version
         self._server_address = server_address
         self._paths = paths
@@ -58,6 +60,10 @@ class Discovery:
 
         In kube-apiserver a router serves some of these paths: for GET alone, and by Accept. The others take any method.
         """
+        if self._registry is not self._current():
+            self._registry = self._current()
+            self._encoded.clear()
+            self._etags.clear()
         path = request.path.rstrip("/") or "/"
         if path == "/":
             return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))

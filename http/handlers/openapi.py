@@ -58,19 +58,53 @@ class _Held:
 
 
 class OpenApi:
-    """Answers the documents of one registry.
+    """Answers the documents of the present registry.
 
+    ``registry``: returns the present one.
     ``version``: the version of the server.
     ``pages``: the paths besides /api and /apis that documents may describe.
     """
 
-    def __init__(self, registry: Registry, *, version: str, pages: Sequence[str]) -> None:
-        self._registry = registry
+    def __init__(self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str]) -> None:
+        self._current = registry
         self._version = version
         self._pages = frozenset(pages)
-        self._served = frozenset(v3.served(registry, self._pages))
+        self._made = Documents(registry(), version, self._pages, None)
+
+    @property
+    def _documents(self) -> Documents:
+        registry = self._current()
+        if self._made.registry is not registry:
+            self._made = Documents(registry, self._version, self._pages, self._made)
+        return self._made
+
+    def paths(self) -> list[str]:
+        """Return all paths answered here."""
+        return self._documents.paths()
+
+    def bytes_held(self) -> int:
+        """Return the bytes of memory of all encoded documents."""
+        return self._made.bytes_held()
+
+    async def answer(self, request: Request, context: Context) -> Response | None:
+        """Answer a path of this class; None for any other path. As in kube-apiserver, the method does not matter."""
+        return await self._documents.answer(request, context) if request.path.startswith("/openapi/") else None
+
+
+class Documents:
+    """The documents of one registry. ``former``: those of the registry before, from which unchanged ones are kept."""
+
+    def __init__(self, registry: Registry, version: str, pages: frozenset[str], former: Documents | None) -> None:
+        self.registry = self._registry = registry
+        self._version = version
+        self._pages = pages
+        self._served = frozenset(v3.served(registry, pages))
         self._hashes: dict[str, str] = {}
         self._held: dict[tuple[str, str], _Held] = {}
+        if former is not None:
+            kept = {path for path in self._served & former._served if _is_same(path, registry, former._registry)}
+            self._hashes = {path: hash_ for path, hash_ in former._hashes.items() if path in kept}
+            self._held = {key: held for key, held in former._held.items() if key[0] in kept}
         self._v2_etag = ""
         self._making = trio.Lock()
         # The documents are derived from the registry, so they are as old as it is.
@@ -187,6 +221,13 @@ class OpenApi:
             return parsedate_to_datetime(request.headers.get("if-modified-since")) >= self._modified
         except (TypeError, ValueError):
             return False
+
+
+def _is_same(path: str, registry: Registry, former: Registry) -> bool:
+    """Tell whether a v3 document describes the same types, or none, in both registries."""
+    _, _, group_version = path.partition("/")
+    group, _, version = group_version.rpartition("/")
+    return registry.resources(group, version) == former.resources(group, version)
 
 
 def _prefix(request: Request, context: Context) -> str:

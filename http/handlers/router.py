@@ -29,12 +29,12 @@ def router(
     backend: Backend,
     ui: Ui | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    registry = backend.store.registry
+    store = backend.store
 
     def route(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         info = context.info
-        if info.is_resource and not context.moment and registry.versions(info.group):
+        if info.is_resource and not context.moment and store.registry.versions(info.group):
             return handle(backend, request, context)
         return route_other(request, context)
 

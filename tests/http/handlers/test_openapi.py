@@ -15,7 +15,7 @@ from openapi_decoder import decode_document
 
 from kubechronicle.api.openapi import v2
 from kubechronicle.api.registry.registry import builtin_registry
-from kubechronicle.http.handlers.openapi import OpenApi
+from kubechronicle.http.handlers.openapi import Documents
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
@@ -189,12 +189,12 @@ async def test_compression(server: InProcess, path: str) -> None:
 async def test_a_document_is_made_once(server: InProcess) -> None:
     made: list[str] = []
 
-    class Counting(OpenApi):
+    class Counting(Documents):
         def _make_v2(self) -> bytes:
             made.append("v2")
             return super()._make_v2()
 
-    documents = Counting(builtin_registry(), version="v1.36.2", pages=())
+    documents = Counting(builtin_registry(), "v1.36.2", frozenset(), None)
     request = server.request("GET", V2)
     answers = []
 
