@@ -168,7 +168,7 @@ def _object_collector(kind: ObjectType) -> Collector:
 
     The sets are shared where no field has descendants.
     """
-    fields = kind.fields
+    fields, other = kind.fields, kind.other
     shapes: dict[tuple[str, ...], _Shape] = {}
 
     def collect(value: Any) -> FieldSet:
@@ -177,7 +177,7 @@ def _object_collector(kind: ObjectType) -> Collector:
         names = tuple(value)
         shape = shapes.get(names)
         if shape is None:
-            shape = _shape(names, fields)
+            shape = _shape(names, fields, other)
             if len(shapes) < MAX_SHAPES:
                 shapes[names] = shape
         template, structured = shape
@@ -200,12 +200,12 @@ MAX_SHAPES: Final = 256
 """Cached shapes per type; further shapes are computed each time."""
 
 
-def _shape(names: tuple[str, ...], fields: dict[str, Any]) -> _Shape:
+def _shape(names: tuple[str, ...], fields: dict[str, Any], other: Type | None) -> _Shape:
     template: FieldSet = {SELF: _LEAF}
     for name in names:
         template["f:" + name] = _LEAF
-    structured = ((name, fields[name].type) for name in names if name in fields)
-    return template, [(name, "f:" + name, below) for name, below in structured if not isinstance(below, Scalar)]
+    structured = ((name, fields[name].type if name in fields else other) for name in names)
+    return template, [(name, "f:" + name, below) for name, below in structured if not isinstance(below, Scalar | None)]
 
 
 def _map_collector(below: Type) -> Collector:
@@ -243,7 +243,7 @@ def _list_collector(kind: ListType) -> Collector:
 
 def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple[FieldSet, FieldSet]:
     """Return (paths added or changed, paths removed) from ``old`` to ``new``. Raises NoPathElement."""
-    changed, removed = _compare_fields(old, new, kind.fields, None)
+    changed, removed = _compare_fields(old, new, kind.fields, kind.other)
     return changed or {}, removed or {}
 
 
@@ -255,7 +255,7 @@ def _compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet 
         return _LEAF, None  # null became empty or the other way round
     if isinstance(kind, ObjectType):
         if not kind.atomic and _is_map(old) and _is_map(new):
-            return _compare_fields(old or {}, new or {}, kind.fields, None)
+            return _compare_fields(old or {}, new or {}, kind.fields, kind.other)
     elif isinstance(kind, MapType):
         if not kind.atomic and _is_map(old) and _is_map(new):
             return _compare_fields(old or {}, new or {}, None, kind.value)
@@ -264,6 +264,17 @@ def _compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet 
             return _compare_lists(old or [], new or [], kind)
     elif isinstance(kind, AnyType) and kind.deduced and _is_map(old) and _is_map(new):
         return _compare_fields(old or {}, new or {}, None, kind)
+    return _compare_forms(old, new, kind)
+
+
+def _compare_forms(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet | None]:
+    """Compare two different values that are not both maps. A map has descendants, if the type allows other values."""
+    if (isinstance(kind, ObjectType) and kind.free) or (isinstance(kind, AnyType) and kind.deduced):
+        if new.__class__ is dict:
+            return everything(new, kind), None
+        if old.__class__ is dict:
+            below = {element: node for element, node in everything(old, kind).items() if element != SELF}
+            return _LEAF, below or None
     return _LEAF, None
 
 
@@ -278,7 +289,7 @@ def _is_list(value: Any) -> bool:
 def _compare_fields(
     old: dict[str, Any], new: dict[str, Any], fields: dict[str, Any] | None, below: Type | None
 ) -> tuple[FieldSet | None, FieldSet | None]:
-    """Compare maps: ``fields`` gives the types by name, or ``below`` the one type of all values."""
+    """Compare maps: ``fields`` gives the types by name, ``below`` the one type of all other values."""
     changed: FieldSet = {}
     removed: FieldSet = {}
     for name, item in new.items():
@@ -303,10 +314,8 @@ def _compare_fields(
 
 
 def _type_of(name: str, fields: dict[str, Any] | None, below: Type | None) -> Type:
-    if below is not None:
-        return below
     field = fields.get(name) if fields is not None else None
-    return field.type if field is not None else _OPAQUE
+    return field.type if field is not None else below or _OPAQUE
 
 
 def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[FieldSet | None, FieldSet | None]:

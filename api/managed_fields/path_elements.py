@@ -53,6 +53,8 @@ def item_element(item: Any, kind: ListType) -> str:
 def _key_default(name: str, kind: ListType) -> Any:
     """Return the value of an absent key field: its default, or zero if required; None: not part of the key."""
     item = kind.item
+    if kind.key_defaults is not None:
+        return kind.key_defaults.get(name)
     if name in KEY_DEFAULTS or not isinstance(item, ObjectType):
         return KEY_DEFAULTS.get(name)
     field = item.fields.get(name)
@@ -77,7 +79,7 @@ def key_element(item: Any, kind: ListType) -> str:
         if value is not None or name in item:
             keys[name] = value
     if not keys:
-        listed = " ".join(f'"{name}"' for name in kind.keys)
+        listed = " ".join(f'"{name}"' for name in kind.declared_keys)
         raise NoPathElement(
             f"associative list with keys has an element that omits all key fields [{listed}] "
             "(and doesn't have default values for any key fields)"

@@ -25,7 +25,7 @@ def member_type(kind: Type, name: str) -> Type:
     """Return the type of a member of an object or map."""
     if isinstance(kind, ObjectType):
         field = kind.fields.get(name)
-        return _OPAQUE if field is None else field.type
+        return kind.other or _OPAQUE if field is None else field.type
     if isinstance(kind, MapType):
         return kind.value
     return kind if isinstance(kind, AnyType) and kind.deduced else _OPAQUE

@@ -40,6 +40,17 @@ def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
     return errors
 
 
+def fits(obj: dict[str, Any], kind: ObjectType) -> bool:
+    """Return whether field managers can handle an object: it has the types of its schema. Items may be repeated."""
+    return read(obj, kind) is not None or all(isinstance(error, _Repeated) for error in validate(obj, kind))
+
+
+class _Repeated(str):
+    """The problem of a repeated item, which only a configuration must not have."""
+
+    __slots__ = ()
+
+
 def explain(errors: list[str]) -> str:
     """Return several errors as one text."""
     return errors[0] if len(errors) == 1 else "\n".join(["errors:", *(f"  {error}" for error in errors)])
@@ -60,17 +71,19 @@ def _check(value: Any, kind: Type, path: str, errors: list[str], depth: int) -> 
         else:
             _check_list(value, kind, path, errors, depth)
     elif value.__class__ is not dict:
-        errors.append(f"{path}: expected map, got &{{{go_map(value)}}}")
+        if not (isinstance(kind, ObjectType) and kind.free):
+            errors.append(f"{path}: expected map, got &{{{go_map(value)}}}")
     elif isinstance(kind, MapType):
         for name, item in value.items():
             _check(item, kind.value, f"{path}.{name}", errors, depth + 1)
     elif isinstance(kind, ObjectType):
         for name, item in value.items():
             field = kind.fields.get(name)
-            if field is None:
+            below = kind.other if field is None else field.type
+            if below is None:
                 errors.append(f"{path}.{name}: field not declared in schema")
                 return
-            _check(item, field.type, f"{path}.{name}", errors, depth + 1)
+            _check(item, below, f"{path}.{name}", errors, depth + 1)
 
 
 def _check_list(items: list[Any], kind: ListType, path: str, errors: list[str], depth: int) -> None:
@@ -85,7 +98,7 @@ def _check_list(items: list[Any], kind: ListType, path: str, errors: list[str], 
                 return
             where = element_text(element)
             if element in seen:
-                errors.append(f"{path}: duplicate entries for key {where}")
+                errors.append(_Repeated(f"{path}: duplicate entries for key {where}"))
             seen.add(element)
         _check(item, kind.item, f"{path}{where}", errors, depth + 1)
 
@@ -152,6 +165,8 @@ def _read(value: Any, kind: Type, depth: int) -> FieldSet | None:
     if depth > MAX_DEPTH:
         raise _Odd
     if kind.__class__ is ObjectType:
+        if kind.free and value.__class__ is not dict:
+            return None
         named = _read_object(value, kind, depth)
         return None if kind.atomic else named
     if kind.__class__ is Scalar:
@@ -185,7 +200,10 @@ def _read_object(value: Any, kind: ObjectType, depth: int) -> FieldSet:
     for name, item in value.items():
         field = fields.get(name)
         if field is None:
-            raise _Odd
+            if kind.other is None:
+                raise _Odd
+            named["f:" + name] = _member(item, _read(item, kind.other, depth + 1))
+            continue
         if item.__class__ is field.leaf:
             named["f:" + name] = _LEAF
             continue
@@ -255,7 +273,7 @@ def _below(value: Any, kind: Type) -> FieldSet | None:
     named: FieldSet = {}
     for name, item in value.items():
         field = kind.fields.get(name)
-        node = _node(item, _OPAQUE if field is None else field.type, member=field is None)
+        node = _node(item, kind.other or _OPAQUE if field is None else field.type, member=field is None)
         if node is not None:
             named[f"f:{name}"] = node
     return named

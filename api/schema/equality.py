@@ -6,7 +6,6 @@ cheaper. Arbitrary JSON needs ``same_json``.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Type
@@ -27,14 +26,27 @@ def _same_classes(one: Any, other: Any) -> bool:
 
 
 def unchanged(old: Any, new: Any, kind: Type) -> bool:
-    """Return whether two checked values of a type are equal."""
+    """Return whether two checked values of a type are equal to field managers. In custom resources, 1 is 1.0."""
+    if kind.custom:
+        return bool(old == new) and _same_kinds(old, new)
     return bool(old == new) and (not holds_json(kind) or _same_classes(old, new))
 
 
-@functools.cache
+def _same_kinds(one: Any, other: Any) -> bool:
+    """Return whether the parts of two equal values have the same classes; integers and other numbers are one class."""
+    if one.__class__ is not other.__class__:
+        return one.__class__ is not bool and other.__class__ is not bool
+    if one.__class__ is dict:
+        return all(_same_kinds(value, other[name]) for name, value in one.items())
+    return one.__class__ is not list or all(map(_same_kinds, one, other))
+
+
 def holds_json(kind: Type) -> bool:
     """Return whether values of a type hold arbitrary JSON. Field managers' own field sets do not count."""
-    return _reaches_json(kind, set())
+    known = kind.json
+    if known is None:
+        known = kind.json = _reaches_json(kind, set())
+    return known
 
 
 def _reaches_json(kind: Type, visited: set[str]) -> bool:

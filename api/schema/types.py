@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
@@ -50,13 +50,17 @@ class Type:
 
     ``go_type``: the type's name in decoding errors, as Go's reflect prints it.
     ``collector``: a cache of field_sets.py, which makes one for each type in use.
+    ``json``: a cache of equality.py: whether values hold arbitrary JSON.
+    ``custom``: a part of a custom resource, whose values may not fit their schema.
     """
 
-    __slots__ = ("collector", "go_type")
+    __slots__ = ("collector", "custom", "go_type", "json")
 
     def __init__(self, go_type: str) -> None:
         self.go_type = go_type
         self.collector: Callable[[Any], dict[str, Any]] | None = None
+        self.json: bool | None = None
+        self.custom = False
 
 
 class Scalar(Type):
@@ -94,17 +98,22 @@ class ListType(Type):
     """A list.
 
     ``list_type``: atomic, set or map.
-    ``keys``: the key fields of a map's items, sorted.
+    ``keys``: the key fields of a map's items, sorted; ``declared_keys``: in the order of the schema.
+    ``key_defaults``: the defaults of the key fields of custom resources; None for built-in kinds, which have a table.
     ``merge_key``, ``strategies``: for strategic merge patch; the merge key may differ from ``keys``.
     """
 
-    __slots__ = ("item", "keys", "list_type", "merge_key", "strategies")
+    __slots__ = ("declared_keys", "item", "key_defaults", "keys", "list_type", "merge_key", "strategies")
 
-    def __init__(self, item: Type, go_type: str, schema: dict[str, Any]) -> None:
+    def __init__(
+        self, item: Type, go_type: str, schema: Mapping[str, Any], *, key_defaults: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(go_type)
         self.item = item
         self.list_type: str = schema.get("x-kubernetes-list-type", ATOMIC)
-        self.keys: tuple[str, ...] = tuple(sorted(schema.get("x-kubernetes-list-map-keys", ())))
+        self.declared_keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+        self.keys: tuple[str, ...] = tuple(sorted(self.declared_keys))
+        self.key_defaults = key_defaults
         self.merge_key: str = schema.get("x-kubernetes-patch-merge-key", "")
         self.strategies: tuple[str, ...] = _strategies(schema)
 
@@ -144,9 +153,12 @@ class ObjectType(Type):
     """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
 
     ``always``: (name, maker of the value) of the fields that are written even if unset.
+    Of custom resources only, which are made with ``of_fields``:
+    ``other``: the type of undeclared fields, None if there are none.
+    ``free``: a value may also be a scalar or a list.
     """
 
-    __slots__ = ("always", "atomic", "definition", "fields", "go_name")
+    __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other")
 
     fields: dict[str, Field]
     always: tuple[tuple[str, Callable[[], Any]], ...]
@@ -157,6 +169,21 @@ class ObjectType(Type):
         self.definition = definition
         self.go_name = name
         self.atomic = atomic
+        self.other: Type | None = None
+        self.free = False
+
+    @classmethod
+    def of_fields(
+        cls, fields: Mapping[str, Type], *, other: Type | None = None, atomic: bool = False, free: bool = False
+    ) -> ObjectType:
+        """Return a type with these fields and no definition: a part of a custom resource."""
+        kind = cls("", atomic=atomic)
+        kind.fields = {
+            name: Field(name, below, keep_zero=True, null_stays=False, strategies=()) for name, below in fields.items()
+        }
+        kind.always = ()
+        kind.other, kind.free, kind.custom = other, free, True
+        return kind
 
     def __getattr__(self, name: str) -> Any:
         # The slots are unset until the first access compiles the definition.
@@ -312,7 +339,7 @@ def _zero_maker(kind: Type, *, null: bool) -> Callable[[], Any]:
     return lambda: zero
 
 
-def _strategies(schema: dict[str, Any]) -> tuple[str, ...]:
+def _strategies(schema: Mapping[str, Any]) -> tuple[str, ...]:
     text: str = schema.get("x-kubernetes-patch-strategy", "")
     return tuple(filter(None, text.split(",")))
 
