@@ -486,6 +486,16 @@ def test_the_first_update_of_a_job_stores_its_labels() -> None:
         assert first.outcome is (Outcome.UNCHANGED if labels else Outcome.STORE)
 
 
+def test_the_first_update_of_a_claim_stores_its_phase() -> None:
+    claims = Objects("v1/persistentvolumeclaims")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    stored = claims.create({"metadata": {"name": "a"}, "spec": spec})
+    assert stored["status"] == {"phase": "Pending"}
+    unchanged = pipeline.prepare_update(claims.rt, stored, copy_object(stored), claims.context("a"))
+    assert unchanged.outcome is Outcome.UNCHANGED
+    assert pipeline.finish_first_update(claims.rt, unchanged).outcome is Outcome.STORE
+
+
 @pytest.mark.parametrize(
     ("name", "namespace", "message"),
     [
