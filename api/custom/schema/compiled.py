@@ -1,0 +1,119 @@
+"""The compiled schema of one version of a custom resource, and the steps in the order of kube-apiserver.
+
+Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
+After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
+from kubechronicle.api.custom.schema.failures import Failures
+from kubechronicle.api.custom.schema.list_types import validate_lists
+from kubechronicle.api.custom.schema.ratcheting import Correlated
+from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
+from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
+from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.meta.encoding import copy_object
+
+Object = dict[str, Any]
+
+
+class CompiledSchema:
+    """A schema, ready for use by several threads at once. ``root``: its structure."""
+
+    __slots__ = ("_preserves", "_status", "_table", "root")
+
+    def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
+        self.root = Node(openapi)
+        self._preserves = preserve_unknown
+        self._table = keywords.table(openapi)
+        status = (openapi.get("properties") or NO_FIELDS).get("status")
+        self._status: Table | None = None if status is None else keywords.table(status)
+        if not preserve_unknown:
+            _prune_defaults(self.root)
+
+    def clean(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
+        """Bring a decoded object into the form of the schema, in place. Return the paths of the unknown fields.
+
+        ``drop_malformed``: ill-typed metadata is dropped, as of stored objects; otherwise embedded.MalformedError.
+        """
+        unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
+        unknown += self.prune(obj)
+        return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
+
+    def default(self, obj: Object) -> None:
+        """Set structural defaults, in place. defaults.TooManyDefaultsError if they make the object too large."""
+        if self.root.deep_defaults:
+            defaults.Filler().fill(obj, self.root)
+
+    def prune(self, obj: Object) -> list[str]:
+        """Remove unknown fields, and nulls that the schema forbids and gives no default, in place.
+
+        Return the sorted paths of the unknown fields. The metadata of the root and of embedded resources stays.
+        """
+        return [] if self._preserves else pruning.prune(obj, self.root)
+
+    def coerce(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
+        """Bring the metadata of the root and of embedded resources into form, in place. Return unknown fields' paths.
+
+        embedded.MalformedError for the first ill-typed value, unless ``drop_malformed``.
+        """
+        unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
+        return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
+
+    def validate(self, obj: Object, old: Object | None = None) -> list[Cause]:
+        """Return the problems of an object; in an update, those of values that it changes.
+
+        Not those of the root's own metadata and of the scale paths.
+        """
+        causes = self._validate_values(self._table, obj, old, "")
+        causes += embedded.validate_embedded(obj, self.root)
+        return causes + self._validate_lists(obj, old)
+
+    def validate_status(self, obj: Object, old: Object) -> list[Cause]:
+        """Return the problems of an update of the status: of the field ``status``, and of all sets and maps."""
+        causes: list[Cause] = []
+        if self._status is not None and "status" in obj:
+            correlated = Correlated(obj, old, self.root).field("status")
+            failures = Failures("status")
+            apply(self._status, obj["status"], None, failures)
+            if failures and correlated is not None:
+                failures = Failures("status")
+                apply_ratcheted(self._status, None, failures, correlated)
+            causes += failures.values()
+        return causes + self._validate_lists(obj, old)
+
+    def _validate_values(self, table: Table, obj: Object, old: Object | None, base: str) -> list[Cause]:
+        failures = Failures(base)
+        apply(table, obj, None, failures)
+        if failures and old is not None:
+            # Ratcheting only removes failures, so most updates need no second walk.
+            failures = Failures(base)
+            apply_ratcheted(table, None, failures, Correlated(obj, old, self.root))
+        return list(failures.values())
+
+    def _validate_lists(self, obj: Object, old: Object | None) -> list[Cause]:
+        causes = validate_lists(obj, self.root)
+        return [] if causes and old is not None and validate_lists(old, self.root) else causes
+
+
+def compile_schema(openapi: Mapping[str, Any], *, preserve_unknown: bool = False) -> CompiledSchema:
+    """Return the compiled form of a version's openAPIV3Schema. ``preserve_unknown``: spec.preserveUnknownFields."""
+    return CompiledSchema(openapi, preserve_unknown=preserve_unknown)
+
+
+def _prune_defaults(root: Node) -> None:
+    """Remove unknown fields from the defaults of a schema (``defaulting/prune.go``)."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.default.__class__ in CONTAINERS:
+            node.default = copy_object(node.default)
+            embedded.coerce_default(node.default, node)
+            pruning.prune_value(node.default, node)
+        if node.deep_defaults:
+            stack += node.properties.values()
+            stack += [below for below in (node.additional, node.items) if below is not None]

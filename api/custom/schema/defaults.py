@@ -1,0 +1,70 @@
+"""Structural defaulting (apiextensions-apiserver ``pkg/apiserver/schema/defaulting``).
+
+A field that is absent gets its default, and so does a null where null is not allowed. Defaults of fields within an
+inserted default apply, too. Not here: nulls without a default (pruning.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
+from kubechronicle.api.meta.encoding import copy_object
+
+MAX_FILLED: Final = 200_000
+"""The most values that defaults may add to one object. An object of few bytes could grow to many gigabytes: a list of
+100,000 empty items, each with 10,000 defaults. etcd takes no such object; here the request fails before it exists."""
+
+
+class TooManyDefaultsError(ValueError):
+    """An object that its defaults make too large."""
+
+
+class Filler:
+    """One walk that sets defaults, with the number of values it may still add."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_FILLED
+
+    def fill(self, value: Any, node: Node) -> None:
+        """Set the defaults below a value, in place."""
+        if value.__class__ is dict:
+            for name, filler in node.fillers:
+                if name not in value or (value[name] is None and not filler.nullable):
+                    value[name] = self._copy(filler.default)
+            properties, additional = node.properties, node.additional
+            for name, item in value.items():
+                below = properties.get(name, additional)
+                if below is None:
+                    continue
+                if item is None and below is additional and not below.nullable and below.has_default:
+                    value[name] = item = self._copy(below.default)
+                if below.deep_defaults and item.__class__ in CONTAINERS:
+                    self.fill(item, below)
+        elif value.__class__ is list and node.items is not None:
+            below = node.items
+            if below.has_default and not below.nullable:
+                for position, item in enumerate(value):
+                    if item is None:
+                        value[position] = self._copy(below.default)
+            if below.deep_defaults:
+                for item in value:
+                    if item.__class__ in CONTAINERS:
+                        self.fill(item, below)
+
+    def _copy(self, default: Any) -> Any:
+        self.left -= 1
+        if default.__class__ in CONTAINERS:
+            self.left -= _size(default)
+        if self.left < 0:
+            raise TooManyDefaultsError(f"the defaults of the schema add more than {MAX_FILLED} values to the object")
+        return copy_object(default) if default.__class__ in CONTAINERS else default
+
+
+def _size(value: Any) -> int:
+    """Return the number of values within a value."""
+    if value.__class__ is dict:
+        return len(value) + sum(_size(item) for item in value.values() if item.__class__ in CONTAINERS)
+    return len(value) + sum(_size(item) for item in value if item.__class__ in CONTAINERS)

@@ -1,0 +1,181 @@
+"""Type and metadata of the root and of embedded resources (x-kubernetes-embedded-resource): coercion and validation.
+
+After apiextensions-apiserver ``pkg/apiserver/schema/objectmeta``. Coercion brings metadata into the form of an
+ObjectMeta: unknown fields are removed and reported, ill-typed ones are refused, or dropped from stored objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
+from kubechronicle.api.custom.schema.texts import go_value
+from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, invalid_value, required
+from kubechronicle.api.meta import metadata as object_meta
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.schema import check
+from kubechronicle.api.schema.check import TypeMismatch
+from kubechronicle.api.schema.types import META, ObjectType, object_type
+from kubechronicle.api.schema.values import DecodeError
+from kubechronicle.api.values import names
+
+
+class MalformedError(ValueError):
+    """Metadata, or a type of an embedded resource, that cannot be decoded. The text is kube-apiserver's."""
+
+
+def coerce_root(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
+    """Bring the root's metadata into form. Return the paths of its unknown fields. MalformedError if ill-typed."""
+    if "metadata" not in obj:
+        return []
+    try:
+        return [f"metadata.{path}" for path in _coerce_metadata(obj, drop_malformed=drop_malformed)]
+    except TypeMismatch as problem:
+        raise MalformedError(str(problem)) from None
+
+
+def coerce_embedded(obj: dict[str, Any], root: Node, *, drop_malformed: bool) -> list[str]:
+    """Bring embedded resources into form, in place. Return the sorted paths of unknown fields of their metadata."""
+    found: list[str] = []
+    if root.deep_embedded:
+        for value, where in _resources(obj, root, None):
+            _coerce(value, where, found, drop_malformed=drop_malformed)
+        found.sort()
+    return found
+
+
+def coerce_default(value: Any, node: Node) -> None:
+    """Drop malformed and unknown metadata of embedded resources within a default, in place."""
+    if node.deep_embedded and value.__class__ in CONTAINERS:
+        for resource, where in _resources(value, node, None):
+            _coerce(resource, where, [], drop_malformed=True)
+
+
+def validate_embedded(obj: dict[str, Any], root: Node) -> list[Cause]:
+    """Return the problems of the types and metadata of embedded resources."""
+    causes: list[Cause] = []
+    if root.deep_embedded:
+        for value, where in _resources(obj, root, None):
+            causes += _validate(value, where)
+            if len(causes) >= MOST_CAUSES:
+                break
+    return causes
+
+
+def _resources(value: Any, node: Node, where: Where) -> Iterator[tuple[dict[str, Any], Where]]:
+    """Return the embedded resources within a value, outer ones first. Their metadata may change meanwhile."""
+    stack: list[tuple[Any, Node, Where]] = [(value, node, where)]
+    while stack:
+        value, node, where = stack.pop()
+        if value.__class__ is dict:
+            if node.embedded:
+                yield value, where
+            properties, additional = node.properties, node.additional
+            for name, item in value.items():
+                if item.__class__ not in CONTAINERS:
+                    continue
+                below = properties.get(name)
+                if below is not None:
+                    if below.deep_embedded:
+                        stack.append((item, below, child(where, name)))
+                elif additional is not None and additional.deep_embedded:
+                    stack.append((item, additional, key(where, name)))
+        elif node.items is not None and node.items.deep_embedded:
+            below = node.items
+            stack += [
+                (item, below, index(where, position))
+                for position, item in enumerate(value)
+                if item.__class__ in CONTAINERS
+            ]
+
+
+def _coerce(value: dict[str, Any], where: Where, found: list[str], *, drop_malformed: bool) -> None:
+    for name in ("apiVersion", "kind"):
+        if name in value and not isinstance(value[name], str):
+            if not drop_malformed:
+                cause = invalid_value(path_text(child(where, name)), go_value(value[name]), "must be a string")
+                raise MalformedError(str(cause))
+            del value[name]
+    if "metadata" not in value:
+        return
+    path = path_text(child(where, "metadata"))
+    given = value["metadata"]
+    kept = copy_object(given)
+    try:
+        unknown = _coerce_metadata(value, drop_malformed=drop_malformed)
+    except TypeMismatch as problem:
+        if drop_malformed:
+            return
+        raise MalformedError(str(invalid_value(path, go_value(kept), str(problem)))) from None
+    if len(found) < check.MAX_UNKNOWN:
+        found += [f"{path}.{name}" for name in unknown]
+
+
+def _coerce_metadata(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
+    """Bring ``metadata`` into form, and return the unknown fields. TypeMismatch if it is ill-typed."""
+    kind = _object_meta()
+    given = obj["metadata"]
+    if given is None:
+        obj["metadata"] = {}
+        return []
+    if not isinstance(given, dict):
+        check.check_item(given, kind)
+    if not drop_malformed:
+        return check.check(given, kind)
+    unknown: list[str] = []
+    kept: dict[str, Any] = {}
+    for name, item in given.items():
+        single = {name: item}
+        try:
+            unknown += check.check(single, kind)
+        except (TypeMismatch, DecodeError):
+            continue
+        kept |= single
+    obj["metadata"] = kept
+    return unknown
+
+
+def _object_meta() -> ObjectType:
+    return object_type(f"{META}ObjectMeta")
+
+
+def _validate(value: dict[str, Any], where: Where) -> list[Cause]:
+    causes = []
+    for name, problem_of in (("apiVersion", _version_problem), ("kind", _kind_problem)):
+        path = path_text(child(where, name))
+        if name not in value:
+            causes.append(required(path))
+        elif not isinstance(value[name], str):
+            causes.append(invalid_value(path, go_value(value[name]), "must be a string"))
+        elif problem := problem_of(value[name]):
+            causes.append(invalid_value(path, value[name], problem))
+    if "metadata" in value:
+        causes += _validate_metadata(value["metadata"], path_text(child(where, "metadata")))
+    return causes
+
+
+def _version_problem(text: str) -> str:
+    if not text:
+        return "must not be empty"
+    return f"unexpected GroupVersion string: {text}" if text.count("/") > 1 else ""
+
+
+def _kind_problem(text: str) -> str:
+    if not text:
+        return "must not be empty"
+    problems = names.dns_1035_label(text.lower())
+    return f"may have mixed case, but should otherwise match: {','.join(problems)}" if problems else ""
+
+
+def _validate_metadata(given: Any, path: str) -> list[Cause]:
+    holder = {"metadata": copy_object(given)}
+    try:
+        _coerce_metadata(holder, drop_malformed=False)
+    except TypeMismatch as problem:
+        return [invalid_value(path, go_value(given), str(problem))]
+    metadata = holder["metadata"]
+    metadata["name"] = metadata.get("name") or "fakename"  # a name is not required
+    return object_meta.validate(
+        metadata, namespaced=bool(metadata.get("namespace")), name_check=names.segment_name, field=path
+    )

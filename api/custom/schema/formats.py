@@ -1,0 +1,215 @@
+"""The formats of strings that kube-apiserver v1.36 checks in schemas (kube-openapi ``pkg/validation/strfmt``).
+
+A format's name is compared without dashes. Go's ``\\d``, ``\\s`` and ``$`` are ASCII digits, ASCII blanks, and the end.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final
+
+from kubechronicle.api.cel.library.go_url_parser import UrlError
+from kubechronicle.api.cel.library.go_url_parser import check as check_url
+from kubechronicle.api.cel.operations import patterns
+from kubechronicle.api.custom.schema.mail_addresses import is_mail_address
+from kubechronicle.api.values import durations
+
+_HOST: Final = (
+    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
+    r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
+)
+_UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}"
+_COLOR: Final = r"\s*(?:0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*"
+_CREDIT_CARD: Final = re.compile(
+    r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
+    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}"
+)
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
+_MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DURATION_PART: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_UNITS: Final = (
+    ("ns", "nano"),
+    ("us", "µs", "micro"),
+    ("ms", "milli"),
+    ("s", "sec"),
+    ("m", "min"),
+    ("h", "hr", "hour"),
+    ("d", "day"),
+    ("w", "wk", "week"),
+)
+_OCTETS: Final = re.compile(r"(.*?)((?:[0-9]+\.){3}[0-9]+)")
+_SHORT_NAME: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_MAX_INT: Final = "9223372036854775807"
+
+
+def _whole(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Callable[[str], object]:
+    return re.compile(pattern, flags | re.ASCII).fullmatch
+
+
+def _is_date(text: str) -> bool:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = map(int, found.groups())
+    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
+        return False
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return leap or (month, day) != (2, 29)
+
+
+def _is_date_time(text: str) -> bool:
+    parts = text.lower().split("t")
+    if len(text) < 4 or len(parts) < 2 or not _is_date(parts[0]):
+        return False
+    found = _TIME.fullmatch(parts[1])
+    return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+
+
+def _is_duration(text: str) -> bool:
+    """Return whether Go parses the text, or any part of it is a number with a unit."""
+    try:
+        durations.parse(text)
+    except ValueError:
+        pass
+    else:
+        return True
+    holds = False
+    for number, unit in _DURATION_PART.findall(text):
+        digits = number.lstrip("0")
+        if (len(digits), digits) > (len(_MAX_INT), _MAX_INT):
+            return False
+        holds = holds or _is_unit(unit.lower())
+    return holds
+
+
+def _is_unit(unit: str) -> bool:
+    return any(unit in variants or unit.startswith(variants[-1]) for variants in _UNITS)
+
+
+def _is_hostname(text: str) -> bool:
+    if not patterns.compiled(_HOST).matches(text) or len(text.encode()) > 255:
+        return False
+    return all(len(part.encode()) <= 63 for part in text.split("."))
+
+
+def _address(text: str, *, sloppy: bool) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an IP address. ``sloppy``: numbers of IPv4 may have leading zeros."""
+    if sloppy and (found := _OCTETS.fullmatch(text)):
+        text = found[1] + ".".join(part.lstrip("0") or "0" for part in found[2].split("."))
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return None if "%" in text else address
+
+
+def _is_ipv4(text: str) -> bool:
+    return "." in text and _address(text, sloppy=True) is not None
+
+
+def _is_ipv6(text: str) -> bool:
+    return ":" in text and _address(text, sloppy=False) is not None
+
+
+def _is_cidr(text: str) -> bool:
+    head, slash, size = text.partition("/")
+    address = _address(head, sloppy=True)
+    if address is None or not slash or not re.fullmatch("[0-9]+", size):
+        return False
+    digits = size.lstrip("0") or "0"
+    return len(digits) <= 3 and int(digits) <= address.max_prefixlen
+
+
+def _is_mac(text: str) -> bool:
+    """Return whether the text is a MAC-48, EUI-64 or 20-octet InfiniBand address (net.ParseMAC)."""
+    for mark, size in ((":", 2), ("-", 2), (".", 4)):
+        if text[size : size + 1] == mark:
+            parts = text.split(mark)
+            octets = len(parts) * size // 2
+            return octets in (6, 8, 20) and all(re.fullmatch(f"[0-9a-fA-F]{{{size}}}", part) for part in parts)
+    return False
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        check_url(text)
+    except UrlError:
+        return False
+    return True
+
+
+def _is_isbn10(text: str) -> bool:
+    digits = re.sub(r"[\t\n\f\r -]+", "", text)
+    if not re.fullmatch("[0-9]{9}[0-9X]", digits):
+        return False
+    numbers = [10 if digit == "X" else int(digit) for digit in digits]
+    return sum(weight * number for weight, number in enumerate(numbers, 1)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    digits = re.sub(r"[\t\n\f\r -]+", "", text)
+    if not re.fullmatch("[0-9]{13}", digits):
+        return False
+    total = sum((3 if position % 2 else 1) * int(digit) for position, digit in enumerate(digits[:12]))
+    return int(digits[12]) == (10 - total % 10) % 10
+
+
+def _is_credit_card(text: str) -> bool:
+    digits = re.sub("[^0-9]+", "", text)
+    if not _CREDIT_CARD.fullmatch(digits):
+        return False
+    total = 0
+    for position, digit in enumerate(reversed(digits)):
+        number = int(digit) * (1 + position % 2)
+        total += number - 9 if number > 9 else number
+    return total % 10 == 0
+
+
+def _is_ssn(text: str) -> bool:
+    return len(text) == 11 and re.fullmatch(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}", text) is not None
+
+
+def _is_short_name(text: str) -> bool:
+    return len(text) <= 63 and re.fullmatch(_SHORT_NAME, text) is not None
+
+
+def _is_long_name(text: str) -> bool:
+    return len(text) <= 253 and all(re.fullmatch(_SHORT_NAME, part) for part in text.split("."))
+
+
+def _is_anything(text: str) -> bool:
+    return True
+
+
+FORMATS: Final[dict[str, Callable[[str], object]]] = {
+    "bsonobjectid": _whole("[0-9a-fA-F]{24}"),
+    "byte": _whole(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
+    "cidr": _is_cidr,
+    "creditcard": _is_credit_card,
+    "date": _is_date,
+    "datetime": _is_date_time,
+    "duration": _is_duration,
+    "email": is_mail_address,
+    "hexcolor": _whole("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hostname": _is_hostname,
+    "ipv4": _is_ipv4,
+    "ipv6": _is_ipv6,
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "k8slongname": _is_long_name,
+    "k8sshortname": _is_short_name,
+    "mac": _is_mac,
+    "password": _is_anything,
+    "rgbcolor": _whole(rf"rgb\({_COLOR},{_COLOR},{_COLOR}\)".replace(r"\s", r"[\t\n\f\r ]")),
+    "ssn": _is_ssn,
+    "uri": _is_uri,
+    "uuid": _whole(_UUID % ("[0-9a-f]", "[0-9a-f]")),
+    "uuid3": _whole(_UUID % ("3", "[0-9a-f]")),
+    "uuid4": _whole(_UUID % ("4", "[89ab]")),
+    "uuid5": _whole(_UUID % ("5", "[89ab]")),
+}
+"""Whether a string has a format, by the format's name without dashes."""

@@ -1,0 +1,103 @@
+"""Ratcheting: an update tolerates errors of values that it does not change (CRDValidationRatcheting).
+
+After apiserver ``pkg/cel/common/equality.go`` and apiextensions-apiserver ``pkg/apiserver/validation/ratcheting.go``.
+A value of the new object is correlated with one of the old object: by the name of a field, or by the keys of an item of
+a list of type map. Items of other lists are not correlated: such a list is equal as a whole, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from kubechronicle.api.custom.schema.structure import Node
+from kubechronicle.api.schema.equality import same_json
+
+
+class Correlated:
+    """A new value beside the old value that it replaces."""
+
+    __slots__ = ("_children", "_equal", "_old_items", "node", "old", "value")
+
+    def __init__(self, value: Any, old: Any, node: Node) -> None:
+        self.value = value
+        self.old = old
+        self.node = node
+        self._children: dict[str | int, Correlated] = {}
+        self._equal: bool | None = None
+        self._old_items: dict[Hashable, Any] | None = None
+
+    def field(self, name: str) -> Correlated | None:
+        """Return the correlated field, None if it is new or has no schema."""
+        known = self._children.get(name)
+        if known is not None:
+            return known
+        value, old = self.value, self.old
+        if value.__class__ is not dict or old.__class__ is not dict or name not in value or name not in old:
+            return None
+        node = self.node.field(name)
+        if node is None:
+            return None
+        found = self._children[name] = Correlated(value[name], old[name], node)
+        return found
+
+    def item(self, position: int) -> Correlated | None:
+        """Return the correlated item, None if it is new or the list is not of type map."""
+        known = self._children.get(position)
+        if known is not None:
+            return known
+        node, value = self.node, self.value
+        if node.list_type != "map" or self.old.__class__ is not list or value.__class__ is not list:
+            return None
+        if self._old_items is None:
+            self._old_items = self._keyed()
+        identity = _identity(value[position], node.map_keys)
+        old = None if identity is None else self._old_items.get(identity)
+        if old is None or node.items is None:
+            return None
+        found = self._children[position] = Correlated(value[position], old, node.items)
+        return found
+
+    def _keyed(self) -> dict[Hashable, Any]:
+        keyed: dict[Hashable, Any] = {}
+        if self.node.type == "array" and self.node.map_keys:
+            for item in self.old:
+                identity = _identity(item, self.node.map_keys)
+                if identity is not None:
+                    keyed.setdefault(identity, item)
+        return keyed
+
+    def equal(self) -> bool:
+        """Return whether the value is unchanged. The order of the items of a list of type map does not matter."""
+        if self._equal is None:
+            self._equal = self._compare()
+        return self._equal
+
+    def _compare(self) -> bool:
+        value, old = self.value, self.old
+        if value.__class__ is not old.__class__:
+            return False
+        if value.__class__ is list:
+            if len(value) != len(old):
+                return False
+            if self.node.list_type != "map":
+                return same_json(old, value)
+            return all((child := self.item(i)) is not None and child.equal() for i in range(len(value)))
+        if value.__class__ is dict:
+            if len(value) != len(old):
+                return False
+            return all((child := self.field(name)) is not None and child.equal() for name in value)
+        return bool(value == old)
+
+
+def _identity(item: Any, keys: Sequence[str]) -> Hashable | None:
+    """Return the identity of an item of a list of type map; None if a key is absent or no scalar."""
+    if item.__class__ is not dict:
+        return None
+    parts = []
+    for name in keys:
+        value = item.get(name)
+        if value is None or value.__class__ in (dict, list):
+            return None
+        parts.append((value.__class__, f"{value:f}" if value.__class__ is float and len(keys) > 1 else value))
+    return tuple(parts)

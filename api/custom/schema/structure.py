@@ -1,0 +1,102 @@
+"""The structural part of an OpenAPI schema: which fields exist, and which parts of an object a walk must visit.
+
+After apiextensions-apiserver ``pkg/apiserver/schema`` (NewStructural). Lives here: the tree of nodes, and paths. Not
+here: the walks (defaults.py, pruning.py, embedded.py, list_types.py), and the keywords that check values (keywords.py).
+
+Invariant: a tree never changes after it is built, so threads share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Schema = Mapping[str, Any]
+Where = tuple[Any, str | int] | None
+"""A path: the path of the parent, and the text to append, or the position in a list. None is the root."""
+
+CONTAINERS: Final = frozenset((dict, list))
+NO_FIELDS: Final[Mapping[str, Any]] = {}
+
+
+class Node:
+    """One level of a structural schema.
+
+    ``additional``: the schema of other fields; ``open``: additionalProperties is given, maybe without a schema.
+    ``deep_defaults``, ``deep_embedded``, ``deep_lists``: whether the level or one below it has a default, an embedded
+    resource, or a list that is a set or map. Walks skip all other levels.
+    """
+
+    __slots__ = (
+        "additional",
+        "deep_defaults",
+        "deep_embedded",
+        "deep_lists",
+        "default",
+        "embedded",
+        "fillers",
+        "has_default",
+        "items",
+        "list_type",
+        "map_keys",
+        "null_falls",
+        "nullable",
+        "open",
+        "preserve",
+        "properties",
+        "schema",
+        "type",
+    )
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.type: str = schema.get("type") or ""
+        self.nullable = bool(schema.get("nullable"))
+        self.default = schema.get("default")
+        self.has_default = self.default is not None
+        self.preserve = schema.get("x-kubernetes-preserve-unknown-fields") is True
+        self.embedded = schema.get("x-kubernetes-embedded-resource") is True
+        self.list_type: str = schema.get("x-kubernetes-list-type") or ""
+        self.map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        self.null_falls = not self.nullable and not self.has_default
+        additional = schema.get("additionalProperties")
+        self.open = additional is not None
+        self.additional = Node(additional) if isinstance(additional, Mapping) else None
+        items = schema.get("items")
+        self.items = Node(items) if isinstance(items, Mapping) else None
+        self.properties = {name: Node(below) for name, below in (schema.get("properties") or NO_FIELDS).items()}
+        self.fillers: tuple[tuple[str, Node], ...] = tuple(
+            (name, below) for name, below in self.properties.items() if below.has_default
+        )
+        below = [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
+        self.deep_defaults: bool = any(node.has_default or node.deep_defaults for node in below)
+        self.deep_embedded: bool = self.embedded or any(node.deep_embedded for node in below)
+        self.deep_lists: bool = self.list_type in ("set", "map") or any(node.deep_lists for node in below)
+
+    def field(self, name: str) -> Node | None:
+        """Return the schema of a field, None if it has none."""
+        return self.properties.get(name, self.additional)
+
+
+def path_text(where: Where) -> str:
+    """Return a path as text, empty for the root."""
+    parts = []
+    while where is not None:
+        where, part = where
+        parts.append(part if part.__class__ is str else f"[{part}]")
+    return "".join(reversed(parts))
+
+
+def child(where: Where, name: str) -> Where:
+    """Return the path of a field."""
+    return (where, name) if where is None else (where, f".{name}")
+
+
+def key(where: Where, name: str) -> Where:
+    """Return the path of a map's entry."""
+    return (where, f"[{name}]")
+
+
+def index(where: Where, position: int) -> Where:
+    """Return the path of a list's item."""
+    return (where, position)
