@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kubechronicle.api.builtin.apiextensions import conditions
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
@@ -24,6 +25,7 @@ from kubechronicle.api.values.objects import Object
 
 ORPHAN_FINALIZER: Final = "orphan"
 JOBS: Final = "jobs.batch"
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _JOBS_LEAVE_PODS: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
     "set propagationPolicy=Orphan to suppress this warning"
@@ -201,7 +203,7 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
 
     The first deletion only marks, even without finalizers; the second one then removes it.
     """
-    _check_namespace(old, options)
+    _check_own_preconditions(old, options, "namespaces")
     obj: Object = copy_object(old)
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
@@ -218,8 +220,8 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
     return Decision(Fate.UNCHANGED, obj)
 
 
-def _check_namespace(old: Mapping[str, Any], options: DeleteOptions) -> None:
-    """Raise 409 in the words of the namespaces' own store, which names the resource instead of the kind."""
+def _check_own_preconditions(old: Mapping[str, Any], options: DeleteOptions, resource: str) -> None:
+    """Raise 409 in the words of a resource's own store, which names the resource instead of the kind."""
     metadata = old["metadata"]
     for word, wanted, name in (
         ("UID", options.precondition_uid, "uid"),
@@ -227,10 +229,31 @@ def _check_namespace(old: Mapping[str, Any], options: DeleteOptions) -> None:
     ):
         if wanted is not None and wanted != metadata.get(name):
             held = f"{word} in precondition: {wanted}, {word} in object meta: {metadata.get(name)}"
-            raise status.conflict("namespaces", metadata.get("name", ""), f"Precondition failed: {held}")
+            raise status.conflict(resource, metadata.get("name", ""), f"Precondition failed: {held}")
 
 
 def namespace_is_done(obj: Mapping[str, Any]) -> bool:
     """Return True if a terminating namespace has no finalizers left."""
     waits = (obj.get("spec") or {}).get("finalizers") or obj["metadata"].get("finalizers")
     return not waits and "deletionTimestamp" in obj["metadata"]
+
+
+# -- definitions of custom resources ----------------------------------------------------------------------------------
+
+
+def decide_definition(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str) -> Decision:
+    """Mark a CustomResourceDefinition, which keeps a finalizer until its objects are deleted (actors/definitions/).
+
+    The first deletion only marks, whatever the options; a later one is that of any object.
+    """
+    if "deletionTimestamp" in old["metadata"]:
+        return decide(old, options, strategy, now=now)
+    _check_own_preconditions(old, options, DEFINITIONS)
+    obj: Object = copy_object(old)
+    metadata = obj["metadata"]
+    metadata["deletionTimestamp"] = now
+    finalizers = metadata.get("finalizers") or []
+    if conditions.CLEANUP_FINALIZER not in finalizers:
+        metadata["finalizers"] = [*finalizers, conditions.CLEANUP_FINALIZER]
+    obj["status"] = conditions.with_condition(obj.get("status") or {}, "Terminating", conditions.PENDING, now=now)
+    return Decision(Fate.MARKED, obj)

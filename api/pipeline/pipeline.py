@@ -371,6 +371,8 @@ def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: W
         raise status.forbidden(rt, old["metadata"]["name"], reason)
     if rt.resource == NAMESPACES:
         decision = deletion.decide_namespace(old, options, now=ctx.now)
+    elif rt.resource == deletion.DEFINITIONS:
+        decision = deletion.decide_definition(old, options, strategy, now=ctx.now)
     else:
         decision = deletion.decide(old, options, strategy, now=ctx.now)
     expected = int(old["metadata"]["resourceVersion"])
