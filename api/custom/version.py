@@ -17,6 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
+from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 Part = TypeVar("Part")
@@ -107,6 +110,16 @@ class CustomVersion:
         """The version that objects are stored in."""
         return self.versions[self.storage_version]
 
+    @property
+    def schema(self) -> CompiledSchema:
+        """Defaults, pruning and validation by the version's schema."""
+        return self.part("schema", _schema)
+
+    @property
+    def kind_type(self) -> ObjectType:
+        """The type of the version's objects, for field sets and server-side apply."""
+        return self.part("kind_type", _kind_type)
+
     def serves_like(self, other: CustomVersion) -> bool:
         """Tell whether both serve the same: they differ at most in the definition's metadata and conditions."""
         return self._parts is other._parts
@@ -115,3 +128,11 @@ class CustomVersion:
         """Return the part of this name, made by ``make`` at its first use."""
         found: Part | None = self._parts.get(name)
         return found if found is not None else self._parts.setdefault(name, make(self))
+
+
+def _schema(version: CustomVersion) -> CompiledSchema:
+    return compile_schema(version.openapi, preserve_unknown=version.preserves_unknown)
+
+
+def _kind_type(version: CustomVersion) -> ObjectType:
+    return object_type(version.openapi, preserve_unknown=version.preserves_unknown)
