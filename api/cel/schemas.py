@@ -65,7 +65,7 @@ def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type
         return DYN
     kind = schema.get("type")
     if resource:
-        schema = _whole_resource(schema)
+        schema = whole_resource(schema)
     if kind == "array":
         items = schema.get("items")
         element = object_type_of(items, f"{name}.@idx", resource=_is_embedded(items)) if items else None
@@ -100,7 +100,7 @@ def _is_embedded(schema: Schema) -> bool:
     return bool(schema.get(EMBEDDED))
 
 
-def _whole_resource(schema: Schema) -> Schema:
+def whole_resource(schema: Schema) -> Schema:
     properties = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     if {"apiVersion", "kind"} <= properties.keys() and {"name", "generateName"} <= (

@@ -46,6 +46,14 @@ class Program:
         context: Context = [variables, self._cost, budget, *self._slots]
         return self._evaluated(context), context[1]
 
+    def outcome(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
+        """Return (value, its cost). An EvaluationError is returned in place of the value, with the cost so far."""
+        context: Context = [variables, self._cost, budget, *self._slots]
+        try:
+            return self._evaluated(context), context[1]
+        except EvaluationError as error:
+            return error, context[1]
+
     def _evaluated(self, context: Context) -> Any:
         try:
             value = self._run(context)
