@@ -89,7 +89,7 @@ class Pair:
 
     @property
     def unchanged(self) -> bool:
-        """Whether both values are equal. Items of lists of type map may have another order."""
+        """True if both values are equal. Items of lists of type map may have another order."""
         if self._same is None:
             self._same = self._equal()
         return self._same
