@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.custom.types import object_type
 from kubechronicle.api.schema.types import ObjectType
@@ -116,6 +117,11 @@ class CustomVersion:
         return self.part("schema", _schema)
 
     @property
+    def rules(self) -> Rules:
+        """The x-kubernetes-validations of the version's schema."""
+        return self.part("rules", _rules)
+
+    @property
     def kind_type(self) -> ObjectType:
         """The type of the version's objects, for field sets and server-side apply."""
         return self.part("kind_type", _kind_type)
@@ -132,6 +138,10 @@ class CustomVersion:
 
 def _schema(version: CustomVersion) -> CompiledSchema:
     return compile_schema(version.openapi, preserve_unknown=version.preserves_unknown)
+
+
+def _rules(version: CustomVersion) -> Rules:
+    return Rules(version.openapi)
 
 
 def _kind_type(version: CustomVersion) -> ObjectType:
