@@ -79,6 +79,10 @@ async def _patch(backend: Backend, request: Request, context: Context, rt: Resou
 
 def _response(request: Request, context: Context, rt: ResourceType, obj: Object) -> Response:
     form = object_form(request, context)
+    if form.kind == "PartialObjectMetadataList":
+        raise status.not_acceptable_because(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)"
+        )
     if form.kind == "Table":
         obj = table(
             scales.scale_type(rt),

@@ -13,6 +13,7 @@ from kubechronicle.api.codecs.errors import NotAcceptableError
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.entry_encoder import encode
@@ -25,10 +26,29 @@ GZIPPED = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
 JSON_FORM = Representation(media_type=negotiate.JSON)
 
 
+# Subresources that kube-apiserver shows in no table: of any resource, and of (resource, group).
+_TABLELESS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize"})
+_WITHOUT_STATUS_TABLE = frozenset(
+    {
+        ("apiservices", "apiregistration.k8s.io"),
+        ("customresourcedefinitions", "apiextensions.k8s.io"),
+        ("resourceclaims", "resource.k8s.io"),
+    }
+)
+
+
+def has_tables(info: RequestInfo) -> bool:
+    """Return whether the storage of the resource or subresource converts to tables (rest.TableConvertor)."""
+    if info.subresource == "status":
+        return (info.resource, info.group) not in _WITHOUT_STATUS_TABLE
+    return info.subresource not in _TABLELESS
+
+
 def object_form(request: Request, context: Context, *, protobuf: bool = True, tables: bool = True) -> Representation:
     """Negotiate the form of an object or a list. ``protobuf``, ``tables``: True if the kind has such a form.
     NotAcceptableError."""
     accept = request.headers.get("accept")
+    tables = tables and has_tables(context.info)
     negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
     return _pretty(negotiate.resource(accept, protobuf=protobuf, tables=tables), request, context)
 

@@ -9,7 +9,7 @@ from kubechronicle.api.codecs.negotiate import wants_pretty
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request
-from kubechronicle.http.representation.answers import object_form
+from kubechronicle.http.representation.answers import has_tables, object_form
 from kubechronicle.http.representation.encoding_cache import EncodingCache
 from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
@@ -22,7 +22,7 @@ class EncoderChoice:
 
     def __init__(self, cache: EncodingCache) -> None:
         self._cache = cache
-        self._known: dict[tuple[ResourceType, str, bool, str], EntryEncoder] = {}
+        self._known: dict[tuple[ResourceType, str, bool, str, bool], EntryEncoder] = {}
 
     def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
         """Return the encoder of one answer. StatusError 400, 406."""
@@ -31,7 +31,8 @@ class EncoderChoice:
         if context.at is not None:
             form = object_form(request, context, protobuf=bool(rt.message))
             return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
-        key = (rt, accept, wants_pretty(query.get("pretty"), headers.get("user-agent")), include)
+        pretty = wants_pretty(query.get("pretty"), headers.get("user-agent"))
+        key = (rt, accept, pretty, include, has_tables(context.info))
         encoder = self._known.get(key)
         if encoder is None:
             form = object_form(request, context, protobuf=bool(rt.message))

@@ -180,7 +180,7 @@ class EntryEncoder:
         if self.form.kind == "PartialObjectMetadataList":
             raise status.not_acceptable_because(
                 "you requested PartialObjectMetadataList, but the requested object is not a list "
-                f"(*{_go_package(self.rt)}.{self.rt.kind})"
+                f"(*{_go_type(self.rt, self.rt.kind)})"
             )
 
     def _transformed(self, obj: Object) -> bytes:
@@ -218,7 +218,7 @@ class EntryEncoder:
         if self.form.kind == "PartialObjectMetadata":
             raise status.not_acceptable_because(
                 "you requested PartialObjectMetadata, but the requested object is a list "
-                f"(*{_go_package(self.rt)}.{self.rt.list_kind})"
+                f"(*{_go_type(self.rt, self.rt.list_kind)})"
             )
         if self._table:
             return await self._table_list(entries, metadata)
@@ -320,6 +320,9 @@ class EntryEncoder:
         return encoded
 
 
-def _go_package(rt: ResourceType) -> str:
-    """Return the internal Go package in the error message: ``rbac`` for rbac.authorization.k8s.io."""
-    return rt.group.partition(".")[0] or "core"
+def _go_type(rt: ResourceType, kind: str) -> str:
+    """Return the internal Go type in the error message: ``rbac.Role`` of rbac.authorization.k8s.io. Events have one."""
+    if rt.custom is not None:
+        return "unstructured.Unstructured" if kind == rt.kind else "unstructured.UnstructuredList"
+    package = rt.group.partition(".")[0]
+    return f"{'core' if package in ('', 'events') else package}.{kind}"

@@ -394,6 +394,47 @@ async def test_partial_metadata(autojump_clock: MockClock) -> None:
         assert protobuf.decode(as_protobuf.body)["kind"] == "PartialObjectMetadataList"
 
 
+@pytest.mark.parametrize(
+    ("target", "go_type"),
+    [
+        ("/api/v1/namespaces/default/events/a", "core.Event"),
+        ("/apis/events.k8s.io/v1/namespaces/default/events/a", "core.Event"),
+        ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/a", "rbac.Role"),
+        ("/apis/apps/v1/namespaces/default/deployments/a/scale", "autoscaling.Scale"),
+    ],
+)
+async def test_one_object_is_no_list_of_metadata(target: str, go_type: str, autojump_clock: MockClock) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}, "spec": spec}
+    collection = target.removesuffix("/scale").removesuffix("/a").replace("apis/events.k8s.io", "api")
+    async with open_server() as server:
+        await server.post(collection, body)
+        refusal = (await server.ask("GET", target, headers={"accept": PARTIALS})).refused(406)
+        assert refusal["message"].endswith(
+            f"PartialObjectMetadataList, but the requested object is not a list (*{go_type})"
+        )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/api/v1/namespaces/default/pods/a/resize",
+        "/api/v1/namespaces/default/pods/a/ephemeralcontainers",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval",
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a/status",
+    ],
+)
+async def test_some_subresources_have_no_table(target: str, autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for method in ("GET", "PUT"):
+            body = {} if method == "PUT" else None
+            (await server.ask(method, target, body, headers={"accept": TABLE})).refused(406)
+            assert (await server.ask(method, target, body, headers={"accept": PARTIAL})).status in (400, 404)
+        whole = target.rpartition("/")[0]
+        assert (await server.ask("GET", whole, headers={"accept": TABLE})).status == 404
+
+
 async def test_one_object_in_two_versions(autojump_clock: MockClock) -> None:
     """Stored once, served in each version of its group."""
     async with open_server() as server:
