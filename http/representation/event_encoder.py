@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from kubechronicle.api.builtin.conversions import FILL_EMPTY
 from kubechronicle.api.codecs import json, protobuf
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
@@ -122,6 +123,8 @@ class EventEncoder(EntryEncoder):
             obj = self._event_table([obj], {"resourceVersion": str(revision)})
         elif self._partial:
             obj = partial_object_metadata(obj, self._meta)
+        elif self.rt.resource in FILL_EMPTY:
+            FILL_EMPTY[self.rt.resource](obj)
         return self.frame("BOOKMARK", obj)
 
     def error(self, error: status.StatusError) -> bytes:

@@ -291,6 +291,26 @@ async def test_a_bookmark_has_the_fields_that_every_object_of_its_kind_has(autoj
         assert (event["object"]["spec"], event["object"]["status"]) == ({"containers": None}, {})
 
 
+@pytest.mark.parametrize("resource", ["deployments", "replicasets", "statefulsets", "daemonsets"])
+async def test_a_bookmark_of_workloads_has_what_a_conversion_sets(resource: str, autojump_clock: MockClock) -> None:
+    target = f"/apis/apps/v1/{resource}?watch=1&{INITIAL}"
+    generation = "deprecated.daemonset.template.generation"
+    async with open_server() as server:
+        async with server.watch(target) as watch:
+            event = await watch.next()
+        async with server.watch(target, headers={"accept": PARTIAL}) as watch:
+            partial = await watch.next()
+    assert event is not None
+    assert partial is not None
+    annotations = event["object"]["metadata"]["annotations"]
+    if resource == "daemonsets":
+        assert annotations.pop(generation) == "0"
+    else:
+        assert event["object"]["spec"]["replicas"] == 0
+    assert is_initial_end(event)
+    assert is_initial_end(partial)
+
+
 async def test_bookmarks_come_about_once_a_minute_and_before_the_end(autojump_clock: MockClock) -> None:
     async with (
         open_server() as server,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -155,7 +156,8 @@ async def test_initial_events_are_those_of_single_objects() -> None:
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {"labels": {"a": "b"}}}, revision) for revision in range(5, 8)]
-    for form in (FORMS["json"], FORMS["protobuf"], FORMS["metadata"], FORMS["metadata in protobuf"]):
+    metadata = [replace(FORMS[name], kind="PartialObjectMetadata") for name in ("metadata", "metadata in protobuf")]
+    for form in (FORMS["json"], FORMS["protobuf"], *metadata):
         cache = EncodingCache()
         single = [EventEncoder(rt, form).event("ADDED", entry) for entry in entries]
         assert await EventEncoder(rt, form, cache=cache).initial(entries) == single
