@@ -98,6 +98,18 @@ def test_containers(members: dict[str, Any], causes: list[tuple[str, str]]) -> N
     assert found == [(f"spec.containers[0].{field}", message) for field, message in causes]
 
 
+def test_restart_rules_of_an_init_container_are_checked_with_a_policy() -> None:
+    rules: dict[str, Any] = {"restartPolicyRules": [{"action": "v1"}]}
+    first = {**CONTAINER, "name": "d", **rules}
+    found = rejection_causes("/v1/pods", {"spec": {**container(), "initContainers": [first]}})
+    policy = "Required value: must specify restartPolicy when restart rules are used"
+    assert found == [("spec.initContainers[0].restartPolicy", policy)]
+    first["restartPolicy"] = "Never"
+    found = rejection_causes("/v1/pods", {"spec": {**container(), "initContainers": [first]}})
+    rule = "spec.initContainers[0].restartPolicyRules[0]"
+    assert [field for field, _ in found] == [f"{rule}.action", f"{rule}.exitCodes"]
+
+
 @pytest.mark.parametrize(
     ("members", "causes"),
     [

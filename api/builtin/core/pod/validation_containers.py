@@ -218,6 +218,7 @@ def _resize_policy(policies: Sequence[Object], field: str, restart_policy: str) 
 MAX_RESTART_RULES: Final = 20
 MAX_EXIT_CODES: Final = 255
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
+_RULES_NEED_POLICY: Final = "must specify restartPolicy when restart rules are used"
 _RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
 
 
@@ -228,7 +229,7 @@ def _restart_policy(given: Object, field: str) -> list[Cause]:
     if policy is None:
         if not rules:
             return causes
-        causes.append(required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+        causes.append(required(f"{field}.restartPolicy", _RULES_NEED_POLICY))
     elif policy not in _RESTART_POLICIES:
         causes.append(not_supported(f"{field}.restartPolicy", policy, _RESTART_POLICIES))
     path = f"{field}.restartPolicyRules"
@@ -290,8 +291,10 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
         path, name = f"{field}[{index}]", each.get("name", "")
         causes += container(each, path, facts)
         policy = each.get("restartPolicy")
-        if policy is not None or "restartPolicyRules" in each:
+        if policy is not None:
             causes += _restart_policy(each, path)
+        elif each.get("restartPolicyRules"):  # without a policy, the rules themselves stay unchecked
+            causes.append(required(f"{path}.restartPolicy", _RULES_NEED_POLICY))
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         elif name:
