@@ -51,6 +51,7 @@ def test_one_invalid_field(path: str, change: dict[str, Any], field: str, messag
     ("path", "body", "causes"),
     [
         ("/v1/persistentvolumes", {"spec": {**VOLUME, "hostPath": {"path": "/x"}}}, [("spec.nfs", "Forbidden")]),
+        ("/v1/persistentvolumes", {"spec": {**VOLUME, "local": {"path": "/x"}}}, [("spec.local", "Forbidden")]),
         (
             "/v1/persistentvolumeclaims",
             {"spec": {**CLAIM, "volumeMode": "Z"}},

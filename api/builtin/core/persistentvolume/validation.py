@@ -26,7 +26,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
     if not capacity:
         causes.append(required(path))
     if "storage" not in capacity or len(capacity) > 1:
-        causes.append(not_supported(path, capacity or None, ("storage",)))
+        causes.append(not_supported(path, spec.get("capacity"), ("storage",)))
     for name, given in capacity.items():
         causes += basic_amount(given, f"{path}[{name}]") + positive(given, f"{path}[{name}]")
     policy, path = spec.get("persistentVolumeReclaimPolicy", ""), f"{field}.persistentVolumeReclaimPolicy"
@@ -39,7 +39,9 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
         else:
             causes += node_selector(affinity["required"], f"{field}.nodeAffinity.required")
     causes += one_source(spec, PERSISTENT_SOURCES, field, MAY_STAND_BESIDE)
-    if spec.get("local") is not None and affinity is None:
+    # A volume of several sources has the type of the first one.
+    first = next((name for name in PERSISTENT_SOURCES if spec.get(name) is not None), "")
+    if first == "local" and affinity is None:
         causes.append(required(f"{field}.nodeAffinity", "Local volume requires node affinity"))
     host = (spec.get("hostPath") or {}).get("path", "")
     if host and policy == "Recycle" and posixpath.normpath(host) == "/":
