@@ -22,9 +22,10 @@ import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who
 
@@ -257,3 +258,14 @@ def forbidden(attributes: Attributes, why: str) -> StatusError:
         meta = attributes.object.get("metadata") or {}
         name = meta.get("name") or meta.get("generateName") or "Unknown"
     return status.forbidden(attributes.rt, name, why)
+
+
+def name_problem(name: str) -> str:
+    """Return the error of Kubernetes' client (client-go rest) for a name that no path can have, "" for other names.
+
+    Plugins of kube-apiserver look up a missing object once more through this client.
+    """
+    if not name:
+        return "resource name may not be empty"
+    problems = path_segment(name)
+    return f"invalid resource name {go_quote(name)}: [{' '.join(problems)}]" if problems else ""

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden, name_problem
+from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import value_of
@@ -59,6 +60,9 @@ def _class_of(attributes: Attributes, spec: Object, state: State) -> Object | No
         return None
     entry = state.peek(RUNTIME_CLASSES, "", name)
     if entry is None:
+        problem = name_problem(name)
+        if problem:
+            raise status.unknown(problem)
         raise forbidden(attributes, f"pod rejected: RuntimeClass {go_quote(name)} not found")
     return entry.object()
 

@@ -10,7 +10,16 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, NotYet, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    NotYet,
+    State,
+    forbidden,
+    name_problem,
+)
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
@@ -79,8 +88,8 @@ def _account(attributes: Attributes, spec: Object, state: State) -> Object:
     entry = state.peek(SERVICE_ACCOUNTS, attributes.namespace, name)
     if entry is not None:
         return entry.object()
-    why = f"error looking up service account {attributes.namespace}/{name}: serviceaccount {go_quote(name)} not found"
-    error = forbidden(attributes, why)
+    why = name_problem(name) or f"serviceaccount {go_quote(name)} not found"
+    error = forbidden(attributes, f"error looking up service account {attributes.namespace}/{name}: {why}")
     # A controller creates a namespace's default account soon after the namespace.
     raise NotYet.because(error) if name == DEFAULT_NAME else error
 

@@ -71,6 +71,11 @@ async def test_a_missing_account_is_rejected(autojump_clock: MockClock) -> None:
             why = (await server.ask("POST", PODS, body)).refused(403)["message"]
             looked_up = f'error looking up service account default/{name}: serviceaccount "{name}" not found'
             assert why == f'pods "a" is forbidden: {looked_up}'
+        body["spec"]["serviceAccountName"] = "a%"
+        why = (await server.ask("POST", PODS, body)).refused(403)["message"]
+        assert why.endswith(
+            "error looking up service account default/a%: invalid resource name \"a%\": [may not contain '%']"
+        )
 
 
 async def test_an_account_may_restrict_pods_to_its_secrets(autojump_clock: MockClock) -> None:
@@ -200,6 +205,13 @@ async def test_a_runtime_class_adds_overhead_selector_and_tolerations(autojump_c
             other = pod("b")
             other["spec"] |= {"runtimeClassName": "kata", **change}
             assert why in (await server.ask("POST", PODS, other)).refused(403)["message"]
+        for name, why in (
+            ("", "resource name may not be empty"),
+            ("..", "invalid resource name \"..\": [may not be '..']"),
+            ("a/%", "invalid resource name \"a/%\": [may not contain '/' may not contain '%']"),
+        ):
+            other["spec"]["runtimeClassName"] = name
+            assert (await server.ask("POST", PODS, other)).refused(500)["message"] == why
         plain = pod("c")
         plain["spec"]["overhead"] = {"cpu": "1"}
         assert "without corresponding" in (await server.ask("POST", PODS, plain)).refused(403)["message"]
