@@ -24,6 +24,7 @@ from kubechronicle.actors.writing.writes import ignore_not_found
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline.deletion import check_preconditions
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.subresources import eviction
 from kubechronicle.api.values.objects import Object
@@ -39,8 +40,17 @@ class _Changed(Exception):
     """The pod is now guarded by another budget, or by none."""
 
 
-async def evict(store: Store, caller: Caller, target: Target, sent: Object, options: DeleteOptions) -> None:
+async def evict(
+    store: Store,
+    caller: Caller,
+    target: Target,
+    sent: Object,
+    options: DeleteOptions,
+    invalid: status.StatusError | None = None,
+) -> None:
     """Evict a pod, ``target``, on behalf of the Eviction ``sent``.
+
+    ``invalid``: the 422 of the options. As in kube-apiserver, the pod gets its condition before this rejection.
 
     StatusError: 404; 409 for failed preconditions; 429 if its budget allows no disruption; 500 for several budgets.
     """
@@ -49,7 +59,7 @@ async def evict(store: Store, caller: Caller, target: Target, sent: Object, opti
     await store.writes.admit(caller, target, sent)
     # A budget that this replica has not seen yet must count.
     await store.reads.wait_consistent()
-    work = _Eviction(store, caller, structs.replace(target, subresource=""), options)
+    work = _Eviction(store, caller, structs.replace(target, subresource=""), options, invalid)
     for _ in range(MAX_ATTEMPTS):
         try:
             return await work.run()
@@ -64,6 +74,8 @@ class _Eviction:
     caller: Caller
     target: Target
     options: DeleteOptions
+    invalid: status.StatusError | None = None
+    """Why the pod stays although its condition is set: invalid options of its deletion."""
     then_delete: bool = False
     """The pod has no grace period: after it is marked, it is deleted."""
     rejection: status.StatusError | None = None
@@ -76,6 +88,8 @@ class _Eviction:
             await self.store.writes.propose(self.caller, self.target, self._without_budget, deletes=True)
         else:
             await self._with_budget(budget)
+        if self.invalid is not None:
+            raise self.invalid
         if self.then_delete and not self.target.dry_run:
             rest = replace(self.options, precondition_resource_version=None)
             with ignore_not_found():
@@ -134,6 +148,8 @@ class _Eviction:
         """Prepare the pod's deletion, or its first half, with the condition that says why."""
         pod = entry.object()
         disrupted = eviction.target(pod, now=context_of(self.target).now)
+        if self.invalid is not None:
+            return self._mark(entry, pod, disrupted)
         proposal = prepare_delete(self.target, entry, self.options, obj=disrupted)
         self.then_delete = proposal.then_delete
         if proposal.prepared.outcome is Outcome.UNCHANGED and disrupted != pod:
@@ -141,6 +157,16 @@ class _Eviction:
             del disrupted["metadata"]["resourceVersion"]
             return replace(proposal.prepared, outcome=Outcome.STORE, object=disrupted)
         return proposal.prepared
+
+    def _mark(self, entry: Entry, pod: Object, disrupted: Object) -> Prepared:
+        """Prepare only the pod's condition. StatusError: 409 for failed preconditions; in a dry run the 422."""
+        if self.invalid is not None and self.target.dry_run:
+            raise self.invalid
+        check_preconditions(pod, self.options)
+        if disrupted == pod:
+            return Prepared(Outcome.UNCHANGED, pod, entry.revision)
+        del disrupted["metadata"]["resourceVersion"]
+        return Prepared(Outcome.STORE, disrupted, entry.revision)
 
     def _budget(self, pod: Entry) -> Entry | None:
         """Return the budget to charge. StatusError 500 for several."""

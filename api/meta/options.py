@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, not_supported, required
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import MAX_FIELD_MANAGER, validate_field_manager
 
 Query = Mapping[str, Sequence[str]]
@@ -159,26 +160,40 @@ def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) ->
     AllowUnsafeMalformedObjectDeletion.
     """
     values = _delete_values_of_query(query) if body is None else dict(body)
+    _raise("DeleteOptions", _delete_problems(values))
+    preconditions = values.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bool(values.get("dryRun")),
+        grace_period_seconds=values.get("gracePeriodSeconds"),
+        propagation_policy=values.get("propagationPolicy"),
+        orphan_dependents=values.get("orphanDependents"),
+        precondition_uid=preconditions.get("uid"),
+        precondition_resource_version=preconditions.get("resourceVersion"),
+    )
+
+
+def parse_later_delete_options(values: Mapping[str, Any]) -> tuple[DeleteOptions, StatusError | None]:
+    """Return the options of a deletion that follows other steps, and their 422, which comes after these steps.
+
+    Options with a 422 contain only what the other steps need: the preconditions and the dry run.
+    """
+    try:
+        return parse_delete_options({}, values), None
+    except StatusError as error:
+        options = parse_delete_options({}, {"preconditions": values.get("preconditions")})
+        return replace(options, dry_run=bool(values.get("dryRun"))), error
+
+
+def _delete_problems(values: Mapping[str, Any]) -> list[Cause]:
     policy = values.get("propagationPolicy")
     orphan = values.get("orphanDependents")
-    dry_run = values.get("dryRun") or []
     causes: list[Cause] = []
     if orphan is not None and policy is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         causes.append(invalid_value("propagationPolicy", policy, detail))
     if policy is not None and policy not in PROPAGATION_POLICIES:
         causes.append(not_supported("propagationPolicy", policy, (*PROPAGATION_POLICIES, "nil")))
-    causes += _validate_dry_run(dry_run)
-    _raise("DeleteOptions", causes)
-    preconditions = values.get("preconditions") or {}
-    return DeleteOptions(
-        dry_run=bool(dry_run),
-        grace_period_seconds=values.get("gracePeriodSeconds"),
-        propagation_policy=policy,
-        orphan_dependents=orphan,
-        precondition_uid=preconditions.get("uid"),
-        precondition_resource_version=preconditions.get("resourceVersion"),
-    )
+    return causes + _validate_dry_run(values.get("dryRun") or ())
 
 
 def _delete_values_of_query(query: Query) -> dict[str, Any]:

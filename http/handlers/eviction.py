@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kubechronicle.actors.eviction import evict as evict_pod
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.options import DeleteOptions, parse_create_options, parse_delete_options
+from kubechronicle.api.errors.field_errors import invalid_value
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import DeleteOptions, parse_create_options, parse_later_delete_options
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import eviction
 from kubechronicle.api.values.objects import Object
@@ -16,6 +19,9 @@ from kubechronicle.http.handlers.responses import object_response
 from kubechronicle.http.handlers.write_request import decode_object, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
+
+UNSAFE: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
+NOT_IN_EVICTIONS: Final = "can not be set for pod eviction, try after removing the option"
 
 
 async def evict(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -30,16 +36,22 @@ async def evict(backend: Backend, request: Request, context: Context, rt: Resour
     sent = await decode_object(write.body, body_type, context, write.options.field_validation)
     if sent["metadata"].get("name", "") != write.target.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
-    options = _delete_options(sent, context.query.get_all("dryRun"))
-    await evict_pod(backend.store, write.caller, write.target, sent, options)
+    if (sent.get("deleteOptions") or {}).get(UNSAFE):
+        cause = invalid_value(f"deleteOptions.{UNSAFE}", True, NOT_IN_EVICTIONS)
+        raise status.invalid(eviction.GROUP, "Eviction", write.target.name, [cause])
+    options, invalid = _delete_options(sent, context.query.get_all("dryRun"))
+    await evict_pod(backend.store, write.caller, write.target, sent, options, invalid)
     return object_response(201, form, status.success(code=201))
 
 
-def _delete_options(sent: Object, dry_run: Sequence[str]) -> DeleteOptions:
-    """Return the Eviction's options of the deletion. If both it and the query request a dry run, they must agree."""
+def _delete_options(sent: Object, dry_run: Sequence[str]) -> tuple[DeleteOptions, StatusError | None]:
+    """Return the Eviction's options of the deletion, and the 422 that they cause.
+
+    If both the Eviction and the query request a dry run, they must agree.
+    """
     body_options = sent.get("deleteOptions") or {}
     body_dry_run = body_options.get("dryRun") or []
     if body_dry_run and dry_run and list(body_dry_run) != list(dry_run):
         lists = f"[{' '.join(dry_run)}] and [{' '.join(body_dry_run)}]"
         raise status.unknown(f"Non-matching dry-run options in request and content: {lists}")
-    return parse_delete_options({}, {**body_options, "dryRun": body_dry_run or list(dry_run)})
+    return parse_later_delete_options({**body_options, "dryRun": body_dry_run or list(dry_run)})

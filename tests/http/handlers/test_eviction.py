@@ -167,6 +167,31 @@ async def test_bodies_that_are_no_eviction_of_this_pod(autojump_clock: MockClock
         assert (await evict(server, "p", apiVersion="policy/v1beta1")).status == 201
 
 
+async def test_a_pod_is_marked_before_invalid_options_are_rejected(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await make_pod(server, "p")
+        await make_budget(server, disruptionsAllowed=2)
+        invalid = {"propagationPolicy": "x"}
+        (await evict(server, "none", deleteOptions=invalid)).refused(404)
+        (await evict(server, "p", deleteOptions={**invalid, "dryRun": ["All"]})).refused(422)
+        (await evict(server, "p", deleteOptions={"dryRun": ["x"]})).refused(422)
+        (await evict(server, "p", deleteOptions={**invalid, "preconditions": {"uid": "x"}})).refused(409)
+        assert [each["type"] for each in (await server.get(f"{PODS}/p"))["status"]["conditions"]] == ["Ready"]
+        (await evict(server, "p", deleteOptions=invalid)).refused(422)
+        found = await server.get(f"{PODS}/p")
+        assert [each["type"] for each in found["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
+        assert "deletionTimestamp" not in found["metadata"]
+        assert (await budget_status(server))["disruptionsAllowed"] == 0
+
+
+async def test_an_unsafe_deletion_is_no_eviction(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await make_pod(server, "p")
+        options = {"ignoreStoreReadErrorWithClusterBreakingPotential": True}
+        message = (await evict(server, "p", deleteOptions=options)).refused(422)["message"]
+        assert message.endswith("true: can not be set for pod eviction, try after removing the option")
+
+
 async def test_two_budgets_cannot_be_served(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_pod(server, "p")
