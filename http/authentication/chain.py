@@ -55,7 +55,7 @@ class AuthenticationChain:
     ) -> None:
         self._authenticators = tuple(authenticators)
         self._tokens = tuple(tokens)
-        self._audiences = tuple(audiences)
+        self.audiences = tuple(audiences)
         self.metrics = metrics if metrics is not None else AuthenticationMetrics()
         for each in self._authenticators:
             if isinstance(each, ClientCertificates):
@@ -127,7 +127,7 @@ class AuthenticationChain:
         rejected: Rejected | None = None
         for authenticator in self._tokens:
             try:
-                identified = authenticator.user_of(token, self._audiences)
+                identified = authenticator.user_of(token, self.audiences)
             except Rejected as error:
                 rejected = _worse(rejected, error)
                 continue
@@ -142,8 +142,8 @@ class AuthenticationChain:
         No ``audiences``: this server's own. Raises Rejected, whose text has the reasons of all authenticators, NotSeen
         and NeedsExternalAnswer as ``authenticate`` does.
         """
-        wanted = tuple(audiences) or self._audiences
-        ours = tuple(audience for audience in wanted if audience in self._audiences)
+        wanted = tuple(audiences) or self.audiences
+        ours = tuple(audience for audience in wanted if audience in self.audiences)
         reasons, kind = [INVALID], Rejected
         for authenticator in self._tokens:
             try:

@@ -23,7 +23,7 @@ from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.authentication.bearer import EXTRA_SPACE, bearer_token, has_extra_space
+from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User
 from kubechronicle.http.authorization.decision import Decision, aggregate
@@ -155,21 +155,22 @@ async def token(backend: Backend, context: Context, sent: Object) -> Object:
     answer: Object = {name: value for name, value in (sent.get("status") or {}).items() if name != "authenticated"}
     audiences = tuple(spec.get("audiences") or ())
     try:
-        identity = await _identify(backend, context, spec["token"], audiences)
+        identity = await _identify(backend, spec["token"], audiences)
     except Rejected as rejected:
         return {**sent, "status": {"user": {}, **answer, "error": rejected.why}}
     answer |= {"authenticated": True, "user": user_info(identity.user), "audiences": list(identity.audiences)}
     return {**sent, "status": {name: value for name, value in answer.items() if value}}
 
 
-async def _identify(backend: Backend, context: Context, text: str, audiences: tuple[str, ...]) -> Identified:
-    """Return the user of a token, which is read as the header field ``Authorization: Bearer TEXT`` would be."""
+async def _identify(backend: Backend, text: str, audiences: tuple[str, ...]) -> Identified:
+    """Return the user of a token, which is read as the header field ``Authorization: Bearer TEXT`` would be.
+
+    The client gets no warnings about this field, since it did not send it.
+    """
     field = f"Bearer {text}".strip()
     token = bearer_token(field)
     if token is None:
-        if has_extra_space(field):
-            context.warnings.append(EXTRA_SPACE)
-        return Identified(ANONYMOUS_USER, audiences)
+        return Identified(ANONYMOUS_USER, audiences or backend.authentication.audiences)
     identify = partial(backend.authentication.authenticate_token, token, audiences)
     try:
         return await decide_with_answers(identify)

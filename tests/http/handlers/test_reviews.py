@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from in_process import ADMIN, JOE, InProcess, open_server
+from in_process import ADMIN, ISSUER_NAME, JOE, InProcess, open_server
 from trio.testing import MockClock
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -96,6 +96,12 @@ async def test_the_user_of_a_token(autojump_clock: MockClock) -> None:
         found = (await server.ask("POST", target, {"spec": {"token": "wrong"}})).ok()["status"]
         assert found == {"user": {}, "error": "invalid bearer token"}
         (await server.ask("POST", target, {"spec": {"token": ""}})).refused(400)
+        for spec in ({"token": " "}, {"token": " b"}, {"token": " ", "audiences": ["a"]}):
+            answer = await server.ask("POST", target, {"spec": spec})
+            found = answer.ok()["status"]
+            assert found["user"]["username"] == "system:anonymous"
+            assert found["audiences"] == spec.get("audiences", [ISSUER_NAME])
+            assert "warning" not in answer.headers
 
 
 @pytest.mark.parametrize(
