@@ -81,6 +81,8 @@ class Preparation:
         attributes.warnings.extend(prepared.warnings)
         may_create()  # as in kube-apiserver: after all rules, before validating admission
         await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
+        if prepared.rejection is not None:
+            raise prepared.rejection
         return Proposal(prepared, attributes.companions, generated)
 
     async def update(

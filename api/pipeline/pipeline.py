@@ -118,7 +118,7 @@ def _check_uid(rt: ResourceType, meta: Object, held: str, ctx: WriteContext) -> 
 
 
 def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Sequence[Cause] = ()) -> Prepared:
-    """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion.
+    """Apply the rules of creation. Raises 422 for an invalid object; one with a resourceVersion has a ``rejection``.
 
     A PUT may have any number as resourceVersion. ``known``: problems found before, reported first.
     """
@@ -149,13 +149,17 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     if ctx.dry_run and revision and not ctx.applies:
         meta["resourceVersion"] = revision  # kube-apiserver does not reach the check of its store
     elif not ctx.name and revision.isdigit() and int(revision):
-        raise status.unknown("resourceVersion should not be set on objects to be created")
+        rejection = status.unknown("resourceVersion should not be set on objects to be created")
+        return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection)
     return Prepared(Outcome.STORE, obj, warnings=warnings)
 
 
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     """Run accept_create and finish_create, for writers without admission."""
-    return finish_create(rt, accept_create(rt, obj, ctx), ctx)
+    prepared = finish_create(rt, accept_create(rt, obj, ctx), ctx)
+    if prepared.rejection is not None:
+        raise prepared.rejection
+    return prepared
 
 
 def _reset_status(rt: ResourceType, obj: Object) -> None:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.values.objects import Object
 
 
@@ -91,6 +93,7 @@ class Prepared:
     ``expected``: the revision that the write is based on, 0 for an absent object.
     ``last``: the recorded last state of a GONE object: as stored before, even if the final update changed it.
     ``warnings``: for the client.
+    ``rejection``: an error of the store, which kube-apiserver meets only after validating admission.
     """
 
     outcome: Outcome
@@ -98,3 +101,4 @@ class Prepared:
     expected: int = 0
     last: Object | None = None
     warnings: Sequence[str] = ()
+    rejection: StatusError | None = None

@@ -85,6 +85,17 @@ async def test_a_write_rejected_by_another_rule_is_not_charged(autojump_clock: M
         assert await used(server) == {"count/configmaps": "1"}
 
 
+async def test_a_creation_with_a_revision_is_checked_and_not_charged(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await make_quota(server, count__configmaps="1")
+        body = configmap("a")
+        body["metadata"]["resourceVersion"] = "1"
+        (await server.ask("POST", MAPS, body)).refused(500)
+        assert await used(server) == {"count/configmaps": "0"}
+        await server.post(MAPS, configmap("b"))
+        assert "exceeded quota" in (await server.ask("POST", MAPS, body)).refused(403)["message"]
+
+
 async def test_one_write_is_charged_to_all_quotas_or_none(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_quota(server, "a", count__configmaps="5")
