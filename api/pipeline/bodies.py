@@ -18,6 +18,7 @@ from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, repeated_keys, types, unstructured
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
@@ -182,11 +183,16 @@ def kind_type(rt: ResourceType) -> types.ObjectType | None:
 
 
 def decode(
-    rt: ResourceType, obj: Object, *, duplicates: Sequence[str] = (), validation: str = "Warn"
+    rt: ResourceType,
+    obj: Object,
+    *,
+    duplicates: Sequence[str] = (),
+    validation: str = "Warn",
+    empties: list[Empty] | None = None,
 ) -> tuple[Object, list[str]]:
     """Check and default a request's object, in place; return it and the warnings. 400 if it cannot be decoded.
 
-    ``validation`` is Strict (complaints are errors), Warn or Ignore.
+    ``validation`` is Strict (complaints are errors), Warn or Ignore. ``empties`` receives the empty lists and maps.
     """
     kind = kind_type(rt)
     sentences: Sequence[str] = duplicates
@@ -200,7 +206,7 @@ def decode(
     if kind is not None:
         _mark_reset(obj)
         try:
-            unknown = check.check(obj, kind)
+            unknown = check.check(obj, kind, empties)
             defaulting.apply(obj, kind)
         except check.TypeMismatch as error:
             source = duplicates.source if isinstance(duplicates, Complaints) and "number" in str(error) else b""
@@ -268,9 +274,15 @@ def decode_delete_options(obj: Any) -> Object:
 
 
 def decode_patched(
-    rt: ResourceType, obj: Any, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
+    rt: ResourceType,
+    obj: Any,
+    *,
+    shown: Callable[[], str],
+    validation: str,
+    complaints: Sequence[str] = (),
+    empties: list[Empty] | None = None,
 ) -> list[str]:
-    """Check and default a patched object, in place; return the warnings.
+    """Check and default a patched object, in place; return the warnings. ``empties`` receives empty lists and maps.
 
     422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
     """
@@ -284,7 +296,7 @@ def decode_patched(
         return _decode_without_version(rt, obj, refused, validation=validation, complaints=complaints)
     _set_patched_type(rt, obj, refused)
     try:
-        unknown = _checked(rt, obj, check.check)
+        unknown = _checked(rt, obj, check.check, empties)
     except check.TypeMismatch as error:
         kind = kind_type(rt)
         raise refused(str(error) if kind is None else _as_written(error, shown(), kind)) from None
@@ -335,7 +347,13 @@ def _decode_without_version(
 
 
 def convert_patched(
-    rt: ResourceType, obj: Object, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
+    rt: ResourceType,
+    obj: Object,
+    *,
+    shown: Callable[[], str],
+    validation: str,
+    complaints: Sequence[str] = (),
+    empties: list[Empty] | None = None,
 ) -> list[str]:
     """Do as ``decode_patched``, for the result of a strategic patch: it is converted, not decoded.
 
@@ -350,7 +368,7 @@ def convert_patched(
             raise refused("cannot convert int64 to string" if type(obj[name]) is int else "unrecognized type: string")
     obj["apiVersion"], obj["kind"] = rt.api_version, rt.kind
     try:
-        unknown = _checked(rt, obj, unstructured.check_converted)
+        unknown = _checked(rt, obj, unstructured.check_converted, empties)
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         raise refused(str(error)) from None
     texts = [*complaints, *sorted(f'unknown field "{path}"' for path in unknown)]
@@ -359,12 +377,15 @@ def convert_patched(
     return _warnings(texts, validation)
 
 
-def _checked(rt: ResourceType, obj: Object, checked: Callable[[Object, types.ObjectType], list[str]]) -> list[str]:
+_Checked = Callable[[Object, types.ObjectType, list[Empty] | None], list[str]]
+
+
+def _checked(rt: ResourceType, obj: Object, checked: _Checked, empties: list[Empty] | None) -> list[str]:
     """Check an object against its type and default it, in place. Return the paths of its unknown fields."""
     kind = kind_type(rt)
     if kind is None:
         return []
     _mark_reset(obj)
-    unknown = checked(obj, kind)
+    unknown = checked(obj, kind, empties)
     defaulting.apply(obj, kind)
     return unknown

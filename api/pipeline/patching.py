@@ -16,6 +16,7 @@ from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import free_fields
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
@@ -28,15 +29,21 @@ PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 
 def apply(
-    rt: ResourceType, base: Object, content_type: str, body: bytes, *, validation: str
+    rt: ResourceType,
+    base: Object,
+    content_type: str,
+    body: bytes,
+    *,
+    validation: str,
+    empties: list[Empty] | None = None,
 ) -> tuple[Object, list[str]]:
     """Return (patched and decoded object, warnings). ``base`` may be changed.
 
-    ``content_type`` has no parameters. 400 for an unreadable patch, 415 for an unknown type, 422 if it cannot be
-    applied or changes the object's identity.
+    ``content_type`` has no parameters. ``empties`` receives the empty lists and maps of the patched object. 400 for an
+    unreadable patch, 415 for an unknown type, 422 if it cannot be applied or changes the object's identity.
     """
     if content_type == STRATEGIC_MERGE_PATCH and rt.definition:
-        return _strategic(rt, base, body, validation)
+        return _strategic(rt, base, body, validation, empties)
     checked = validation != "Ignore"
     patched: Any
     complaints: Sequence[str]
@@ -57,7 +64,9 @@ def apply(
     def shown() -> str:
         return _printed(as_stored, content_type, body)
 
-    warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    warnings = bodies.decode_patched(
+        rt, patched, shown=shown, validation=validation, complaints=complaints, empties=empties
+    )
     return patched, warnings
 
 
@@ -126,7 +135,9 @@ def _read(body: bytes, prefix: str) -> tuple[Any, Complaints]:
         raise status.bad_request(prefix + error.message) from None
 
 
-def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> tuple[Object, list[str]]:
+def _strategic(
+    rt: ResourceType, base: Object, body: bytes, validation: str, empties: list[Empty] | None
+) -> tuple[Object, list[str]]:
     kind = bodies.kind_type(rt)
     if kind is None:
         raise status.unsupported_media_type_generic()
@@ -142,6 +153,8 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
     def shown() -> str:
         return strategic_merge.go_map(orjson.loads(as_sent))
 
-    warnings = bodies.convert_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    warnings = bodies.convert_patched(
+        rt, patched, shown=shown, validation=validation, complaints=complaints, empties=empties
+    )
     free_fields.encode_again(patched, rt.definition)
     return patched, warnings

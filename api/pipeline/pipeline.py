@@ -22,11 +22,11 @@ from typing import Any
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
-from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import (
     bodies,
+    comparison,
     conversion,
     defaulting,
     deletion,
@@ -37,9 +37,8 @@ from kubechronicle.api.pipeline import (
     validation,
 )
 from kubechronicle.api.pipeline.preconditions import check_uid
-from kubechronicle.api.registry.registry import ResourceType, known_registry
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import null_lists, types
-from kubechronicle.api.schema.equality import holds_json, same_json
 from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
@@ -79,7 +78,8 @@ def decode_object(
     """
     if not isinstance(obj, dict):
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
-    obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation)
+    ctx.empties.clear()
+    obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation, empties=ctx.empties)
     meta = obj["metadata"]
     _match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
@@ -137,7 +137,9 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     strategy.prepare_as(rt.api_version, obj, None)
     strategy.requested(obj, ctx.requester)
     strategy.stamp(obj, None, ctx.now)
-    causes = [*known, *validation.validate_create(rt, strategy, obj)]
+    causes = validation.problems(
+        obj, strategy, ctx.empties, lambda: [*known, *validation.validate_create(rt, strategy, obj)]
+    )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
@@ -167,7 +169,7 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
     if not rt.definition:
         obj.pop("status", None)
         return
-    field = _storage_kind(rt).fields.get("status")
+    field = comparison.storage_kind(rt).fields.get("status")
     if field is None:
         return
     if field.null_stays and isinstance(field.type, types.ObjectType):
@@ -178,20 +180,13 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
 
 def _make_null(rt: ResourceType, obj: Object) -> None:
     if rt.definition:
-        null_lists.make_null(obj, _storage_kind(rt))
+        null_lists.make_null(obj, comparison.storage_kind(rt))
 
 
 def _default_stored(rt: ResourceType, obj: Object) -> None:
     """Apply defaults after a conversion or hooks, as Kubernetes does at each read from its store."""
     if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
-        defaulting.apply(obj, _storage_kind(rt))
-
-
-def _storage_kind(rt: ResourceType) -> types.ObjectType:
-    if rt.is_storage_version:
-        return types.object_type(rt.definition)
-    stored = known_registry().storage(rt.resource) or rt
-    return types.object_type(stored.definition)
+        defaulting.apply(obj, comparison.storage_kind(rt))
 
 
 # -- update -----------------------------------------------------------------------------------------------------------
@@ -238,12 +233,12 @@ def finish_update(
         strategy.prepare_update(new, old)
         strategy.stamp(new, old, ctx.now)
         strategy.prepare_as(rt.api_version, new, old)
-        if strategy.generation and not all(
-            _unchanged(rt, new.get(name), old.get(name)) for name in strategy.generation_fields
-        ):
+        if strategy.generation and comparison.changes_generation(rt, strategy, new, old, ctx):
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)
-    causes = validation.validate_update(rt, strategy, below, new, old, known)
+    causes = validation.problems(
+        new, strategy, ctx.empties, lambda: validation.validate_update(rt, strategy, below, new, old, known)
+    )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warn = below.warnings if below is not None else strategy.warnings
@@ -251,7 +246,7 @@ def finish_update(
     strategy.canonicalize(new)
     _default_stored(rt, new)
     if ctx.subresource != SCALE:
-        _keep_times(rt, old, new)
+        comparison.keep_times(rt, old, new)
     return _conclude(rt, old, new, expected, warnings)
 
 
@@ -282,30 +277,12 @@ def _check_preconditions(
     raise status.invalid(rt.group, rt.plural, name, [cause])
 
 
-def _unchanged(rt: ResourceType, one: Any, other: Any) -> bool:
-    """Return whether objects of a resource, or their parts, are equal."""
-    if not rt.definition or holds_json(_storage_kind(rt)):
-        return same_json(one, other)
-    return bool(one == other)
-
-
-def _keep_times(rt: ResourceType, old: Object, new: Object) -> None:
-    """Keep the stored managedFields if newer times in them are the only change."""
-    meta, held = new["metadata"], old["metadata"]
-    entries = meta.get("managedFields", ())
-    stored = held.get("managedFields", ())
-    if entries != stored and managers.equal_but_times(entries, stored):
-        same = {**new, "metadata": {**meta, "managedFields": stored}}
-        if _unchanged(rt, same, old):
-            meta["managedFields"] = stored
-
-
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
     meta = new["metadata"]
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old, warnings)
-    if _unchanged(rt, new, old):
+    if comparison.unchanged(rt, new, old):
         return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
     del meta["resourceVersion"]
     return Prepared(Outcome.STORE, new, expected, warnings=warnings)
@@ -320,11 +297,14 @@ def apply_patch(
     rejected with 409 for fields of other managers, and with 500 for fields outside the schema.
     """
     base = to_request_version(rt, old)
+    ctx.empties.clear()
     if ctx.subresource == SCALE:
         request = _apply_request(rt, body, ctx)
         return scale.patch_scale(rt, base, content_type, request, name=ctx.name, namespace=ctx.namespace)
     if content_type != patching.APPLY_YAML:
-        patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
+        patched, warnings = patching.apply(
+            rt, base, content_type, body, validation=ctx.field_validation, empties=ctx.empties
+        )
     else:
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
@@ -354,6 +334,7 @@ def _apply_request(rt: ResourceType, body: bytes, ctx: WriteContext) -> server_s
         force=ctx.force,
         validation=ctx.field_validation,
         reset=tracking.reset(rt, ctx),
+        empties=ctx.empties,
     )
 
 

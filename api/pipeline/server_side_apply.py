@@ -27,6 +27,7 @@ from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
 from kubechronicle.api.pipeline import bodies, conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, free_fields, unstructured
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -44,13 +45,17 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores."""
+    """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores.
+
+    ``empties`` receives the empty lists and maps of the merged object.
+    """
 
     body: bytes
     writer: Writer
     force: bool = False
     validation: str = "Warn"
     reset: Paths = ()
+    empties: list[Empty] | None = None
 
 
 def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
@@ -80,7 +85,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
         applied = _apply(rt, kind, live, config, named, entries, request)
     except NoPathElement as error:
         raise status.unknown(f"failed to create typed live object ({_named(rt, live)}): {error}") from None
-    obj = live if applied.object is None else _decoded(rt, kind, config, applied.object)
+    obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
     if noted is not None:
         _note_last_applied(obj, noted)
     if applied.entries:
@@ -243,10 +248,10 @@ def is_version(rt: ResourceType, api_version: str) -> bool:
     return _served(rt, api_version) is not None
 
 
-def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) -> Object:
+def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, empties: list[Empty] | None) -> Object:
     """Return the merged object in the form of a decoded and defaulted object."""
     try:
-        unstructured.check_converted(obj, kind)
+        unstructured.check_converted(obj, kind, empties)
         defaulting.apply(obj, kind)
         free_fields.encode_again(obj, rt.definition)
     except (check.TypeMismatch, unstructured.ConversionError) as error:

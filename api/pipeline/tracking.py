@@ -10,6 +10,7 @@ from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import bodies, conversion, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.empties import put_back, within_owned_lists
 from kubechronicle.api.strategy.strategy import SubresourceStrategy
 from kubechronicle.api.strategy.write_context import WriteContext
 from kubechronicle.api.values.objects import Object
@@ -47,6 +48,8 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
         shown = conversion.convert(conversion.convert(copy_object(new), rt.storage_api_version), rt.api_version)
     before = None if old is None else conversion.convert(old, rt.api_version)
     versions = None if old is None else server_side_apply.versions_of(rt)
+    # A stored object has no empty lists, and a new one has no owners yet.
+    restored = put_back(shown, within_owned_lists(ctx.empties, kind)) if ctx.empties and old is not None else None
     managers.track(
         kind,
         before,
@@ -56,6 +59,8 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
         versions=versions,
         is_version=partial(server_side_apply.is_version, rt),
     )
+    if restored is not None:
+        restored.undo()
     if shown is not new:
         new["metadata"].pop("managedFields", None)
         entries = shown["metadata"].get("managedFields")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, shown
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.empties import Empty, named, put_back
 from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
@@ -56,6 +57,36 @@ def validate_update(
         elif below is None or rt.api_version not in below.lenient_in:
             causes += change(new, old)
     return causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old)
+
+
+def problems(
+    obj: Object, strategy: Strategy, empties: Sequence[Empty], validate: Callable[[], list[Cause]]
+) -> list[Cause]:
+    """Return the problems that ``validate`` finds in an object, as they read with the empty lists of the request."""
+    if not empties:
+        return validate()
+    restored = put_back(obj, named(empties, strategy.empties))
+    causes = validate()
+    restored.undo()
+    return _in_full(causes, obj, empties, validate) if causes else causes
+
+
+def _in_full(
+    causes: list[Cause], obj: Object, empties: Sequence[Empty], validate: Callable[[], list[Cause]]
+) -> list[Cause]:
+    """Return the causes with the text that they have while all empty lists are there: ``[]`` instead of null.
+
+    ``validate`` runs once more. A cause that it does not find again keeps its text.
+    """
+    restored = put_back(obj, empties)
+    again: dict[tuple[str, str], list[Cause]] = {}
+    for cause in reversed(validate()):
+        again.setdefault((cause.reason, cause.field), []).append(cause)
+    result = [found.pop() if (found := again.get((cause.reason, cause.field))) else cause for cause in causes]
+    for cause in shown(result):
+        _ = cause.message  # joined here, before its values change
+    restored.undo()
+    return result
 
 
 def _name_check(strategy: Strategy) -> names.NameCheck:

@@ -6,6 +6,8 @@ object is changed in place, because it was decoded for one request alone.
 
     check({"metadata": {"label": {}}, "data": {}}, ConfigMap) -> ['metadata.label'], object now {"metadata": {}}
 
+The places of the empty lists and maps that are removed can be noted (empties.py).
+
 Invariant: checking a checked object changes nothing, so stored objects need no second check.
 
 Every write runs this code. So common leaves (strings, booleans) are checked inline by their class, any other value with
@@ -17,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kubechronicle.api.schema import values
+from kubechronicle.api.schema import types, values
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError, json_word
 
 MAX_UNKNOWN: Final = 10_000
-"""The most unknown fields whose paths are collected; answers show fewer."""
+"""The most unknown fields and empty lists whose paths are collected; answers show fewer."""
 
 MAX_DEPTH: Final = 200
 """The deepest nesting of objects, which protects the stack; Kubernetes' own limit in Go is 10,000."""
@@ -67,21 +70,30 @@ _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def check(value: dict[str, Any], kind: ObjectType) -> list[str]:
+Found = list[str | Empty]
+"""Paths of unknown fields, and empty lists and maps."""
+
+
+def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None = None) -> list[str]:
     """Convert ``value`` to the form Kubernetes writes, in place. Return the paths of unknown fields in document order.
 
-    TypeMismatch for the first value of a wrong type, which Go cannot decode either.
+    ``empties`` receives the empty lists and maps. TypeMismatch for the first value of a wrong type, which Go cannot
+    decode either.
     """
-    unknown: list[str] = []
+    found: Found = []
     try:
-        _object(value, kind, unknown)
+        _object(value, kind, found)
     except Mismatch as mismatch:
         raise TypeMismatch(_ending_error(value, kind) or mismatch.text()) from None
     except DecodeError as error:
         raise TypeMismatch(error.text) from None
     except RecursionError:
         raise TypeMismatch("exceeded max depth") from None
-    return unknown
+    if not found:
+        return []
+    if empties is not None:
+        empties += [each for each in found if isinstance(each, Empty)]
+    return [each for each in found if isinstance(each, str)]
 
 
 def check_item(item: Any, kind: Type) -> None:
@@ -128,14 +140,14 @@ def _decode_selves(item: Any, kind: Type) -> None:
                 _decode_selves(below, kind.value)
 
 
-def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None:
+def _object(value: dict[str, Any], kind: ObjectType, found: Found) -> None:
     fields = kind.fields
     drop: list[str] = []
     for name, item in value.items():
         field = fields.get(name)
         if field is None:
-            if len(unknown) < MAX_UNKNOWN:
-                unknown.append(name)
+            if len(found) < MAX_UNKNOWN:
+                found.append(name)
             drop.append(name)
             continue
         if item.__class__ is field.leaf:
@@ -145,18 +157,21 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
         if item is None:
             drop.append(name)
             continue
-        before = len(unknown)
+        before = len(found)
         try:
-            result = _value(item, field.type, unknown)
+            result = _value(item, field.type, found)
         except Mismatch as mismatch:
             mismatch.enter(kind, field, name)
             raise
-        if len(unknown) > before:
-            _prefix(unknown, before, name)
+        if len(found) > before:
+            _prefix(found, before, name)
         if result is not item:
             value[name] = result
-        if not result and _dropped(result, field):
-            drop.append(name)
+        if not result:
+            if _dropped(result, field):
+                drop.append(name)
+            if _empty(result, field) and len(found) < MAX_UNKNOWN:
+                found.append(Empty(name, result))
     for name in drop:
         del value[name]
     for name, make in kind.always:
@@ -178,11 +193,18 @@ def _dropped(result: Any, field: Field) -> bool:
     return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
 
 
-def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
+def _empty(result: Any, field: Field) -> bool:
+    """Return whether an empty value is one that Go tells from nil: a list, a map, or bytes."""
+    if isinstance(field.type, Scalar):
+        return field.type.kind == "bytes" and result is not None
+    return isinstance(field.type, ListType | MapType)
+
+
+def _value(item: Any, kind: Type, found: Found) -> Any:
     if kind.__class__ is ObjectType:
         if item.__class__ is not dict:
             raise Mismatch(json_word(item), kind.go_type)
-        _object(item, kind, unknown)
+        _object(item, kind, found)
         return item
     if kind.__class__ is Scalar:
         try:
@@ -194,16 +216,40 @@ def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
     if kind.__class__ is ListType:
         if item.__class__ is not list:
             raise Mismatch(json_word(item), kind.go_type)
-        _list(item, kind.item, unknown)
+        _list(item, kind.item, found)
         return item
     if kind.__class__ is MapType:
         if item.__class__ is not dict:
             raise Mismatch(json_word(item), kind.go_type)
-        _map(item, kind.value, unknown)
+        _map(item, kind.value, found)
+    elif kind.go_type in _SCHEMA_OR:
+        return _schema_or(item, kind.go_type)
     return item
 
 
-def _list(items: list[Any], kind: Type, unknown: list[str]) -> None:
+_SCHEMA_OR: Final = frozenset(
+    ("v1.JSONSchemaPropsOrArray", "v1.JSONSchemaPropsOrBool", "v1.JSONSchemaPropsOrStringArray")
+)
+"""Types of apiextensions that decode themselves: a JSON schema, or something else."""
+_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+
+
+def _schema_or(item: Any, go_type: str) -> Any:
+    """Check a JSON schema within a JSON schema, or the value in its place. Unknown fields are removed in silence."""
+    if item.__class__ is dict:
+        _object(item, types.object_type(_SCHEMA), [])
+    elif go_type == "v1.JSONSchemaPropsOrBool":
+        if item.__class__ is not bool:
+            raise DecodeError("boolean or JSON schema expected")
+    elif item.__class__ is not list:
+        return []
+    else:
+        strings = go_type == "v1.JSONSchemaPropsOrStringArray"
+        _list(item, Scalar("string", "string") if strings else types.object_type(_SCHEMA), [])
+    return item
+
+
+def _list(items: list[Any], kind: Type, found: Found) -> None:
     plain = str if kind.__class__ is Scalar and kind.kind == "string" else None
     for index, item in enumerate(items):
         if item.__class__ is plain:
@@ -211,15 +257,15 @@ def _list(items: list[Any], kind: Type, unknown: list[str]) -> None:
         if item is None:
             items[index] = _null_item(kind)
             continue
-        before = len(unknown)
-        result = _value(item, kind, unknown)
+        before = len(found)
+        result = _value(item, kind, found)
         if result is not item:
             items[index] = result
-        if len(unknown) > before:
-            _prefix(unknown, before, f"[{index}]")
+        if len(found) > before:
+            _prefix(found, before, f"[{index}]")
 
 
-def _map(items: dict[str, Any], kind: Type, unknown: list[str]) -> None:
+def _map(items: dict[str, Any], kind: Type, found: Found) -> None:
     plain = str if kind.__class__ is Scalar and kind.kind == "string" else None
     for key, item in items.items():
         if item.__class__ is plain:
@@ -227,18 +273,21 @@ def _map(items: dict[str, Any], kind: Type, unknown: list[str]) -> None:
         if item is None:
             items[key] = _null_item(kind)
             continue
-        before = len(unknown)
-        result = _value(item, kind, unknown)
+        before = len(found)
+        result = _value(item, kind, found)
         if result is not item:
             items[key] = result
-        if len(unknown) > before:
-            _prefix(unknown, before, key)
+        if len(found) > before:
+            _prefix(found, before, key)
 
 
-def _prefix(unknown: list[str], start: int, head: str) -> None:
-    for index in range(start, len(unknown)):
-        path = unknown[index]
-        unknown[index] = f"{head}{path}" if path[:1] == "[" else f"{head}.{path}"
+def _prefix(found: Found, start: int, head: str) -> None:
+    for index in range(start, len(found)):
+        path = found[index]
+        if isinstance(path, Empty):
+            path.steps.append(head)
+            continue
+        found[index] = f"{head}{path}" if path[:1] == "[" else f"{head}.{path}"
 
 
 def _null_item(kind: Type) -> Any:

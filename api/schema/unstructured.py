@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.schema import check, values
+from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError
 
@@ -34,14 +35,14 @@ _DECODERS: Final = {
 }
 
 
-def check_converted(obj: dict[str, Any], kind: ObjectType) -> list[str]:
+def check_converted(obj: dict[str, Any], kind: ObjectType, empties: list[Empty] | None = None) -> list[str]:
     """Do as ``check.check``, with the rules and errors of the conversion. Raises ConversionError."""
     try:
-        return check.check(obj, kind)
+        return check.check(obj, kind, empties)
     except check.TypeMismatch:
         convert(obj, kind)
     try:
-        return check.check(obj, kind)
+        return check.check(obj, kind, empties)
     except check.TypeMismatch as error:
         raise ConversionError(str(error)) from None
 

@@ -98,6 +98,9 @@ class Strategy:
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``changes_when_read(new)``: Kubernetes stores a new object without the defaults that it shows.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
+    ``empties``: the fields in which ``validate`` and ``validate_update`` tell an empty list or map from none; ``*``
+    stands for any text.
+    ``generation_counts_empties``: an empty list or map in the request is a change of the generation.
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
@@ -121,6 +124,8 @@ class Strategy:
     defaults_again: bool = False
     changes_when_read: Callable[[Object], bool] = lambda new: False
     refuses_deletion: Callable[[str], str] = lambda name: ""
+    empties: tuple[str, ...] = ()
+    generation_counts_empties: bool = False
     requested: Callable[[Object, Requester], None] = lambda new, requester: None
     stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None
     prepare_create: PrepareCreate = lambda new: None

@@ -54,6 +54,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     ``patches``: a patch of any type, whose uid is no precondition.
     ``applies``: a server-side apply, which computes field owners by itself.
     ``force``: the apply takes fields from other managers.
+    ``empties``: the empty lists and maps of the request's object, noted by the step that decodes it.
     """
 
     now: str
@@ -69,6 +70,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     applies: bool = False
     force: bool = False
     requester: Requester = NOBODY
+    empties: list[Empty] = msgspec.field(default_factory=list)
 
 
 class Outcome(enum.Enum):

@@ -18,6 +18,7 @@ _WEBHOOKS: Final = Strategy(
     kube_finalizers=False,
     generation=True,
     generation_fields=("webhooks",),
+    generation_counts_empties=True,
     unconditional_update=False,
     validate=validation_webhooks.webhooks,
 )

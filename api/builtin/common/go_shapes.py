@@ -316,7 +316,7 @@ def selector(given: Mapping[str, Any] | None) -> Object | None:
     if given.get("matchExpressions"):
         members = ("key", "operator", "values")
         printed["matchExpressions"] = [
-            {name: each.get(name, "") for name in members if name in each or name != "values"}
+            {name: each.get(name, "") for name in members if each.get(name) or name != "values"}
             for each in given["matchExpressions"]
         ]
     return printed

@@ -83,9 +83,15 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **pod.STRATEGIES,
     **podtemplate.STRATEGIES,
     **service.STRATEGIES,
-    "configmaps": Strategy(status=False, validate=validation.config_map, validate_update=validation.config_map_update),
+    "configmaps": Strategy(
+        status=False,
+        empties=("data", "binaryData"),
+        validate=validation.config_map,
+        validate_update=validation.config_map_update,
+    ),
     "secrets": Strategy(
         status=False,
+        empties=("data",),
         prepare_update=keep_secret_type,
         validate=validation.secret,
         validate_update=validation.secret_update,

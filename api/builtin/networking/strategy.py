@@ -41,6 +41,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         generation=True,
+        generation_counts_empties=True,
         validate=validation.network_policy,
         validate_update=validation.network_policy_update,
         warnings=validation.network_policy_warnings,

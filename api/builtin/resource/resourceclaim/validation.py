@@ -170,9 +170,14 @@ def claim_template(obj: Object) -> list[Cause]:
     return causes + _claim_spec(obj["spec"].get("spec") or {}, "spec.spec")
 
 
+def _without_empty_metadata(spec: Object) -> Object:
+    meta = {name: value for name, value in (spec.get("metadata") or {}).items() if value not in ([], {})}
+    return {**spec, "metadata": meta}
+
+
 def claim_template_update(new: Object, old: Object) -> list[Cause]:
-    """Reject a changed spec."""
-    if same_json(new["spec"], old["spec"]):
+    """Reject a changed spec. An empty list in its metadata is no change."""
+    if same_json(_without_empty_metadata(new["spec"]), _without_empty_metadata(old["spec"])):
         return []
     meta = new["spec"].get("metadata") or {}
     shown = printed_metadata(meta)

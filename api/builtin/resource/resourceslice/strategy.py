@@ -45,6 +45,7 @@ def stamp_taints(new: Object, old: Object | None, now: str) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceslices.resource.k8s.io": Strategy(
+        empties=("spec.devices", "spec.sharedCounters"),
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         status=False,
