@@ -28,6 +28,7 @@ from typing import Final
 
 import orjson
 
+from kubechronicle.api.builtin.apiextensions.conditions import same_names
 from kubechronicle.api.custom.served import all_types, has_condition
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -48,6 +49,7 @@ class Definition:
     """A definition as this module remembers it.
 
     ``versions``: the names of the served versions. ``names``: the wanted ones; ``accepted``: status.acceptedNames.
+    ``has_its_names``: both are the same. ``deleted``: the deletion has begun.
     ``types``: of all versions; none if the definition is not served. ``digest``: of all that its types depend on.
     """
 
@@ -57,6 +59,7 @@ class Definition:
     versions: tuple[str, ...]
     names: Object
     accepted: Object
+    has_its_names: bool
     established: bool
     deleted: bool
     types: tuple[ResourceType, ...]
@@ -161,7 +164,7 @@ class CurrentRegistry:
         established = has_condition(obj, "Established")
         digest = _digest(metadata.get("uid", ""), spec, accepted)
         types: tuple[ResourceType, ...] = ()
-        if established and self._may_serve(spec["group"], accepted["plural"]):
+        if established and self.may_serve(spec["group"], accepted["plural"]):
             types = self._types(obj, entry, held if held is not None and held.digest == digest else None)
         return Definition(
             name=entry.key.name,
@@ -170,13 +173,15 @@ class CurrentRegistry:
             versions=tuple(version["name"] for version in spec["versions"] if version.get("served")),
             names=spec["names"],
             accepted=accepted,
+            has_its_names=same_names(spec["names"], accepted),
             established=established,
             deleted="deletionTimestamp" in metadata,
             types=types,
             digest=digest,
         )
 
-    def _may_serve(self, group: str, plural: str) -> bool:
+    def may_serve(self, group: str, plural: str) -> bool:
+        """Tell whether the resource may be a custom one: it is neither built in nor this server's own."""
         own = group == OWN_GROUP or group.endswith(f".{OWN_GROUP}")
         return not own and not self._base.known_as(f"{plural}.{group}")
 

@@ -26,6 +26,8 @@ from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 
+TERMINATING = "create not allowed while custom resource definition is terminating"
+
 MayCreate = Callable[[], None]
 """Authorize the creation of a missing object by an update or apply. Raises StatusError or NeedsExternalAnswer."""
 
@@ -72,6 +74,8 @@ class Preparation:
         accepted = await turn.run(size, _accept_create, target.rt, make, context)
         name = accepted["metadata"].get("name", "")
         generated = bool(context.name_suffix) and not name
+        if target.rt.custom is not None and target.rt.custom.terminating:
+            raise status.forbidden(target.rt.group_resource, name, TERMINATING)
         attributes = attributes_of(target, "CREATE", accepted, None, name=name)
         await self._on_newest_state(self._admission.admit, attributes)
         # Addresses and ports are allocated to the final name.

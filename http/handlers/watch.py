@@ -1,9 +1,9 @@
 """WATCH: the events of a cursor as a stream of frames, in HTTP chunks or WebSocket messages.
 
 The stream ends after timeoutSeconds or, by default, after a random time from --min-request-timeout on, so that clients
-do not reconnect all at once. It has no events if timeoutSeconds is negative. It also ends when the server drains, and
-with an ERROR event when the history it needs is compacted. The connection handles clients that stop reading: a watcher
-is only a place in the history.
+do not reconnect all at once. It has no events if timeoutSeconds is negative. It also ends when the server drains, when
+the definition of a custom resource is changed or deleted, and with an ERROR event when the history it needs is
+compacted. The connection handles clients that stop reading: a watcher is only a place in the history.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
+from kubechronicle.actors.store import Served
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
 from kubechronicle.api.registry.registry import ResourceType
@@ -73,6 +74,8 @@ async def watch(
         bookmarks=options.allow_watch_bookmarks,
         drain=backend.drain,
     )
+    if isinstance(watching.cursor, WatchCursor):  # a replay of the past depends on no present definition
+        stream.end_with(backend.store.served)
     if request.websocket is not None:
         # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
         from kubechronicle.http.wire.websocket.conversation import send_stream
@@ -140,10 +143,21 @@ class WatchStream:
         self._next_bookmark = _bookmark_time(ends) if bookmarks else ends
         self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
         self._push: Push | None = None
+        self._served: Served | None = None
         self._open = True
         self._over = ends < trio.current_time()  # a negative timeoutSeconds
         self._watchers.inc()
         drain.add(self._cursor)
+
+    def end_with(self, served: Served) -> None:
+        """End the stream, after the events that are there, when its resource is no longer served as it is now."""
+        if self._encoder.rt.custom is not None:
+            self._served = served
+            served.end_with(self._encoder.rt, self._end)
+
+    def _end(self) -> None:
+        self._ends = trio.current_time()
+        self._cursor.end()
 
     def push_by(self, push: Push | None) -> None:
         """Send events by ``push`` while the iteration waits for one; None: stop that."""
@@ -193,6 +207,8 @@ class WatchStream:
             self._open = False
             self._watchers.dec()
             self._drain.discard(self._cursor)
+            if self._served is not None:
+                self._served.forget_end(self._encoder.rt, self._end)
             # Drop the writes that a lost client has not read: this and its cursor refer to each other, so they would
             # stay in memory until the garbage collector runs.
             self._writes.clear()

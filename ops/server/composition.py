@@ -35,7 +35,7 @@ from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators, permission_check
 from kubechronicle.ops.server.allocation_metrics import AllocationCollector
 from kubechronicle.ops.server.assembly import Assembly
-from kubechronicle.ops.server.controllers import control_loops, led
+from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.server_metrics import readings
@@ -82,7 +82,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
 
     sign = plan.issuer.signing.sign if plan.issuer is not None else None
     controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
-    loops = [*own.children(), *led(plan.leading, controllers), *authorization.children()]
+    loops = [
+        *own.children(),
+        *led(plan.leading, [*definition_loops(store, current), *controllers]),
+        *authorization.children(),
+    ]
     outside = [ChildSpec(name="outgoing", run=outgoing.run)]
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))

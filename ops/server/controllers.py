@@ -13,6 +13,10 @@ from typing import Final, Protocol
 
 import trio
 
+from kubechronicle.actors.definitions.api_services import CustomAPIServices
+from kubechronicle.actors.definitions.cleanup import Cleanup
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.establishing import Establishing
 from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
 from kubechronicle.actors.loops.event_ttl import EventExpiry
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
@@ -78,6 +82,15 @@ def control_loops(
     if event_ttl:
         loops.append(ChildSpec(name="event-ttl", run=EventExpiry(store, timedelta(seconds=event_ttl)).run))
     return loops
+
+
+def definition_loops(store: Store, current: CurrentRegistry) -> list[ChildSpec]:
+    """Return the loops of custom resources, which kube-apiserver has, so they do not depend on --controllers."""
+    return [
+        ChildSpec(name="definition-status", run=Establishing(store, current).run),
+        ChildSpec(name="definition-cleanup", run=Cleanup(store, current).run),
+        ChildSpec(name="definition-api-services", run=CustomAPIServices(store, current).run),
+    ]
 
 
 def led(leading: trio.Event | None, children: Iterable[ChildSpec]) -> list[ChildSpec]:
