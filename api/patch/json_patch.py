@@ -133,10 +133,14 @@ class Patching:
         if value is None:
             return None
         text = orjson.dumps(value)
-        self.copied += len(text)
+        self.count(len(text))
+        return orjson.loads(text)
+
+    def count(self, size: int) -> None:
+        """Count copied bytes. ValueError if they are too many."""
+        self.copied += size
         if self.copied > MAX_COPIED:
             raise ValueError("the accumulated size of copied values is too large")
-        return orjson.loads(text)
 
     def equal(self, found: Any, wanted: Any) -> bool:
         """Return whether ``test`` finds the value that it wants."""

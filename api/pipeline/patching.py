@@ -11,11 +11,11 @@ from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import json as codec
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_merge
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import free_fields
+from kubechronicle.api.schema import check, free_fields
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -55,9 +55,14 @@ def apply(
         operations = json_patch.decode(patch, checked=checked, document=duplicates.document)
         complaints = _operation_complaints(operations, duplicates)
         try:
-            patched = json_patch.apply(base, operations)
+            if duplicates.document is None and not printed.depends_on_text(body):
+                patched, kept = json_patch.apply(base, operations), Complaints()
+            else:
+                patched, kept = _patch_text(base, as_stored, body, operations)
         except json_patch.PatchFailed:
             raise json_patch.rejected() from None
+        if kept:
+            patched, complaints = _with_repeated_keys(rt, patched, kept, complaints, as_stored, body)
     else:
         raise status.unsupported_media_type_generic()
 
@@ -68,6 +73,28 @@ def apply(
         rt, patched, shown=shown, validation=validation, complaints=complaints, empties=empties
     )
     return patched, warnings
+
+
+def _patch_text(base: Object, as_stored: bytes, body: bytes, operations: list[Any]) -> tuple[Any, Complaints]:
+    """Return (the object after a JSON patch whose result depends on its text, the keys that are repeated in it).
+
+    Large objects are patched as if their values had one text only.
+    """
+    if len(as_stored) + len(body) > printed.MAX_PRINTED:
+        return json_patch.apply(base, operations), Complaints()
+    return codec.decode_value(printed.after_json_patch(as_stored, body).encode(), strict=True)
+
+
+def _with_repeated_keys(
+    rt: ResourceType, patched: Any, kept: Complaints, complaints: Sequence[str], as_stored: bytes, body: bytes
+) -> tuple[Any, Sequence[str]]:
+    """Return a patched object as Go decodes it if keys are repeated in its text, and all complaints. 422."""
+    try:
+        patched, more = bodies.with_repeated_keys(patched, bodies.kind_type(rt), kept)
+    except check.TypeMismatch as error:
+        shown = _printed(as_stored, JSON_PATCH, body)
+        raise status.invalid("", "", "", [invalid_value("patch", shown, str(error))]) from None
+    return patched, [*complaints, *more]
 
 
 def _printed(base: bytes, content_type: str, body: bytes) -> str:

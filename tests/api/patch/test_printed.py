@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from kubechronicle.api.codecs.wire.json_order import in_go_order
-from kubechronicle.api.patch import printed
+from kubechronicle.api.patch import json_patch, printed
 
 HELD = orjson.dumps({
     "metadata": {"uid": "u", "name": "a", "labels": {"b": "<1>", "a": "2"}},
@@ -48,7 +48,8 @@ def test_after_a_merge_patch(patch: bytes, metadata: str, rest: str) -> None:
             '"dnsPolicy":"d"}}',
         ),
         (
-            b'[{"op":"test","path":"/spec/containers","value":[]},{"op":"copy","from":"/spec","path":"/status"}]',
+            b'[{"op":"test","path":"/spec/containers","value":[{"image":"i","name":"c","resources":{}}]},'
+            b'{"op":"copy","from":"/spec","path":"/status"}]',
             START + METADATA + ',"spec":' + SPEC.replace('"name":"c","image":"i"', '"image":"i","name":"c"')
             + ',"status":' + SPEC.replace('"name":"c","image":"i"', '"image":"i","name":"c"') + "}",
         ),
@@ -77,3 +78,38 @@ def test_the_paths_of_managed_fields_are_sorted() -> None:
     ordered = in_go_order({"kind": "Secret", "apiVersion": "v1", "metadata": {"managedFields": [entry]}})
     text = orjson.dumps(ordered["metadata"]["managedFields"]).decode()
     assert text == '[{"manager":"m","fieldsV1":{"f:data":{".":{},"f:b":{}},"f:type":{}}}]'
+
+
+def test_a_client_s_text_stays_as_it_was() -> None:
+    patch = b'[{"op":"add","path":"/spec","value":{"a\\ud800":"\\u0041\\/<\\"\\\\","b":1,"b":[{"c":2,"c":3}]}}]'
+    spec = '{"a\\ud800":"\\u0041\\/\\u003c\\"\\\\","b":1,"b":[{"c":2,"c":3}]}'
+    assert printed.after_json_patch(HELD, patch) == START + METADATA + f',"spec":{spec}}}'
+    inside = (
+        b'[{"op":"add","path":"/spec","value":{"a\\ud800":"\\u0041","b":1,"b":2}},{"op":"remove","path":"/spec/x"}]'
+    )
+    with pytest.raises(json_patch.PatchFailed):
+        printed.after_json_patch(HELD, inside)
+    inside = inside.replace(b'"remove"', b'"add"')
+    assert printed.after_json_patch(HELD, inside).endswith('"spec":{"a\ufffd":"\\u0041","b":2,"x":null}}')
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(b'"\\u003c1\\u003e"', True), (b'"<1>"', False), (b'"\\u003C1\\u003e"', False), (b'"\\u003c1>"', False)],
+)
+def test_a_test_compares_texts(value: bytes, found: bool) -> None:
+    patch = b'[{"op":"test","path":"/metadata/labels/b","value":%b}]' % value
+    assert printed.depends_on_text(patch)
+    if found:
+        assert printed.after_json_patch(HELD, patch)
+    else:
+        with pytest.raises(json_patch.PatchFailed):
+            printed.after_json_patch(HELD, patch)
+
+
+def test_a_copy_has_escaped_texts() -> None:
+    patch = b'[{"op":"add","path":"/x","value":"<"},{"op":"copy","from":"/x","path":"/y"},'
+    assert printed.after_json_patch(HELD, patch + b'{"op":"test","path":"/y","value":"\\u003c"}]')
+    assert printed.after_json_patch(HELD, patch + b'{"op":"test","path":"/x","value":"<"}]')
+    with pytest.raises(json_patch.PatchFailed):
+        printed.after_json_patch(HELD, patch + b'{"op":"test","path":"/y","value":"<"}]')

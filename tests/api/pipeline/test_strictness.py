@@ -265,3 +265,17 @@ def test_unknown_fields_of_a_patched_object_are_listed_in_the_order_of_its_text(
     content_type: str, patch: bytes, names: list[str]
 ) -> None:
     assert patched(content_type, patch) == [f'unknown field "{name}"' for name in names]
+
+
+def test_repeated_keys_stay_in_the_object_after_a_json_patch() -> None:
+    body = b'[{"op":"add","path":"/data","value":{"k":"1","k":"2"}},{"op":"add","path":"/x","value":1}]'
+    assert patched(patching.JSON_PATCH, body) == [
+        'json patch duplicate field "[0].value.k"',
+        'duplicate field "data.k"',
+        'unknown field "x"',
+    ]
+    inside = b'[{"op":"add","path":"/data","value":{"k":"1","k":"2"}},{"op":"add","path":"/data/l","value":"1"}]'
+    assert patched(patching.JSON_PATCH, inside) == ['json patch duplicate field "[0].value.k"']
+    for validation in ("Ignore", "Warn", "Strict"):
+        with pytest.raises(StatusError, match=r"into Go struct field ConfigMap\.data of type string"):
+            patched(patching.JSON_PATCH, body.replace(b'"1"', b"1"), validation)
