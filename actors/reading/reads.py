@@ -161,14 +161,15 @@ class Reads:
         """Wait until the views hold everything committed before this call, and return their revision."""
         return await self._consistency.wait()
 
-    async def wait_not_older(self, revision: int) -> None:
-        """Wait until the views hold the revision, at most FRESHNESS_TIMEOUT. StatusError 504: it is in the future."""
+    async def wait_not_older(self, revision: int, resource: str = "") -> None:
+        """Wait until the views hold the revision, at most FRESHNESS_TIMEOUT. StatusError 504: it is in the future.
+        ``resource``: the one to read, for the error."""
         if self._views.applied >= revision:
             return
         try:
             await self._consistency.wait_applied(revision, trio.current_time() + FRESHNESS_TIMEOUT)
         except FutureRevision as error:
-            raise status.too_large_resource_version(revision, error.current) from None
+            raise status.too_large_resource_version(revision, error.current, resource) from None
 
     async def wait_newer(self, revision: int) -> None:
         """Wait until the views hold a newer revision."""
@@ -179,7 +180,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision:
-            await self.wait_not_older(revision)
+            await self.wait_not_older(revision, rt.resource)
         return self._views[rt.resource].get(namespace, name)
 
     def peek(self, resource: str, namespace: str, name: str) -> Entry | None:
@@ -216,7 +217,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision:
-            await self.wait_not_older(revision)
+            await self.wait_not_older(revision, rt.resource)
         if not limit and after is None:
             return Listing(entries=self._select(rt, selection), revision=self._views.applied)
         view = self._views[rt.resource]
@@ -252,13 +253,13 @@ class Reads:
         paging: bool,
     ) -> Listing:
         """List objects as of a revision, after a key. StatusError 410, 504."""
-        await self.wait_not_older(revision)
+        await self.wait_not_older(revision, rt.resource)
         try:
             return await self.past.listing(rt, selection, revision, limit=limit, after=after)
         except Compacted:
             raise _expired(selection, after, paging) from None
         except FutureRevision as error:
-            raise status.too_large_resource_version(revision, error.current) from None
+            raise status.too_large_resource_version(revision, error.current, rt.resource) from None
 
     async def watch(
         self,
@@ -277,7 +278,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision and initial:
-            await self.wait_not_older(revision)
+            await self.wait_not_older(revision, rt.resource)
         entries: Sequence[Entry] = ()
         start = self._views.applied if send_initial or not revision else revision
         if send_initial:

@@ -229,6 +229,7 @@ def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], No
     options = ListOptions(
         label_selector=_first(query, "labelSelector"),
         field_selector=_first(query, "fieldSelector"),
+        timeout_seconds=_integer(query, "timeoutSeconds"),  # before the limit: the first malformed value is reported
         limit=max(_integer(query, "limit") or 0, 0),
         continue_=_first(query, "continue"),
         resource_version=_first(query, "resourceVersion"),
@@ -236,7 +237,6 @@ def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], No
         watch=watching,
         allow_watch_bookmarks=bool(_boolean(query, "allowWatchBookmarks")),
         send_initial_events=_boolean(query, "sendInitialEvents"),
-        timeout_seconds=_integer(query, "timeoutSeconds"),
     )
     if check_selectors is not None:
         check_selectors(options)

@@ -40,6 +40,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
     options = parse_get_options(context.query.as_dict())
     revision = None
     if options.resource_version:
+        metadata.match_name_syntax(info.name)
         revision = storage_revision(options.resource_version)
     entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:

@@ -60,8 +60,10 @@ def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
     if media_type == YAML:
         return yaml.encode(value)
     if media_type == PROTOBUF:
-        # APIVersions has no apiVersion of its own in JSON (kube-apiserver strips it for the oldest clients).
-        return protobuf.encode(value if "apiVersion" in value else {"apiVersion": "v1", **value})
+        if "apiVersion" in value:
+            return protobuf.encode(value)
+        # APIVersions has no apiVersion of its own (kube-apiserver strips it for the oldest clients).
+        return protobuf.envelope("", value["kind"], protobuf.encode_raw({"apiVersion": "v1", **value}))
     return json.encode(value, pretty=pretty) + b"\n"
 
 

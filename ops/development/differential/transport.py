@@ -53,7 +53,11 @@ class Answer:
                 return yaml.load(self.body, Loader=yaml.CSafeLoader)
         if media.endswith("protobuf"):
             with contextlib.suppress(Exception):  # bytes that do not decode are compared as text
-                return protobuf.decode(self.body) if self.body.startswith(MAGIC) else list(watch_events(self.body))
+                return (
+                    protobuf.decode(self.body, default_api_version="v1")
+                    if self.body.startswith(MAGIC)
+                    else list(watch_events(self.body))
+                )
         return self.body.decode("utf-8", "replace")
 
 

@@ -119,7 +119,7 @@ async def test_representations(server: InProcess) -> None:
         assert yaml.safe_load(as_yaml.body) == plain
         as_protobuf = await server.ask("GET", path, headers={"accept": f"{PROTOBUF}, application/json"})
         assert as_protobuf.header("content-type") == PROTOBUF
-        assert protobuf.decode(as_protobuf.body) == {"apiVersion": "v1", **plain}
+        assert protobuf.decode(as_protobuf.body, default_api_version="v1") == {"apiVersion": "v1", **plain}
         (await server.ask("GET", path, headers={"accept": "text/html"})).refused(406)
 
 
@@ -133,6 +133,14 @@ async def test_version_and_the_list_of_paths(server: InProcess) -> None:
         assert (await server.ask("GET", path)).status == 200, path
     for path in ("/api", "/api/v1", "/apis/apps/v1", "/healthz/ping", "/metrics", "/openapi/v3/api/v1", "/version"):
         assert path in paths
+
+
+async def test_the_versions_of_the_core_group_have_no_version_themselves(server: InProcess) -> None:
+    """Neither in JSON nor in the envelope of protobuf."""
+    assert "apiVersion" not in await server.get("/api")
+    answer = await server.ask("GET", "/api", headers={"accept": PROTOBUF})
+    assert answer.body.startswith(b"k8s\0\n\x0f\n\0\x12\x0bAPIVersions")
+    assert protobuf.decode(answer.body, default_api_version="v1")["versions"] == ["v1"]
 
 
 # -- aggregated discovery ---------------------------------------------------------------------------------------------

@@ -34,6 +34,20 @@ async def test_lists_and_watches(query: str, accept: str, code: int) -> None:
         assert (await server.ask("GET", f"{MAPS}?{query}", headers={"accept": accept})).status == code
 
 
+async def test_the_first_malformed_number_is_reported() -> None:
+    async with open_server() as server:
+        for query in ("limit=x&timeoutSeconds=y", "timeoutSeconds=y&limit=x"):
+            refusal = (await server.ask("GET", f"{MAPS}?{query}")).refused(400)
+            assert refusal["message"] == 'strconv.ParseInt: parsing "y": invalid syntax'
+
+
+@pytest.mark.parametrize("revision", ["x", "99", "9223372036854775808"])
+async def test_a_name_that_none_can_have_is_refused_before_the_revision(revision: str) -> None:
+    async with open_server() as server:
+        refusal = (await server.ask("GET", f"{MAPS}/..?resourceVersion={revision}")).refused(400)
+        assert refusal["message"] == "Name parameter invalid: \"..\": may not be '..'"
+
+
 async def test_bodies() -> None:
     async with open_server() as server:
         unknown = {"content-type": "text/x"}
