@@ -170,6 +170,10 @@ class Registry:
         """Return a group's versions, the preferred first; none for an unknown group."""
         return tuple(self._tree.get(group, ()))
 
+    def has_builtin(self, group: str) -> bool:
+        """Tell whether a built-in resource of the group is served."""
+        return any(rt.custom is None for types in self._tree.get(group, {}).values() for rt in types)
+
     def resources(self, group: str, version: str) -> tuple[ResourceType, ...]:
         """Return the types of a group version by name; none for an unknown one."""
         return self._tree.get(group, {}).get(version, ())

@@ -19,9 +19,10 @@ from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_revisions
-from kubechronicle.http.handlers.routes import route
+from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.token_request import request_token
+from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
 
 Handler = Callable[[Backend, Request, Context, ResourceType], Awaitable[Response]]
@@ -45,17 +46,36 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
 }
 
 
+def _warn(backend: Backend, context: Context, rt: ResourceType) -> None:
+    """Note a request for a deprecated version, and warn the client."""
+    if rt.warning:
+        context.warnings.append(rt.warning)
+    if rt.deprecated:
+        deprecated = (rt.group, rt.version, rt.plural, context.info.subresource)
+        backend.metrics.requested_deprecated(*deprecated, rt.removed_release)
+
+
 async def handle(backend: Backend, request: Request, context: Context) -> Response:
-    """Answer a request whose path names a resource of a served group-version. StatusError 404, 405."""
+    """Answer a request whose path names a resource of a served group. StatusError 404, 405."""
     info = context.info
     rt = backend.store.registry.lookup(info.group, info.version, info.resource)
     if rt is None:
+        # Another replica may just have established its definition.
+        await backend.store.reads.wait_consistent()
+        rt = backend.store.registry.lookup(info.group, info.version, info.resource)
+    if rt is None:
+        if not backend.store.registry.has_builtin(info.group):
+            return page_not_found()
         raise status.path_not_found()
-    verb = route(request.method, info, rt, SUBRESOURCES)
-    if rt.warning and rt.subresources.get(info.subresource, rt).kind == rt.kind:
-        context.warnings.append(rt.warning)
-        deprecated = (rt.group, rt.version, rt.plural, info.subresource)
-        backend.metrics.requested_deprecated(*deprecated, rt.removed_release)
+    if rt.custom is not None and not is_custom_path(info, rt):
+        return page_not_found()
+    if rt.custom is not None:
+        _warn(backend, context, rt)
+        verb = custom_verb(info, rt)
+    else:
+        verb = route(request.method, info, rt, SUBRESOURCES)
+        if rt.subresources.get(info.subresource, rt).kind == rt.kind:
+            _warn(backend, context, rt)
     if verb not in rt.verbs and verb == "watch":
         raise status.method_not_supported(rt, verb)
     turn = context.turn = backend.store.writes.large.turn(context.user.name)

@@ -42,6 +42,8 @@ def router(
         at_moment = await history.backend_at(backend, request, context) if context.moment else backend
         info = context.info
         if info.is_resource:
+            if not context.moment:
+                await store.reads.wait_consistent()  # another replica may just have established a definition
             if at_moment.store.registry.versions(info.group):
                 return await handle(at_moment, request, context)
             return page_not_found()

@@ -4,6 +4,9 @@ GET    /apis/apps/v1/deployments        list (or watch)     all other methods th
 GET    /apis/apps/v1/deployments/x      no route            404: an object with a namespace has no other path
 GET    /api/v1/namespaces//pods         list of all namespaces; other verbs: 400
 DELETE …/selfsubjectreviews/x           no route            404: no verb of a review takes a name
+
+Custom resources have no such routes: kube-apiserver chooses their handler by the verb and subresource that the path
+names (``custom_verb``), so some of the answers differ.
 """
 
 from __future__ import annotations
@@ -50,6 +53,33 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
         # Another verb was authorized: the old verbs in paths (/proxy/…, /watch/… before a subresource) are not served.
         raise status.path_not_found()
     return verb
+
+
+CUSTOM_SUBRESOURCE_VERBS: Final = frozenset(("get", "update", "patch"))
+
+
+def is_custom_path(info: RequestInfo, rt: ResourceType) -> bool:
+    """Tell whether a path that names a custom resource belongs to it: both have a namespace, or none.
+
+    Lists and watches may be of all namespaces.
+    """
+    if rt.namespaced:
+        return bool(info.namespace) or info.verb in ("list", "watch")
+    return not info.namespace
+
+
+def custom_verb(info: RequestInfo, rt: ResourceType) -> str:
+    """Return the verb of a request for a custom resource. StatusError 404 for an unknown subresource, 405 for a verb.
+
+    Source: apiextensions-apiserver ``pkg/apiserver/customresource_handler.go``.
+    """
+    if info.subresource and info.subresource not in rt.subresources:
+        raise status.not_found(rt, info.name)
+    if info.verb not in (CUSTOM_SUBRESOURCE_VERBS if info.subresource else rt.verbs):
+        raise status.method_not_supported(rt, info.verb)
+    if info.verb in ("update", "patch") and not info.name:
+        raise status.bad_request("name must be provided")
+    return info.verb
 
 
 def _names_no_namespace(info: RequestInfo, rt: ResourceType) -> bool:
