@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from kubechronicle.api.custom import strategy as strategies
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.custom.types import object_type
 from kubechronicle.api.schema.types import ObjectType
+from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 Part = TypeVar("Part")
@@ -126,6 +128,16 @@ class CustomVersion:
         """The type of the version's objects, for field sets and server-side apply."""
         return self.part("kind_type", _kind_type)
 
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy of the version's objects."""
+        return self.part("strategy", _strategy)
+
+    @property
+    def checks(self) -> strategies.Checks:
+        """The checks of the version's objects."""
+        return self.part("checks", _checks)
+
     def serves_like(self, other: CustomVersion) -> bool:
         """Tell whether both serve the same: they differ at most in the definition's metadata and conditions."""
         return self._parts is other._parts
@@ -146,3 +158,12 @@ def _rules(version: CustomVersion) -> Rules:
 
 def _kind_type(version: CustomVersion) -> ObjectType:
     return object_type(version.openapi, preserve_unknown=version.preserves_unknown)
+
+
+def _strategy(version: CustomVersion) -> Strategy:
+    return strategies.strategy(version.subresources)
+
+
+def _checks(version: CustomVersion) -> strategies.Checks:
+    api_version = f"{version.group}/{version.name}"
+    return strategies.Checks(api_version, version.kind, version.subresources, version.schema, version.rules)

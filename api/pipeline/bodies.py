@@ -90,7 +90,7 @@ def set_type(rt: ResourceType, obj: Object) -> None:
     for name in ("apiVersion", "kind"):
         value = obj.get(name)
         if value is not None and not isinstance(value, str):
-            raise status.bad_request(_unrecognized(rt) + _not_a_text(name, value))
+            raise status.bad_request(_unrecognized(rt) + not_a_text(name, value))
     api_version = obj.get("apiVersion") or rt.api_version
     kind = obj.get("kind") or rt.kind
     if api_version == rt.api_version and kind == rt.kind:
@@ -99,7 +99,8 @@ def set_type(rt: ResourceType, obj: Object) -> None:
     raise _wrong_type(rt, api_version, kind)
 
 
-def _not_a_text(name: str, value: Any) -> str:
+def not_a_text(name: str, value: Any) -> str:
+    """Return the problem of an apiVersion or kind that is not a text."""
     return (
         f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(value)} "
         f"into Go struct field .{name} of type string"
@@ -167,7 +168,7 @@ def _sorted(paths: list[str]) -> list[str]:
     return sorted(paths, key=lambda path: [(int(step[1] or 0), step[2] or "") for step in _STEP.finditer(path)])
 
 
-def _warnings(texts: Sequence[str], validation: str) -> list[str]:
+def as_warnings(texts: Sequence[str], validation: str) -> list[str]:
     """Return complaints as warnings. One error of YAML about several keys is one warning for each key."""
     if validation == "Ignore":
         return []
@@ -179,6 +180,9 @@ def _warnings(texts: Sequence[str], validation: str) -> list[str]:
 
 def kind_type(rt: ResourceType) -> types.ObjectType | None:
     """Return the structural type of a resource's objects, None for kinds without one."""
+    if rt.custom is not None:
+        kind: types.ObjectType = rt.custom.kind_type
+        return kind
     return types.object_type(rt.definition) if rt.definition else None
 
 
@@ -200,7 +204,7 @@ def decode(
         try:
             obj, sentences = with_repeated_keys(obj, kind, duplicates)
         except check.TypeMismatch as error:
-            raise _cannot_be_handled(rt, str(error)) from None
+            raise cannot_be_handled(rt, str(error)) from None
     set_type(rt, obj)
     unknown: list[str] = []
     if kind is not None:
@@ -210,15 +214,15 @@ def decode(
             defaulting.apply(obj, kind)
         except check.TypeMismatch as error:
             source = duplicates.source if isinstance(duplicates, Complaints) and "number" in str(error) else b""
-            raise _cannot_be_handled(rt, _as_written(error, source, kind)) from None
+            raise cannot_be_handled(rt, _as_written(error, source, kind)) from None
     if not unknown and not sentences:
         return obj, []
     if isinstance(duplicates, Complaints) and duplicates.keys_sorted:
         unknown = _sorted(unknown)
     texts = strict_texts(sentences, unknown)
     if validation == "Strict":
-        raise _cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
-    return obj, _warnings(texts, validation)
+        raise cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
+    return obj, as_warnings(texts, validation)
 
 
 def _as_written(error: check.TypeMismatch, source: bytes | str, kind: types.ObjectType) -> str:
@@ -249,7 +253,8 @@ def _mark_reset(obj: Object) -> None:
         meta["managedFields"] = [{}]
 
 
-def _cannot_be_handled(rt: ResourceType, why: str) -> status.StatusError:
+def cannot_be_handled(rt: ResourceType, why: str) -> status.StatusError:
+    """Return the 400 for a body that cannot be decoded."""
     return status.bad_request(f"{rt.kind} in version {go_quote(rt.version)} cannot be handled as a {rt.kind}: {why}")
 
 
@@ -305,7 +310,7 @@ def decode_patched(
     texts = [*complaints, *strict_texts((), unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
-    return _warnings(texts, validation)
+    return as_warnings(texts, validation)
 
 
 def _set_patched_type(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> None:
@@ -334,7 +339,7 @@ def _decode_without_version(
     """
     kind = obj.get("kind")
     if kind is not None and not isinstance(kind, str):
-        raise refused(_not_a_text("kind", kind))
+        raise refused(not_a_text("kind", kind))
     if kind and kind != rt.kind:
         raise refused(_why_not_internal(rt, kind))
     unknown = sorted(name for name in obj if name not in ("apiVersion", "kind"))
@@ -343,7 +348,7 @@ def _decode_without_version(
     texts = [*complaints, *strict_texts((), unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
-    return _warnings(texts, validation)
+    return as_warnings(texts, validation)
 
 
 def convert_patched(
@@ -374,7 +379,7 @@ def convert_patched(
     texts = [*complaints, *sorted(f'unknown field "{path}"' for path in unknown)]
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
-    return _warnings(texts, validation)
+    return as_warnings(texts, validation)
 
 
 _Checked = Callable[[Object, types.ObjectType, list[Empty] | None], list[str]]

@@ -13,7 +13,7 @@ from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_merge
-from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.pipeline import bodies, custom_bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, free_fields
 from kubechronicle.api.schema.empties import Empty
@@ -69,10 +69,10 @@ def apply(
     def shown() -> str:
         return _printed(as_stored, content_type, body)
 
-    warnings = bodies.decode_patched(
-        rt, patched, shown=shown, validation=validation, complaints=complaints, empties=empties
-    )
-    return patched, warnings
+    result: dict[str, Any] = {"shown": shown, "validation": validation, "complaints": complaints}
+    if rt.custom is not None:
+        return patched, custom_bodies.decode_patched(rt, patched, **result)
+    return patched, bodies.decode_patched(rt, patched, empties=empties, **result)
 
 
 def _patch_text(base: Object, as_stored: bytes, body: bytes, operations: list[Any]) -> tuple[Any, Complaints]:

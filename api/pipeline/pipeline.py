@@ -21,13 +21,16 @@ from typing import Any
 
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import (
     bodies,
     comparison,
     conversion,
+    custom_bodies,
+    custom_versions,
+    custom_writes,
     defaulting,
     deletion,
     patching,
@@ -36,10 +39,11 @@ from kubechronicle.api.pipeline import (
     tracking,
     validation,
 )
-from kubechronicle.api.pipeline.preconditions import check_uid
+from kubechronicle.api.pipeline.preconditions import check_revision, check_uid, rejection_of_revision
+from kubechronicle.api.pipeline.tracking import rules_of
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import null_lists, types
-from kubechronicle.api.strategy.strategy import Strategy, keep
+from kubechronicle.api.strategy.strategy import keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
 from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
@@ -55,13 +59,15 @@ def to_storage_version(rt: ResourceType, obj: Object) -> Object:
 
 
 def to_request_version(rt: ResourceType, obj: Object) -> Object:
-    """Return a stored object in the version of the request."""
+    """Return a stored object in the version of the request. A custom object is consumed."""
+    if rt.custom is not None:
+        return custom_versions.read(rt, obj)
     return conversion.convert(obj, rt.api_version)
 
 
 def allows_create_on_update(rt: ResourceType) -> bool:
     """Return True if PUT creates a missing object."""
-    return strategy_of(rt.resource).create_on_update
+    return rules_of(rt).create_on_update
 
 
 # -- decoding ---------------------------------------------------------------------------------------------------------
@@ -79,7 +85,11 @@ def decode_object(
     if not isinstance(obj, dict):
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
     ctx.empties.clear()
-    obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation, empties=ctx.empties)
+    decoding: dict[str, Any] = {"duplicates": duplicates, "validation": ctx.field_validation}
+    if rt.custom is not None:
+        obj, warnings = custom_bodies.decode(rt, obj, raw=raw, **decoding)
+    else:
+        obj, warnings = bodies.decode(rt, obj, empties=ctx.empties, **decoding)
     meta = obj["metadata"]
     _match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
@@ -122,6 +132,8 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
 
     A PUT may have any number as resourceVersion. ``known``: problems found before, reported first.
     """
+    if rt.custom is not None:
+        return custom_writes.finish_create(rt, obj, ctx, known)
     strategy = strategy_of(rt.resource)
     obj = to_storage_version(rt, obj)
     _make_null(rt, obj)
@@ -145,15 +157,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
     _default_stored(rt, obj)
-    if ctx.name:
-        metadata.parse_revision(meta)
-    revision = meta.pop("resourceVersion", "")
-    if ctx.dry_run and revision and not ctx.applies:
-        meta["resourceVersion"] = revision  # kube-apiserver does not reach the check of its store
-    elif not ctx.name and revision.isdigit() and int(revision):
-        rejection = status.unknown("resourceVersion should not be set on objects to be created")
-        return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection)
-    return Prepared(Outcome.STORE, obj, warnings=warnings)
+    return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection_of_revision(meta, ctx))
 
 
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
@@ -213,12 +217,14 @@ def finish_update(
     Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change. ``known``:
     problems found before, reported before those of the kind's rules.
     """
+    if rt.custom is not None:
+        return custom_writes.finish_update(rt, old, new, ctx, known)
     strategy = strategy_of(rt.resource)
     new = to_storage_version(rt, new)
     _make_null(rt, new)
     meta, held = new["metadata"], old["metadata"]
     expected = int(held["resourceVersion"])
-    _check_preconditions(rt, strategy, meta, held, expected, ctx)
+    check_revision(rt, strategy, meta, held, expected, ctx)
     meta["resourceVersion"] = held["resourceVersion"]
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     metadata.keep_generation(meta, held)
@@ -252,7 +258,7 @@ def finish_update(
 
 def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
     """Return the first update of an object that changes nothing, stored if Kubernetes stores more than at creation."""
-    if not strategy_of(rt.resource).changes_when_read(prepared.object):
+    if not rules_of(rt).changes_when_read(prepared.object):
         return prepared
     meta = {name: value for name, value in prepared.object["metadata"].items() if name != "resourceVersion"}
     return replace(prepared, outcome=Outcome.STORE, object={**prepared.object, "metadata": meta})
@@ -261,20 +267,6 @@ def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
 def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
     """Run accept_update and finish_update, for writers without admission."""
     return finish_update(rt, old, accept_update(rt, old, new, ctx), ctx)
-
-
-def _check_preconditions(
-    rt: ResourceType, strategy: Strategy, meta: Object, held: Object, expected: int, ctx: WriteContext
-) -> None:
-    name = ctx.name or held.get("name", "")
-    given = metadata.parse_revision(meta)
-    if given == expected or (given == 0 and strategy.unconditional_update):
-        return
-    if given:
-        raise status.conflict(rt, name)
-    # Kubernetes names the resource here; other errors name the kind.
-    cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-    raise status.invalid(rt.group, rt.plural, name, [cause])
 
 
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
@@ -350,7 +342,7 @@ _OUTCOMES = {
 
 def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
     """Return the result of a deletion. Raises 403 for an object that stays, 409 for failed preconditions."""
-    strategy = strategy_of(rt.resource)
+    strategy = rules_of(rt)
     reason = strategy.refuses_deletion(old["metadata"].get("name", ""))
     if reason:
         raise status.forbidden(rt, old["metadata"]["name"], reason)
@@ -374,7 +366,7 @@ def delete_answer(rt: ResourceType, prepared: Prepared, name: str, *, revision: 
     the deletion, for a removed object.
     """
     gone = prepared.outcome in (Outcome.GONE, Outcome.STORE_THEN_GONE)
-    if gone and not strategy_of(rt.resource).returns_deleted:
+    if gone and not rules_of(rt).returns_deleted:
         uid = prepared.object["metadata"].get("uid", "")
         return status.success(details=status.details_of(rt, name, uid=uid))
     obj = to_request_version(rt, prepared.object)

@@ -17,6 +17,7 @@ import orjson
 
 from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import yaml as codec
+from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
@@ -24,7 +25,7 @@ from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
-from kubechronicle.api.pipeline import bodies, conversion, defaulting
+from kubechronicle.api.pipeline import bodies, conversion, custom_versions, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, free_fields, unstructured
 from kubechronicle.api.schema.empties import Empty
@@ -167,7 +168,8 @@ def _named(rt: ResourceType, obj: Object) -> str:
 def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Request) -> tuple[Object, list[Entry]]:
     """Return the live object without managedFields, and the entries before the apply."""
     if old is None:
-        return {"apiVersion": rt.api_version, "kind": rt.kind, **kind.zero()}, []
+        zero = kind.zero() if rt.custom is None else {"metadata": {}}
+        return {"apiVersion": rt.api_version, "kind": rt.kind, **zero}, []
     meta = dict(old["metadata"])
     entries: list[Entry] = meta.pop("managedFields", None) or []
     live = {**old, "metadata": meta}
@@ -216,6 +218,8 @@ def _apply(
 
 def versions_of(rt: ResourceType) -> managers.Versions:
     """Return the function that converts objects of a resource to its other versions."""
+    if rt.custom is not None:
+        return lambda obj, api_version: _custom_typed(rt, obj, api_version)
     return lambda obj, api_version: _typed(rt, obj, api_version)
 
 
@@ -236,6 +240,16 @@ def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
     return (obj, object_type(served.definition)) if served is not None and served.definition else None
 
 
+def _custom_typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
+    """Do as ``_typed`` for a custom object."""
+    if not is_version(rt, api_version):
+        return None
+    version: CustomVersion = rt.custom.versions[api_version.rpartition("/")[2]]
+    if obj["apiVersion"] != api_version:
+        obj = custom_versions.convert_custom(rt.custom, copy_object(obj), api_version)
+    return obj, version.kind_type
+
+
 def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
     for served in known_registry().known_as(rt.resource):
         if served.api_version == api_version:
@@ -245,11 +259,19 @@ def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
 
 def is_version(rt: ResourceType, api_version: str) -> bool:
     """Return whether the resource is known in an API version."""
+    if rt.custom is not None:
+        group, _, version = api_version.rpartition("/")
+        return group == rt.group and version in rt.custom.versions
     return _served(rt, api_version) is not None
 
 
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, empties: list[Empty] | None) -> Object:
     """Return the merged object in the form of a decoded and defaulted object."""
+    if rt.custom is not None:
+        rt.custom.schema.coerce(obj, drop_malformed=True)
+        rt.custom.schema.default(obj)
+        obj.setdefault("metadata", {})
+        return obj
     try:
         unstructured.check_converted(obj, kind, empties)
         defaulting.apply(obj, kind)

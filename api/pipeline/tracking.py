@@ -8,10 +8,11 @@ from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import bodies, conversion, server_side_apply
+from kubechronicle.api.patch import typed_values
+from kubechronicle.api.pipeline import bodies, conversion, custom_versions, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
-from kubechronicle.api.strategy.strategy import SubresourceStrategy
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy
 from kubechronicle.api.strategy.write_context import WriteContext
 from kubechronicle.api.values.objects import Object
 
@@ -21,15 +22,23 @@ def writer(rt: ResourceType, ctx: WriteContext) -> Writer:
     return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=ctx.now)
 
 
+def rules_of(rt: ResourceType) -> Strategy:
+    """Return the strategy of a resource's objects."""
+    if rt.custom is None:
+        return strategy_of(rt.resource)
+    strategy: Strategy = rt.custom.strategy
+    return strategy
+
+
 def subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
     """Return the strategy of the subresource that a request writes to; None for the object itself."""
-    return strategy_of(rt.resource).subresources.get(ctx.subresource) if ctx.subresource else None
+    return rules_of(rt).subresources.get(ctx.subresource) if ctx.subresource else None
 
 
 def reset(rt: ResourceType, ctx: WriteContext) -> Paths:
     """Return the fields that the endpoint of a request ignores."""
     below = subresource(rt, ctx)
-    strategy = strategy_of(rt.resource)
+    strategy = rules_of(rt)
     if below is not None:
         return below.reset
     return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
@@ -40,6 +49,9 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
 
     The fields are those that the stored object has in the request's version: its conversion may add some.
     """
+    if rt.custom is not None:
+        _track_custom(rt, old, new, ctx)
+        return
     kind = bodies.kind_type(rt)
     if kind is None:
         return
@@ -66,3 +78,27 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
         entries = shown["metadata"].get("managedFields")
         if entries:
             new["metadata"]["managedFields"] = entries
+
+
+def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> None:
+    """Do as ``track`` for a custom object, which may not fit its schema: then the entries stay as they are.
+
+    An object of another kind or version loses them. The checks refuse it, except through a subresource.
+    """
+    if new["apiVersion"] != rt.api_version or new["kind"] != rt.kind:
+        new["metadata"].pop("managedFields", None)
+        return
+    before = None if old is None else custom_versions.read(rt, copy_object(old))
+    kind = rt.custom.kind_type
+    if not typed_values.fits(new, kind) or not (before is None or typed_values.fits(before, kind)):
+        managers.carry_over(before, new, subresource=ctx.subresource)
+        return
+    managers.track(
+        kind,
+        before,
+        new,
+        writer=writer(rt, ctx),
+        reset=reset(rt, ctx),
+        versions=None if before is None else server_side_apply.versions_of(rt),
+        is_version=partial(server_side_apply.is_version, rt),
+    )

@@ -88,9 +88,14 @@ class Rules:
 
     __slots__ = ("_root", "_schema")
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, resource: bool = True) -> None:
+        """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them."""
         self._schema = schema
-        self._root = _node(schema, resource=True)
+        self._root = _node(schema, resource=resource)
+
+    def __bool__(self) -> bool:
+        """Tell whether there are any rules."""
+        return self._root is not None
 
     def validate(self, new: Any, old: Any = None) -> tuple[list[Cause], list[str]]:
         """Return (causes, warnings) of an object in this version.

@@ -1,0 +1,109 @@
+"""From a decoded request body to a custom object, with the rejections of kube-apiserver's decoder for such objects.
+
+After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` (unstructuredNegotiatedSerializer). An object
+is cleaned and defaulted by the schema of its own version. One of another kind stays as it is: the checks refuse it.
+Numbers keep their form until the object is stored: 1.0 is a change of 1, but both are stored as 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from kubechronicle.api.codecs.complaints import Complaints
+from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
+from kubechronicle.api.custom.schema.embedded import MalformedError, coerce_root
+from kubechronicle.api.custom.version import CustomVersion
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import invalid_value
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import repeated_keys
+from kubechronicle.api.values.objects import Object
+
+
+def decode(
+    rt: ResourceType, obj: Object, *, duplicates: Sequence[str], validation: str, raw: bytes
+) -> tuple[Object, list[str]]:
+    """Clean and default the object of a body, in place; return it and the warnings. 400 if it cannot be decoded.
+
+    ``duplicates``, ``validation``: as for bodies.decode. ``raw``: the body.
+    """
+    if isinstance(duplicates, Complaints) and duplicates.document is not None:
+        obj = repeated_keys.plain(duplicates.document)
+    problem = _type_problem(obj, lambda: _text(obj, raw))
+    if problem:
+        raise bodies.unrecognized(rt, problem, raw)
+    api_version = obj.get("apiVersion") or ""
+    if api_version.count("/") > 1:
+        raise bodies.unrecognized(rt, f"unexpected GroupVersion string: {api_version}", raw)
+    if api_version != rt.api_version:
+        raise status.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
+        )
+    texts = bodies.strict_texts(duplicates, _unknown_fields(rt, obj, lambda why: bodies.cannot_be_handled(rt, why)))
+    if texts and validation == "Strict":
+        raise bodies.cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
+    return obj, bodies.as_warnings(texts, validation)
+
+
+def decode_patched(
+    rt: ResourceType, obj: Any, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
+) -> list[str]:
+    """Clean and default a patched object, in place; return the warnings.
+
+    422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
+    """
+
+    def refused(why: str) -> status.StatusError:
+        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
+
+    if not isinstance(obj, dict):
+        raise refused(bodies.not_an_object(obj))
+    problem = _type_problem(obj, shown)
+    if problem:
+        raise refused(problem)
+    api_version = obj.get("apiVersion")
+    if not api_version:
+        raise status.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    if api_version.count("/") > 1:
+        raise refused(f"unexpected GroupVersion string: {api_version}")
+    texts = bodies.strict_texts(complaints, _unknown_fields(rt, obj, refused))
+    if texts and validation == "Strict":
+        raise refused(f"strict decoding error: {', '.join(texts)}")
+    return bodies.as_warnings(texts, validation)
+
+
+def _type_problem(obj: Object, shown: Callable[[], str]) -> str:
+    for name in ("apiVersion", "kind"):
+        value = obj.get(name)
+        if value is not None and not isinstance(value, str):
+            return bodies.not_a_text(name, value)
+    return "" if obj.get("kind") else f"Object 'Kind' is missing in '{shown()}'"
+
+
+def _text(obj: Object, raw: bytes) -> str:
+    """Return the text of an object: the body if that is JSON."""
+    text = raw if raw.startswith(b"{") else orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+    return text.decode("utf-8", "replace")
+
+
+def _unknown_fields(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> list[str]:
+    """Clean and default an object. Return the paths of its unknown fields."""
+    group, _, name = obj["apiVersion"].rpartition("/")
+    own: CustomVersion | None = rt.custom.versions.get(name) if group == rt.group and obj["kind"] == rt.kind else None
+    try:
+        if own is None:
+            unknown = coerce_root(obj, drop_malformed=False)
+        else:
+            unknown = own.schema.clean(obj)
+            own.schema.default(obj)
+    except MalformedError as error:
+        raise refused(str(error)) from None
+    except TooManyDefaultsError as error:
+        raise status.request_entity_too_large(str(error)) from None
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    return unknown

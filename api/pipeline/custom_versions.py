@@ -1,0 +1,83 @@
+"""Custom objects in the versions of their definition: as stored, and as requests see them.
+
+``convert_custom`` is the one function through which the conversion of a custom object goes. Around it stand the steps
+of kube-apiserver's codec (apiextensions-apiserver ``pkg/apiserver/customresource_handler.go``):
+
+    read        stored → cleaned and defaulted by the schema of its own version → converted → cleaned in the new one
+    to_stored   of a request → converted to the stored version → cleaned in that
+
+So fields that a schema no longer has, or defaults that it gained, show in each read; a write stores them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.custom.schema.texts import go_value
+from kubechronicle.api.custom.version import CustomVersion
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
+
+
+def convert_custom(custom: CustomVersion, obj: Object, api_version: str) -> Object:
+    """Return an object in another version of its definition; it shares parts with ``obj``, which is consumed.
+
+    Strategy None changes the apiVersion alone. LookupError if the definition does not have the version.
+    """
+    if obj["apiVersion"] == api_version:
+        return obj
+    group, _, name = api_version.rpartition("/")
+    if group != custom.group or name not in custom.versions:
+        raise LookupError(f"request to convert CR to an invalid group/version: {api_version}")
+    if custom.conversion.get("strategy") == "Webhook":
+        raise status.internal_error(f"conversion webhook for {custom.group}/{custom.name}, Kind={custom.kind} failed")
+    return {**obj, "apiVersion": api_version}
+
+
+def read(rt: ResourceType, obj: Object) -> Object:
+    """Return a stored object as requests in the type's version see it. ``obj`` is consumed."""
+    custom: CustomVersion = rt.custom
+    own = custom.versions.get(obj["apiVersion"].rpartition("/")[2])
+    if own is not None:
+        own.schema.clean(obj, drop_malformed=True)
+        own.schema.default(obj)
+    obj["metadata"].setdefault("generation", 1)
+    if obj["apiVersion"] == rt.api_version:
+        return obj
+    obj = convert_custom(custom, obj, rt.api_version)
+    custom.schema.clean(obj, drop_malformed=True)
+    return obj
+
+
+def to_stored(rt: ResourceType, obj: Object) -> Object:
+    """Return an object of a request in the stored form. ``obj`` is consumed."""
+    custom: CustomVersion = rt.custom
+    obj = convert_custom(custom, obj, rt.storage_api_version)
+    custom.storage.schema.clean(obj, drop_malformed=True)
+    return plain_numbers(obj)
+
+
+_SPECIAL_NUMBERS: Final = re.compile(rb"[.][0-9]|[0-9][eE]|[0-9]{19}").search
+"""Possible floats and integers beyond 64 bits in JSON. Texts may match as well."""
+
+
+def plain_numbers(obj: Object) -> Object:
+    """Return an object with its numbers as Go writes them: 1.0 as 1, integers beyond 64 bits as floats."""
+    if _SPECIAL_NUMBERS(orjson.dumps(obj)) is None:
+        return obj
+    plain: Object = _plain(obj)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {name: _plain(item) for name, item in value.items()}
+    if value.__class__ is list:
+        return [_plain(item) for item in value]
+    if value.__class__ is int and not -(2**63) <= value < 2**63:
+        value = float(value)
+    return go_value(value) if value.__class__ is float else value
