@@ -191,12 +191,18 @@ def format_value(value: Any) -> str:
 
 
 def go_number(value: int | float) -> str:
-    """Return a number as Go's ``%v`` prints it: floats without a needless ``.0``, exponents from 1e+21 on."""
+    """Return a number as Go's ``%v`` prints it: floats from a million on, or below 0.0001, with an exponent.
+
+    >>> go_number(1000000), go_number(1000000.0), go_number(1234567.5), go_number(2.0), go_number(0.0001)
+    ('1000000', '1e+06', '1.2345675e+06', '2', '0.0001')
+    """
     if isinstance(value, int):
         return str(value)
-    if value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return repr(value)
+    mantissa, _, exponent = f"{value:.17e}".partition("e")
+    if mantissa.lstrip("-").startswith(("i", "n")) or -4 <= int(exponent) < 6:
+        return repr(value).removesuffix(".0")
+    digits = next(precision for precision in range(18) if float(f"{value:.{precision}e}") == value)
+    return f"{value:.{digits}e}"
 
 
 def not_found(field: Path | str, value: Any, detail: str = "") -> Cause:

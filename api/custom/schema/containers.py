@@ -15,7 +15,7 @@ TYPE_FIELDS: Final = frozenset(("apiVersion", "kind"))
 Fields = dict[str, tuple[Table, str]]
 
 
-def object_check(table: Table, base: int) -> Check | None:
+def object_check(table: Table) -> Check | None:
     """Return the check of an object's fields; None if the schema says nothing about them."""
     schema = table.schema
     fields: Fields = {
@@ -30,7 +30,7 @@ def object_check(table: Table, base: int) -> Check | None:
     get_field = fields.get
 
     def check(value: dict[str, Any], where: Where, failures: Failures, old: Correlated | None) -> int:
-        count = base
+        count = 0
         if old is not None:
             count += _ratcheted_fields(value, where, failures, old, fields, others)
         else:
@@ -42,11 +42,10 @@ def object_check(table: Table, base: int) -> Check | None:
                     below, suffix = others, f".{name}"
                 else:
                     continue
-                inner = below[item.__class__]
-                if inner.__class__ is int:
-                    count += inner
-                else:
-                    count += inner(item, (where, suffix), failures, None)  # type: ignore[operator]
+                constant, inner = below[item.__class__]
+                count += constant
+                if inner is not None:
+                    count += inner(item, (where, suffix), failures, None)
         for name in required:
             if name not in value:
                 failures.required(where, name)
@@ -90,7 +89,7 @@ def _ratcheted_fields(
     return count
 
 
-def list_check(table: Table, base: int) -> Check | None:
+def list_check(table: Table) -> Check | None:
     """Return the check of a list's items; None if the schema says nothing about them."""
     schema = table.schema
     given = schema.get("items")
@@ -100,17 +99,16 @@ def list_check(table: Table, base: int) -> Check | None:
         return None
 
     def check(value: list[Any], where: Where, failures: Failures, old: Correlated | None) -> int:
-        count = base
+        count = 0
         if items is not None:
             if old is not None:
                 count += _ratcheted_items(value, where, failures, old, items)
             else:
                 for position, item in enumerate(value):
-                    inner = items[item.__class__]
-                    if inner.__class__ is int:
-                        count += inner
-                    else:
-                        count += inner(item, (where, position), failures, None)  # type: ignore[operator]
+                    constant, inner = items[item.__class__]
+                    count += constant
+                    if inner is not None:
+                        count += inner(item, (where, position), failures, None)
         size = len(value)
         if fewest is not None and size < fewest:
             failures.invalid(where, size, f"should have at least {fewest} items")

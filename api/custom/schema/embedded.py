@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
-from kubechronicle.api.custom.schema.texts import go_value
+from kubechronicle.api.custom.schema.texts import bad_value
 from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, invalid_value, required
 from kubechronicle.api.meta import metadata as object_meta
 from kubechronicle.api.meta.encoding import copy_object
@@ -71,22 +71,16 @@ def _resources(value: Any, node: Node, where: Where) -> Iterator[tuple[dict[str,
         if value.__class__ is dict:
             if node.embedded:
                 yield value, where
-            properties, additional = node.properties, node.additional
-            for name, item in value.items():
-                if item.__class__ not in CONTAINERS:
-                    continue
-                below = properties.get(name)
-                if below is not None:
-                    if below.deep_embedded:
-                        stack.append((item, below, child(where, name)))
-                elif additional is not None and additional.deep_embedded:
-                    stack.append((item, additional, key(where, name)))
+            for name, item in reversed(value.items()):
+                below = node.field(name)
+                if below is not None and below.deep_embedded and item.__class__ in CONTAINERS:
+                    stack.append((item, below, child(where, name) if name in node.properties else key(where, name)))
         elif node.items is not None and node.items.deep_embedded:
-            below = node.items
+            items = node.items
             stack += [
-                (item, below, index(where, position))
-                for position, item in enumerate(value)
-                if item.__class__ in CONTAINERS
+                (value[position], items, index(where, position))
+                for position in reversed(range(len(value)))
+                if value[position].__class__ in CONTAINERS
             ]
 
 
@@ -94,7 +88,7 @@ def _coerce(value: dict[str, Any], where: Where, found: list[str], *, drop_malfo
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
             if not drop_malformed:
-                cause = invalid_value(path_text(child(where, name)), go_value(value[name]), "must be a string")
+                cause = invalid_value(path_text(child(where, name)), bad_value(value[name]), "must be a string")
                 raise MalformedError(str(cause))
             del value[name]
     if "metadata" not in value:
@@ -107,7 +101,7 @@ def _coerce(value: dict[str, Any], where: Where, found: list[str], *, drop_malfo
     except TypeMismatch as problem:
         if drop_malformed:
             return
-        raise MalformedError(str(invalid_value(path, go_value(kept), str(problem)))) from None
+        raise MalformedError(str(invalid_value(path, bad_value(kept), str(problem)))) from None
     if len(found) < check.MAX_UNKNOWN:
         found += [f"{path}.{name}" for name in unknown]
 
@@ -147,7 +141,7 @@ def _validate(value: dict[str, Any], where: Where) -> list[Cause]:
         if name not in value:
             causes.append(required(path))
         elif not isinstance(value[name], str):
-            causes.append(invalid_value(path, go_value(value[name]), "must be a string"))
+            causes.append(invalid_value(path, bad_value(value[name]), "must be a string"))
         elif problem := problem_of(value[name]):
             causes.append(invalid_value(path, value[name], problem))
     if "metadata" in value:
@@ -173,9 +167,9 @@ def _validate_metadata(given: Any, path: str) -> list[Cause]:
     try:
         _coerce_metadata(holder, drop_malformed=False)
     except TypeMismatch as problem:
-        return [invalid_value(path, go_value(given), str(problem))]
+        return [invalid_value(path, bad_value(given), str(problem))]
     metadata = holder["metadata"]
     metadata["name"] = metadata.get("name") or "fakename"  # a name is not required
     return object_meta.validate(
-        metadata, namespaced=bool(metadata.get("namespace")), name_check=names.segment_name, field=path
+        metadata, namespaced=bool(metadata.get("namespace")), name_check=names.segment_name, kube=False, field=path
     )

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Final
 
 from kubechronicle.api.cel.library.go_url_parser import UrlError
 from kubechronicle.api.cel.library.go_url_parser import check as check_url
-from kubechronicle.api.cel.operations import patterns
 from kubechronicle.api.custom.schema.mail_addresses import is_mail_address
 from kubechronicle.api.values import durations
 
-_HOST: Final = (
-    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
-    r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
-)
+_LONE_HOST: Final = re.compile("[lx](?:-?[lx]{0,62})?")
+_HOST_LABEL: Final = re.compile("[lx](?:[lx-]{0,61}[lx])?")
+_TOP_LABEL: Final = re.compile("l{2,63}")
 _UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}"
 _COLOR: Final = r"\s*(?:0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*"
 _CREDIT_CARD: Final = re.compile(
@@ -40,8 +39,10 @@ _UNITS: Final = (
     ("d", "day"),
     ("w", "wk", "week"),
 )
-_OCTETS: Final = re.compile(r"(.*?)((?:[0-9]+\.){3}[0-9]+)")
+_LEADING_ZEROS: Final = re.compile("(?<![0-9A-Fa-f])0+(?=[0-9A-Fa-f])")
 _SHORT_NAME: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_MAC_DIGITS: Final = (12, 16, 40)
+_HEX: Final = re.compile("[0-9a-fA-F]+")
 _MAX_INT: Final = "9223372036854775807"
 
 
@@ -89,16 +90,30 @@ def _is_unit(unit: str) -> bool:
     return any(unit in variants or unit.startswith(variants[-1]) for variants in _UNITS)
 
 
+def _host_class(character: str) -> str:
+    """Return ``l`` for a letter, ``x`` for a digit or symbol, a dash, or ``!`` for all other characters."""
+    if character.isascii() and (character.isalnum() or character == "-"):
+        return "l" if character.isalpha() else character if character == "-" else "x"
+    category = unicodedata.category(character)[0]
+    return "l" if category == "L" else "x" if category == "S" else "!"
+
+
 def _is_hostname(text: str) -> bool:
-    if not patterns.compiled(_HOST).matches(text) or len(text.encode()) > 255:
+    if len(text) > 255 or len(text.encode()) > 255:
         return False
-    return all(len(part.encode()) <= 63 for part in text.split("."))
+    *labels, last = text.split(".")
+    if not all(len(label.encode()) <= 63 for label in (*labels, last)):
+        return False
+    if not labels:
+        return _LONE_HOST.fullmatch("".join(map(_host_class, last))) is not None
+    shapes = ("".join(map(_host_class, label)) for label in labels)
+    return all(map(_HOST_LABEL.fullmatch, shapes)) and _TOP_LABEL.fullmatch("".join(map(_host_class, last))) is not None
 
 
 def _address(text: str, *, sloppy: bool) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an IP address. ``sloppy``: numbers of IPv4 may have leading zeros."""
-    if sloppy and (found := _OCTETS.fullmatch(text)):
-        text = found[1] + ".".join(part.lstrip("0") or "0" for part in found[2].split("."))
+    """Return an IP address. ``sloppy``: numbers may have any leading zeros."""
+    if sloppy:
+        text = _LEADING_ZEROS.sub("", text)
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -125,12 +140,13 @@ def _is_cidr(text: str) -> bool:
 
 def _is_mac(text: str) -> bool:
     """Return whether the text is a MAC-48, EUI-64 or 20-octet InfiniBand address (net.ParseMAC)."""
-    for mark, size in ((":", 2), ("-", 2), (".", 4)):
-        if text[size : size + 1] == mark:
+    for mark, digits in ((":", 2), ("-", 2), (".", 4)):
+        if text[digits : digits + 1] == mark:
             parts = text.split(mark)
-            octets = len(parts) * size // 2
-            return octets in (6, 8, 20) and all(re.fullmatch(f"[0-9a-fA-F]{{{size}}}", part) for part in parts)
-    return False
+            return len(parts) * digits in _MAC_DIGITS and all(
+                len(part) == digits and _HEX.fullmatch(part) for part in parts
+            )
+    return len(text) in _MAC_DIGITS and _HEX.fullmatch(text) is not None
 
 
 def _is_uri(text: str) -> bool:

@@ -4,8 +4,8 @@ After kube-openapi ``pkg/validation/validate``. A check notes failures and retur
 (MatchCount): of several failed alternatives, the errors of the one with the most positive checks are shown. Most values
 need no call at all, because they cannot fail and their number is constant:
 
-    table({"type": "string"})[str] == 7
-    table({"type": "string", "maxLength": 3})[str] -> a function
+    table({"type": "string"})[str] == (7, None)
+    table({"type": "string", "maxLength": 3})[str] == (7, a function)
 
 A check is compiled when the first value of its class arrives, so a schema of 10,000 fields costs little.
 """
@@ -21,8 +21,8 @@ from kubechronicle.api.custom.schema.formats import FORMATS
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.scalars import format_check, is_integral, number_check, string_check, wrapped
 from kubechronicle.api.custom.schema.structure import Schema, Where
-from kubechronicle.api.custom.schema.tables import Check, Table, apply
-from kubechronicle.api.custom.schema.texts import enum_text, go_value
+from kubechronicle.api.custom.schema.tables import Check, Entry, Table, apply
+from kubechronicle.api.custom.schema.texts import bad_value, enum_text
 from kubechronicle.api.schema.equality import same_json
 
 _NULL: Final = type(None)
@@ -54,8 +54,8 @@ def format_of(schema: Schema) -> str:
     return name if name in _NUMBER_FORMATS.get(kind, ()) else ""
 
 
-def compile_check(table: Table, cls: type) -> Check | int:
-    """Return the check of the values of a class, or the number of positive checks if no value fails."""
+def compile_check(table: Table, cls: type) -> Entry:
+    """Return the number of positive checks of all values of a class, and their check, None if no value fails."""
     schema = table.schema
     types, format_name = types_of(schema), format_of(schema)
     typed, accepted = _type_check(types, format_name, bool(schema.get("nullable")), cls)
@@ -71,15 +71,15 @@ def compile_check(table: Table, cls: type) -> Check | int:
         checks += own
     if schema.get("enum"):
         checks.append(_enum_check(schema["enum"], cls))
-    return _joined(checks, base)
+    return base, _joined(checks)
 
 
-def _joined(checks: Sequence[Check], base: int) -> Check | int:
-    if not checks:
-        return base
+def _joined(checks: Sequence[Check]) -> Check | None:
+    if len(checks) <= 1:
+        return checks[0] if checks else None
 
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
-        count = base
+        count = 0
         for each in checks:
             count += each(value, where, failures, old)
         return count
@@ -94,21 +94,21 @@ def _class_checks(table: Table, cls: type, types: Sequence[str], format_name: st
     base = 0
     if cls is str:
         base = 1
-        found.append(string_check(schema, 0))
+        found.append(string_check(schema))
         holds = FORMATS.get(format_name.replace("-", ""))
         if format_name and holds is not None:
             base += 1
-            found.append(format_check(format_name, holds, 0))
+            found.append(format_check(format_name, holds))
     elif cls is int or cls is float:
         base = 2
         kind = types[0] if len(types) == 1 and types[0] in _NUMBER_FORMATS else ""
-        found.append(number_check(schema, cls, kind, format_name if kind else "", 0))
+        found.append(number_check(schema, cls, kind, format_name if kind else ""))
     elif cls is list:
         base = 2
-        found.append(list_check(table, 0))
+        found.append(list_check(table))
     elif cls is dict:
         base = 1
-        found.append(object_check(table, 0))
+        found.append(object_check(table))
     return base, [check for check in found if check is not None]
 
 
@@ -173,7 +173,7 @@ def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
 
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         if not holds(value):
-            failures.unsupported(where, go_value(value), supported)
+            failures.unsupported(where, bad_value(value), supported)
         return 0
 
     return check

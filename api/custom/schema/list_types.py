@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
-from kubechronicle.api.custom.schema.texts import go_value
+from kubechronicle.api.custom.schema.texts import bad_value, go_value
 from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, duplicate, invalid_value
 
 _ABSENT: Final = object()
@@ -24,19 +24,19 @@ def validate_lists(obj: dict[str, Any], root: Node) -> list[Cause]:
     while stack and len(causes) < MOST_CAUSES:
         value, node, where = stack.pop()
         if value.__class__ is dict:
-            properties, additional = node.properties, node.additional
-            for name, item in value.items():
-                if item.__class__ not in CONTAINERS:
-                    continue
-                below = properties.get(name)
-                if below is not None and below.deep_lists:
+            fields, additional = node.list_fields, node.additional
+            for name in fields if len(fields) < len(value) else value:
+                below = fields.get(name)
+                if below is not None and (item := value.get(name)).__class__ in CONTAINERS:
                     stack.append((item, below, child(where, name)))
-                if additional is not None and additional.deep_lists:
-                    stack.append((item, additional, key(where, name)))
+            if additional is not None and additional.deep_lists:
+                stack += [
+                    (item, additional, key(where, name)) for name, item in value.items() if item.__class__ in CONTAINERS
+                ]
             continue
         if node.list_type == "set":
             causes += [
-                duplicate(path_text(index(where, position)), go_value(value[position])) for position in repeated(value)
+                duplicate(path_text(index(where, position)), bad_value(value[position])) for position in repeated(value)
             ]
         elif node.list_type == "map":
             causes += _validate_map(value, node.map_keys, where)
@@ -85,7 +85,7 @@ def _validate_map(items: list[Any], keys: Sequence[str], where: Where) -> Iterab
     for position, item in enumerate(items):
         if item is not None and item.__class__ is not dict:
             problem = "must be an object for an array of list-type map"
-            return [invalid_value(path_text(index(where, position)), go_value(item), problem)]
+            return [invalid_value(path_text(index(where, position)), bad_value(item), problem)]
     if len(items) <= 1:
         return []
     found: list[dict[str, Any]] = [

@@ -5,8 +5,6 @@ A name may stand before an address in angle brackets, comments in parentheses be
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import re
 from typing import Final
@@ -15,6 +13,7 @@ _ATOM: Final = re.compile(r'[^\x00-\x20\x7f()<>\[\]:;@\\,"]+')
 _QUOTED: Final = re.compile(r'"((?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"')
 _LITERAL: Final = re.compile(r"\[([^\x00-\x20\x7f\[\]\\]*)\]")
 _ENCODED: Final = re.compile(r"=\?([^?]*)\?([^?]*)\?(.*)\?=", re.DOTALL)
+_BASE64: Final = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _CHARSETS: Final = frozenset(("utf-8", "iso-8859-1", "us-ascii"))
 
 
@@ -117,24 +116,28 @@ class _Parser:
             self._atom(strict=True)
 
     def _phrase(self) -> None:
-        """Read one or more words before an address."""
-        words = 0
+        """Read one or more words before an address. Encoded words count when another word or the end follows."""
+        words, encoded = 0, False
         while True:
             if words:
                 self._skip_comments()
             self._skip_blanks()
             if self.at >= len(self.text):
                 return
+            content = None
             try:
                 if self._peek() == '"':
                     self._quoted()
                 else:
-                    _check_encoding(self._atom(strict=False))
+                    content = _encoded_content(self._atom(strict=False))
             except _MailError:
-                if words:
+                if words or encoded:
                     return
                 raise
-            words += 1
+            if content is None:
+                words, encoded = words + 1, False
+            else:
+                encoded = encoded or bool(content)
 
     def _atom(self, *, strict: bool) -> str:
         found = _ATOM.match(self.text, self.at)
@@ -158,7 +161,7 @@ class _Parser:
         self._comment()
         comment = re.sub(r"\\(.)", r"\1", self.text[start : self.at - 1], flags=re.DOTALL)
         for word in re.split("[ \t]+", comment):
-            _check_encoding(word)
+            _encoded_content(word)
 
     def _skip_comments(self) -> None:
         self._skip_blanks()
@@ -196,25 +199,25 @@ class _Parser:
         return True
 
 
-def _check_encoding(word: str) -> None:
-    """Reject a word in a character set that Go cannot read (RFC 2047). A malformed encoding is plain text."""
+def _encoded_content(word: str) -> str | None:
+    """Return the encoded content of a word (RFC 2047), None for plain text, as a malformed encoding is.
+
+    _MailError if Go cannot read the character set.
+    """
     found = _ENCODED.fullmatch(word)
     if found is None or word.count("?") != 4:
-        return
+        return None
     charset, encoding, text = found.groups()
     if not charset or not _decodes(encoding, text):
-        return
+        return None
     if charset.lower() not in _CHARSETS:
         raise _MailError
+    return text
 
 
 def _decodes(encoding: str, text: str) -> bool:
     if encoding in ("B", "b"):
-        try:
-            base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            return False
-        return True
+        return _BASE64.fullmatch(re.sub("[\r\n]", "", text)) is not None
     if encoding not in ("Q", "q"):
         return False
     return re.fullmatch(r"(?:=[0-9A-Fa-f]{2}|[\t\n\r -<>-~])*", text) is not None

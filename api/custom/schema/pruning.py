@@ -15,80 +15,95 @@ from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, c
 MAX_UNKNOWN: Final = 10_000
 """The most unknown fields whose paths are collected; answers show fewer."""
 
+_VISITED: Final = frozenset((dict, list, type(None)))
+"""The classes of values of which something may be removed."""
+
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def prune(obj: dict[str, Any], root: Node) -> list[str]:
-    """Remove unknown fields of an object, in place. Return their sorted paths."""
-    found: list[str] = []
-    _prune_object(obj, root, None, found, resource=True)
-    found.sort()
-    return found
+    """Remove unknown fields and forbidden nulls of an object, in place. Return the fields' sorted paths."""
+    pruning = _Pruning(nulls=True)
+    pruning.fields(obj, root, None, resource=True)
+    pruning.found.sort()
+    return pruning.found
 
 
-def prune_value(value: Any, node: Node) -> None:
-    """Remove unknown fields of a default, in place."""
+def prune_value(value: Any, node: Node) -> list[str]:
+    """Remove unknown fields of a default, in place, but no nulls. Return their paths."""
+    pruning = _Pruning(nulls=False)
     if value.__class__ in CONTAINERS:
-        _prune(value, node, None, [])
+        pruning.value(value, node, None)
+    return pruning.found
 
 
-def _prune(value: Any, node: Node | None, where: Where, found: list[str]) -> None:
-    if value.__class__ is dict:
-        if node is None:
-            for name in value:
-                _note(where, name, found)
-            value.clear()
-        else:
-            _prune_object(value, node, where, found, resource=node.embedded)
-        return
-    if node is not None and node.preserve:
-        _skip(value, node, where, found)
-        return
-    below = None if node is None else node.items
-    for position, item in enumerate(value):
-        if item.__class__ in CONTAINERS:
-            _prune(item, below, index(where, position), found)
+class _Pruning:
+    """One walk, with the paths of the unknown fields. ``nulls``: remove nulls that may not stand."""
 
+    __slots__ = ("found", "nulls")
 
-def _skip(value: Any, node: Node | None, where: Where, found: list[str]) -> None:
-    """Prune below the known fields only."""
-    if node is None:
-        return
-    if value.__class__ is dict:
-        _prune_object(value, node, where, found, resource=node.embedded, preserve=True)
-    else:
+    def __init__(self, *, nulls: bool) -> None:
+        self.found: list[str] = []
+        self.nulls = nulls
+
+    def value(self, value: Any, node: Node | None, where: Where) -> None:
+        """Prune an object or list. Without a schema, all fields are unknown."""
+        if value.__class__ is dict:
+            if node is None:
+                for name in value:
+                    self._note(where, name)
+                value.clear()
+            else:
+                self.fields(value, node, where, resource=node.embedded)
+            return
+        if node is not None and node.preserve:
+            self._preserved(value, node, where)
+            return
+        below = None if node is None else node.items
         for position, item in enumerate(value):
             if item.__class__ in CONTAINERS:
-                _skip(item, node.items, index(where, position), found)
+                self.value(item, below, index(where, position))
 
+    def _preserved(self, value: Any, node: Node | None, where: Where) -> None:
+        """Prune below the known fields only."""
+        if node is None:
+            return
+        if value.__class__ is dict:
+            self.fields(value, node, where, resource=node.embedded, preserve=True)
+        else:
+            for position, item in enumerate(value):
+                if item.__class__ in CONTAINERS:
+                    self._preserved(item, node.items, index(where, position))
 
-def _prune_object(
-    value: dict[str, Any], node: Node, where: Where, found: list[str], *, resource: bool, preserve: bool = False
-) -> None:
-    known, additional, is_open = node.properties, node.additional, node.open
-    preserve = preserve or node.preserve
-    drop: list[str] = []
-    for name, item in value.items():
-        below = known.get(name)
-        if resource and name in META_FIELDS:
-            if item is None and below is not None and below.null_falls:
-                drop.append(name)
-            continue
-        if below is None:
-            if not is_open:
-                if not preserve:
-                    drop.append(name)
-                    _note(where, name, found)
+    def fields(
+        self, value: dict[str, Any], node: Node, where: Where, *, resource: bool, preserve: bool = False
+    ) -> None:
+        """Prune an object by its schema. ``resource``: its type and metadata stay."""
+        known, additional, is_open, nulls = node.properties, node.additional, node.open, self.nulls
+        preserve = preserve or node.preserve
+        drop: list[str] = []
+        for name, item in value.items():
+            below = known.get(name)
+            if below is not None and item.__class__ not in _VISITED:
                 continue
-            below = additional
-        if item.__class__ in CONTAINERS:
-            _prune(item, below, child(where, name), found)
-        elif item is None and below is not None and below.null_falls:
-            drop.append(name)
-    for name in drop:
-        del value[name]
+            if resource and name in META_FIELDS:
+                if item is None and nulls and below is not None and below.null_falls:
+                    drop.append(name)
+                continue
+            if below is None:
+                if not is_open:
+                    if not preserve:
+                        drop.append(name)
+                        self._note(where, name)
+                    continue
+                below = additional
+            if item.__class__ in CONTAINERS:
+                self.value(item, below, child(where, name))
+            elif item is None and nulls and below is not None and below.null_falls:
+                drop.append(name)
+        for name in drop:
+            del value[name]
 
-
-def _note(where: Where, name: str, found: list[str]) -> None:
-    if len(found) < MAX_UNKNOWN:
-        found.append(path_text(child(where, name)))
+    def _note(self, where: Where, name: str) -> None:
+        if len(self.found) < MAX_UNKNOWN:
+            self.found.append(path_text(child(where, name)))

@@ -21,7 +21,7 @@ FLOAT_BOUND: Final = float(2**128 - 2**103)
 Number = int | float
 
 
-def string_check(schema: Schema, base: int) -> Check | None:
+def string_check(schema: Schema) -> Check | None:
     """Return the check of a string's length and pattern, of which the first failure counts."""
     fewest, most, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern") or ""
     if fewest is None and most is None and not pattern:
@@ -36,23 +36,23 @@ def string_check(schema: Schema, base: int) -> Check | None:
             try:
                 # The cache of patterns is bounded, closures are not: none keeps a compiled pattern.
                 if patterns.compiled(pattern).matches(value):
-                    return base
+                    return 0
                 text = pattern
             except patterns.PatternError as problem:
                 text = f"{pattern}, but pattern is invalid: {problem}"
             failures.invalid(where, value, f"should match '{text}'")
-        return base
+        return 0
 
     return check
 
 
-def format_check(name: str, holds: Callable[[str], object], base: int) -> Check:
+def format_check(name: str, holds: Callable[[str], object]) -> Check:
     """Return the check of a string's format."""
 
     def check(value: str, where: Where, failures: Failures, old: Correlated | None) -> int:
         if not holds(value):
             failures.wrong_type(where, name, value)
-        return base
+        return 0
 
     return check
 
@@ -87,7 +87,7 @@ def in_range(value: Number, type_name: str, format_name: str) -> bool:
     return format_name != "float" or -FLOAT_BOUND < value < FLOAT_BOUND
 
 
-def number_check(schema: Schema, cls: type, type_name: str, format_name: str, base: int) -> Check | None:
+def number_check(schema: Schema, cls: type, type_name: str, format_name: str) -> Check | None:
     """Return the check of a number of a class: its type's range, multiples and limits."""
     integer = cls is int
     limits = [
@@ -108,7 +108,7 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str, ba
             failures.plain(f"Checked value must be of {kind} in {path_text(where)}")
         for limit in limits:
             limit(value, where, failures)
-        return base
+        return 0
 
     return check
 

@@ -37,6 +37,7 @@ class Node:
         "fillers",
         "has_default",
         "items",
+        "list_fields",
         "list_type",
         "map_keys",
         "null_falls",
@@ -71,6 +72,7 @@ class Node:
         below = [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
         self.deep_defaults: bool = any(node.has_default or node.deep_defaults for node in below)
         self.deep_embedded: bool = self.embedded or any(node.deep_embedded for node in below)
+        self.list_fields = {name: node for name, node in self.properties.items() if node.deep_lists}
         self.deep_lists: bool = self.list_type in ("set", "map") or any(node.deep_lists for node in below)
 
     def field(self, name: str) -> Node | None:

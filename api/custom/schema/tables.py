@@ -16,13 +16,16 @@ Check = Callable[[Any, Where, Failures, Correlated | None], int]
 """Notes the failures of a value at a path, and returns the number of its positive checks. The last argument is the old
 value beside it, if its errors are tolerated when it is unchanged."""
 
-Compiler = Callable[["Table", type], "Check | int"]
+Entry = tuple[int, Check | None]
+"""The constant part of the number of positive checks, and the check if a value may fail."""
+
+Compiler = Callable[["Table", type], Entry]
 
 _BASES: Final = (type(None), bool, int, float, str, list, dict)
 
 
-class Table(dict[type, Check | int]):
-    """The checks of one schema. A number stands for a check that never fails. ``root``: paths begin here."""
+class Table(dict[type, Entry]):
+    """The checks of one schema. ``root``: paths begin here."""
 
     __slots__ = ("compiler", "root", "schema")
 
@@ -32,12 +35,11 @@ class Table(dict[type, Check | int]):
         self.compiler = compiler
         self.root = root
 
-    def __missing__(self, cls: type) -> Check | int:
+    def __missing__(self, cls: type) -> Entry:
         """Compile the check of a class at its first value. Subclasses count as the JSON class."""
-        base = next(base for base in _BASES if issubclass(cls, base))
-        check = self.compiler(self, base)
-        self[cls] = check
-        return check
+        entry = self.compiler(self, next(base for base in _BASES if issubclass(cls, base)))
+        self[cls] = entry
+        return entry
 
     def below(self, schema: Schema, *, root: bool = False) -> Table:
         """Return the table of a schema within this one."""
@@ -46,10 +48,8 @@ class Table(dict[type, Check | int]):
 
 def apply(table: Table, value: Any, where: Where, failures: Failures, old: Correlated | None = None) -> int:
     """Check a value."""
-    check = table[value.__class__]
-    if check.__class__ is int:
-        return check
-    return check(value, where, failures, old)  # type: ignore[operator]
+    count, check = table[value.__class__]
+    return count if check is None else count + check(value, where, failures, old)
 
 
 def apply_ratcheted(table: Table, where: Where, failures: Failures, old: Correlated) -> int:

@@ -18,6 +18,11 @@ def go_value(value: Any) -> Any:
     return value
 
 
+def bad_value(value: Any) -> Any:
+    """Return a value for an error. A number that is the whole value is printed otherwise than one within it."""
+    return go_value(value) if value.__class__ in (dict, list) else value
+
+
 def enum_text(value: Any) -> str:
     """Return an allowed value as the list of supported values names it."""
     return value if isinstance(value, str) else go_json(go_value(value))
