@@ -98,6 +98,16 @@ def test_containers(members: dict[str, Any], causes: list[tuple[str, str]]) -> N
     assert found == [(f"spec.containers[0].{field}", message) for field, message in causes]
 
 
+def test_claims_at_pod_level_are_known_and_still_forbidden() -> None:
+    spec = {
+        **container(),
+        "resourceClaims": [{"name": "a", "resourceClaimName": "x"}],
+        "resources": {"claims": [{"name": "a", "request": "/"}]},
+    }
+    found = rejection_causes("/v1/pods", {"spec": spec})
+    assert [field for field, _ in found] == ["spec.resources.claims", "spec.resources.claims[0].request"]
+
+
 def test_restart_rules_of_an_init_container_are_checked_with_a_policy() -> None:
     rules: dict[str, Any] = {"restartPolicyRules": [{"action": "v1"}]}
     first = {**CONTAINER, "name": "d", **rules}

@@ -83,7 +83,7 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
         added = spec["ephemeralContainers"]
         causes += ephemeral_containers(added, spec, f"{field}.ephemeralContainers", facts)
     if spec.get("resources"):
-        causes += _pod_resources(spec, f"{field}.resources")
+        causes += _pod_resources(spec, f"{field}.resources", claims)
     if spec.get("hostNetwork"):
         causes += _host_network(usual, f"{field}.containers", is_pod=pod is not None)
     if facts.restart_policy not in RESTART_POLICIES:
@@ -211,7 +211,7 @@ def _resource_claims(claims: Sequence[Object], field: str, pod: Object | None) -
     return causes
 
 
-def _pod_resources(spec: Object, field: str) -> list[Cause]:
+def _pod_resources(spec: Object, field: str, claims: frozenset[str]) -> list[Cause]:
     """Check pod-level resources: no container limit exceeds them, nor does the total of the requests."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
@@ -219,7 +219,7 @@ def _pod_resources(spec: Object, field: str) -> list[Cause]:
     causes: list[Cause] = []
     if resources.get("claims"):
         causes.append(forbidden(f"{field}.claims", "claims may not be set for Resources at pod-level"))
-    causes += requirements(resources, field, check=pod_resource_name)
+    causes += requirements(resources, field, claims, pod_resource_name)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_requests(spec).items():
         pod_amount = requests.get(name)
