@@ -287,8 +287,8 @@ def repeated_owners_warning(uids: Sequence[str], *, after_admission: bool = Fals
 def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:
     causes: list[Cause] = []
     api_version = owner.get("apiVersion", "")
-    group, slash, version = api_version.rpartition("/")
-    if not version or "/" in group or (slash and not group):
+    group, _, version = api_version.rpartition("/")
+    if not version or "/" in group:
         causes.append(invalid_value(f"{field}.apiVersion", api_version, "version must not be empty"))
     for name in ("kind", "name", "uid"):
         if not owner.get(name):

@@ -70,6 +70,18 @@ def test_metadata_that_is_well_formed() -> None:
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "x", "uid": "u"}]},
             'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"x","uid":"u"}: /v1',
         ),
+        (
+            {"ownerReferences": [{"apiVersion": "/v1", "kind": "Event", "name": "x", "uid": "u"}]},
+            'metadata.ownerReferences: Invalid value: {"apiVersion":"/v1","kind":"Event","name":"x","uid":"u"}: /v1',
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "a/", "kind": "K", "name": "x", "uid": "u"}]},
+            'metadata.ownerReferences.apiVersion: Invalid value: "a/": version must not be empty',
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "x", "uid": "u"}]},
+            'metadata.ownerReferences.apiVersion: Invalid value: "a/b/c": version must not be empty',
+        ),
         ({"managedFields": [{"operation": "X"}]}, 'metadata.managedFields[0].operation: Unsupported value: "X"'),
     ],
 )
@@ -279,6 +291,10 @@ def test_a_namespace_counts_only_with_one_in_the_url(
     meta = {"name": "a", "namespace": given}
     metadata.match_namespace(meta, namespaced=namespaced, namespace=namespace)
     assert meta.get("namespace") == left
+
+
+def test_an_owner_may_have_a_version_without_group() -> None:
+    assert problems({"ownerReferences": [{"apiVersion": "/tmp", "kind": "K", "name": "x", "uid": "u"}]}) == []
 
 
 def test_equal_owner_references_are_kept_once() -> None:
