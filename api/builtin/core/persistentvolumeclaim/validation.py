@@ -63,7 +63,7 @@ def claim_spec(spec: Object, field: str, *, old: Object | None = None) -> list[C
 
 def _data_sources(spec: Object, field: str, old: Object) -> list[Cause]:
     causes: list[Cause] = []
-    any_group = any("apiGroup" in (old.get(name) or {}) for name in ("dataSource", "dataSourceRef"))
+    any_group = any((old.get(name) or {}).get("apiGroup") is not None for name in ("dataSource", "dataSourceRef"))
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     for name, given in (("dataSource", source), ("dataSourceRef", reference)):
         if given is None:

@@ -25,6 +25,15 @@ def test_the_copy_is_validated() -> None:
     assert [cause.partition(":")[0] for cause in found] == ["spec.dataSource", "spec.dataSourceRef"]
 
 
+def test_a_null_group_of_the_old_source_is_none() -> None:
+    stored = create(PATH, claim(dataSourceRef={"kind": "PersistentVolumeClaim", "name": "b"}))
+    assert stored["spec"]["dataSource"]["apiGroup"] is None
+    changed = {"dataSource": None, "dataSourceRef": {**CUSTOM, "apiGroup": "True"}}
+    found = rejections_of(PATH, stored, {"spec": changed})
+    groups = ["spec.dataSource.apiGroup", "spec.dataSourceRef.apiGroup"]
+    assert [cause.partition(":")[0] for cause in found] == [*groups, "spec"]
+
+
 def test_other_kinds_in_the_old_field_and_other_namespaces_are_dropped() -> None:
     assert "dataSource" not in create(PATH, claim(dataSource=CUSTOM))["spec"]
     elsewhere = create(PATH, claim(dataSourceRef={**SNAPSHOT, "namespace": "n"}))["spec"]
