@@ -13,12 +13,15 @@ from typing import Final
 
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.openapi import parameters
+from kubechronicle.api.openapi.names import article, capital, group_words, tag
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 from kubechronicle.api.registry.resources import definition_name
 from kubechronicle.api.schema.types import META
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+CUSTOM_TYPES: Final = MEDIA_TYPES[:2]
+"""Media types of custom resources, which have no protobuf form."""
 STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 PATCH_TYPES: Final = (
     "application/json-patch+json",
@@ -80,45 +83,6 @@ def list_definition_of(rt: ResourceType) -> str:
     return f"{definition_of(rt).rpartition('.')[0]}.{rt.list_kind}"
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
-def identifier(text: str, *, capital: bool) -> str:
-    """Return ``rbac.authorization`` as rbacAuthorization, or RbacAuthorization with ``capital``.
-
-    Characters other than letters, digits and ``_`` are dropped, also a digit in front, and the next letter is a capital
-    (apiserver, ToValidOperationID)."""
-    made = []
-    for at, letter in enumerate(text):
-        if letter.isalpha() or letter == "_" or (at and letter.isdigit()):
-            made.append(letter.upper() if capital else letter)
-            capital = False
-        else:
-            capital = True
-    return "".join(made)
-
-
-def _capital(word: str) -> str:
-    return word[:1].upper() + word[1:]
-
-
-def group_words(group: str, version: str = "") -> str:
-    """Return a group and its version for operation ids: CoreV1, RbacAuthorizationV1."""
-    return identifier(group.removesuffix(".k8s.io") or "core", capital=True) + identifier(version, capital=True)
-
-
-def tag(group: str, version: str = "") -> str:
-    words = identifier(group.removesuffix(".k8s.io") or "core", capital=False)
-    return f"{words}_{identifier(version, capital=False)}" if version else words
-
-
-def _article(kind: str) -> str:
-    """Return the article before a kind: " a ", " an ", and " " before a plural."""
-    if kind.endswith("s") and not kind.endswith("ss"):
-        return " "
-    return " an " if kind[:1].lower() in "aeiou" else " a "
-
-
 # verb -> (HTTP method, x-kubernetes-action, operation id's first word, status codes that return the object)
 _VERBS: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "list": ("get", "list", "list", ("200",)),
@@ -152,8 +116,8 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
 def _description(verb: str, rt: ResourceType, subresource: str) -> str:
     text = _DESCRIPTIONS[verb].format(
         kind=rt.kind,
-        article=_article(rt.kind),
-        or_watch="or watch " if "watch" in rt.verbs else "",
+        article=article(rt.kind),
+        or_watch="or watch " if "watch" in rt.verbs and rt.custom is None else "",
         sub_of=f"{subresource} of" if subresource else "",
         sub_of_the=f"{subresource} of the " if subresource else "the ",
     )
@@ -210,13 +174,16 @@ def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource 
     method, action, prefix, codes = _VERBS[verb]
     definition, kind = definition_of(rt), (rt.group, rt.version, rt.kind)
     if subresource is not None and subresource.kind != rt.kind:
-        kind = (subresource.group, subresource.version, subresource.kind)
-        definition = definition_name(*kind)
+        definition = definition_name(subresource.group, subresource.version, subresource.kind)
+        if rt.custom is None:  # kube-apiserver names the custom resource itself here
+            kind = (subresource.group, subresource.version, subresource.kind)
     if verb == "deletecollection":
         prefix, noun = "delete", f"Collection{noun}"
     body = {"create": definition, "update": definition, "patch": META + "Patch"}.get(verb, "")
-    if verb in ("delete", "deletecollection"):
+    if verb == "delete" or (verb == "deletecollection" and rt.custom is None):
         body = META + "DeleteOptions"
+    if verb == "patch" and rt.custom is not None:
+        codes = codes[:1]
     return Operation(
         method=method,
         id=f"{prefix}{group_words(rt.group, rt.version)}{noun}",
@@ -225,9 +192,9 @@ def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource 
         answers=dict.fromkeys(codes, _answer(rt, verb, definition)),
         action=action,
         kind=kind,
-        parameters=(parameters.PRETTY, *parameters.of_verb(verb)),
-        consumes=_patch_types(rt) if verb == "patch" else ANYTHING,
-        produces=(*MEDIA_TYPES, *STREAM_TYPES) if verb in ("list", "watch", "watchlist") else MEDIA_TYPES,
+        parameters=(parameters.PRETTY, *parameters.of_verb(verb, custom=rt.custom is not None)),
+        consumes=_consumed(rt, verb),
+        produces=_produced(rt, verb),
         body=body,
         body_required=verb not in ("delete", "deletecollection"),
     )
@@ -246,18 +213,24 @@ def _answer(rt: ResourceType, verb: str, definition: str) -> str:
     return definition
 
 
-def _patch_types(rt: ResourceType) -> tuple[str, ...]:
-    """Return the media types of patches. Custom resources have no strategic merge patch."""
+def _consumed(rt: ResourceType, verb: str) -> tuple[str, ...]:
+    """Return the media types of bodies. Custom resources have no strategic merge patch."""
     if rt.custom is None:
-        return PATCH_TYPES
-    return tuple(name for name in PATCH_TYPES if "strategic" not in name)
+        return PATCH_TYPES if verb == "patch" else ANYTHING
+    return tuple(name for name in PATCH_TYPES if "strategic" not in name) if verb == "patch" else CUSTOM_TYPES
+
+
+def _produced(rt: ResourceType, verb: str) -> tuple[str, ...]:
+    if rt.custom is not None:
+        return CUSTOM_TYPES
+    return (*MEDIA_TYPES, *STREAM_TYPES) if verb in ("list", "watch", "watchlist") else MEDIA_TYPES
 
 
 def _subresource_paths(
     rt: ResourceType, subresource: Subresource, one: str, where: tuple[Parameter, ...], scope: str
 ) -> Iterator[Path]:
     names = (*where, parameters.name_of(subresource.kind))
-    noun = f"{scope}{rt.kind}{_capital(subresource.name)}"
+    noun = f"{scope}{rt.kind}{capital(subresource.name)}"
     url = f"{one}/{subresource.name}"
     connected = parameters.CONNECT.get(subresource.kind)
     if connected is not None:
@@ -297,7 +270,7 @@ def _connections(
     return [
         Operation(
             method=method,
-            id=f"connect{group_words(rt.group, rt.version)}{_capital(method)}{noun}",
+            id=f"connect{group_words(rt.group, rt.version)}{capital(method)}{noun}",
             description=f"connect {method.upper()} requests to {subresource.name} of {rt.kind}",
             tag=tag(rt.group, rt.version),
             answers={"200": TEXT},

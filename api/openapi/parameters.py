@@ -107,8 +107,15 @@ def name_of(kind: str) -> Parameter:
     return Parameter("name", "string", f"name of the {kind}", "path")
 
 
-def of_verb(verb: str) -> tuple[Parameter, ...]:
-    """Return the query parameters of a verb. ``watchlist`` and ``watch`` are the paths below /watch/."""
+def of_verb(verb: str, *, custom: bool = False) -> tuple[Parameter, ...]:
+    """Return the query parameters of a verb. ``watchlist`` and ``watch`` are the paths below /watch/.
+
+    ``custom``: of a custom resource, for which kube-apiserver describes other ones.
+    """
+    if custom and verb == "get":
+        return _named(("resourceVersion",))
+    if custom and verb == "deletecollection":
+        return _named(_LIST)
     if verb in ("list", "watch", "watchlist"):
         return _named(_LIST)
     if verb == "deletecollection":

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.openapi import published
+from kubechronicle.api.openapi.custom_kinds import CustomKinds
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.openapi.own_kinds import OWN_KINDS
 from kubechronicle.api.registry.registry import ResourceType
@@ -57,26 +58,22 @@ def components(wanted: Iterable[str], write: Callable[[str, set[str]], Schema]) 
     return dict(sorted(written.items()))
 
 
-def custom_definitions(served: Iterable[ResourceType]) -> Schema:
-    """Return the definitions of the served custom resources, in the package's form."""
+def own_definitions(served: Iterable[ResourceType]) -> Schema:
+    """Return the definitions of kubechronicle's own kinds, in the package's form."""
     made: Schema = {}
     meta = {"$ref": f"#/$defs/{META}ObjectMeta"}
     for rt in served:
-        if rt.definition:
+        if rt.group not in OWN_GROUPS:
             continue
         kinds = [{"group": rt.group, "kind": rt.kind, "version": rt.version}]
         lists = [{"group": rt.group, "kind": rt.list_kind, "version": rt.version}]
         head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": meta}
-        own = OWN_KINDS.get(rt.kind) if rt.group in OWN_GROUPS else None
-        if own is None:
-            described: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-        else:
-            described = {"description": own[0]}
+        description, fields = OWN_KINDS[rt.kind]
         made[definition_of(rt)] = {
             "type": "object",
-            "properties": {**head, **(own[1] if own is not None else {})},
+            "properties": {**head, **fields},
             "x-kubernetes-group-version-kind": kinds,
-            **described,
+            "description": description,
         }
         made[list_definition_of(rt)] = {
             "type": "object",
@@ -93,12 +90,14 @@ def custom_definitions(served: Iterable[ResourceType]) -> Schema:
 
 
 class Writer:
-    """Writes definitions in one dialect: ``v3`` or v2. ``custom``: definitions that are not published."""
+    """Writes definitions in one dialect: ``v3`` or v2. ``served``: types whose definitions may not be published."""
 
-    def __init__(self, *, v3: bool, custom: Mapping[str, Schema]) -> None:
+    def __init__(self, *, v3: bool, served: Iterable[ResourceType]) -> None:
         self._v3 = v3
-        self._custom = custom
         self._target = "#/components/schemas/" if v3 else "#/definitions/"
+        unpublished = [rt for rt in served if not rt.definition]
+        self._own = own_definitions(unpublished)
+        self._custom = CustomKinds([rt for rt in unpublished if rt.custom is not None], v3=v3, target=self._target)
 
     def reference(self, definition: str) -> Schema:
         return {"$ref": self._target + definition}
@@ -109,7 +108,10 @@ class Writer:
             return self._either(definition, ("string", "number"))
         if definition == INT_OR_STRING:
             return self._either(definition, ("integer", "string"), format="int-or-string")
-        schema = self._custom.get(definition)
+        custom = self._custom.write(definition, references)
+        if custom is not None:
+            return custom
+        schema = self._own.get(definition)
         if schema is None:
             schema = definitions()[definition]
         made = self._plain(schema, references)

@@ -27,7 +27,7 @@ _SHARED_BODIES: Final = "io.k8s.apimachinery"
 
 def document(registry: Registry, pages: Collection[str], *, server_version: str) -> Document:
     """Return the document. ``pages``: the paths of the server beside /api and /apis."""
-    writer = schemas.Writer(v3=False, custom=schemas.custom_definitions(registry))
+    writer = schemas.Writer(v3=False, served=registry)
     maker = _Maker(writer)
     paths = {each.path: maker.path(each) for each in _paths(registry, pages)}
     return {

@@ -97,7 +97,7 @@ def document(registry: Registry, path: str, *, server_version: str) -> Document:
         paths = [operations.group_page(group)] if group and registry.versions(group) else []
     if not paths:
         raise KeyError(path)
-    writer = schemas.Writer(v3=True, custom=schemas.custom_definitions(registry.resources(group, version)))
+    writer = schemas.Writer(v3=True, served=registry.resources(group, version))
     needed: set[str] = set()
     written = {each.path: _path(each, writer, needed) for each in paths}
     components: Document = {"securitySchemes": SECURITY_SCHEME}

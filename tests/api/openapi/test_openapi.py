@@ -6,7 +6,6 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import kubernetes.client
@@ -15,8 +14,9 @@ from openapi_decoder import decode_document
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
 
 from kubechronicle.api.codecs.errors import EncodeError
+from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.openapi import messages, v2, v3
-from kubechronicle.api.openapi.operations import group_words, tag
+from kubechronicle.api.openapi.names import group_words, tag
 from kubechronicle.api.openapi.v2 import content_hash
 from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
 from kubechronicle.api.registry.runtime_config import registry_for
@@ -561,24 +561,95 @@ def test_a_former_version() -> None:
     assert "apis/batch/v1beta1" not in v3.served(BUILTIN, ())
 
 
+WIDGETS = {
+    "metadata": {"name": "widgets.shop.example.com", "uid": "1", "generation": 1},
+    "spec": {
+        "group": "shop.example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "selectableFields": [{"jsonPath": ".spec.size"}],
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".n"}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "description": "A Widget.",
+                        "properties": {
+                            "metadata": {"type": "object"},
+                            "spec": {
+                                "type": "object",
+                                "required": ["size", "label"],
+                                "properties": {
+                                    "size": {"type": "integer", "default": 1},
+                                    "label": {"type": "string", "nullable": True},
+                                    "port": {"x-kubernetes-int-or-string": True},
+                                    "free": {
+                                        "type": "object",
+                                        "x-kubernetes-preserve-unknown-fields": True,
+                                        "properties": {"a": {"type": "string"}},
+                                    },
+                                    "pod": {"type": "object", "x-kubernetes-embedded-resource": True},
+                                    "one": {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+                                },
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+    "status": {
+        "acceptedNames": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    },
+}
+
+
+def test_the_schema_of_a_custom_resource() -> None:
+    registry = BUILTIN.with_types(resource_types(WIDGETS))
+    widget = document("apis/shop.example.com/v1", registry)["components"]["schemas"]["com.example.shop.v1.Widget"]
+    assert widget["description"] == "A Widget."
+    assert widget["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.size"}]
+    meta = widget["properties"]["metadata"]
+    assert meta["allOf"] == [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]
+    spec = widget["properties"]["spec"]
+    assert spec["required"] == ["size", "label"]
+    assert spec["properties"]["size"] == {"type": "integer", "default": 1}
+    assert spec["properties"]["port"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+    assert sorted(spec["properties"]["pod"]["properties"]) == ["apiVersion", "kind", "metadata"]
+    assert "oneOf" in spec["properties"]["one"]
+
+
+def test_the_schema_of_a_custom_resource_in_v2_lacks_what_kubectl_misreads() -> None:
+    registry = BUILTIN.with_types(resource_types(WIDGETS))
+    spec = whole(registry)["definitions"]["com.example.shop.v1.Widget"]["properties"]["spec"]
+    assert spec["required"] == ["size"]
+    assert spec["properties"] == {
+        "size": {"type": "integer"},
+        "label": {},
+        "port": {"x-kubernetes-int-or-string": True},
+        "free": {"x-kubernetes-preserve-unknown-fields": True},
+        "pod": spec["properties"]["pod"],
+        "one": {"type": "object"},
+    }
+
+
+def test_the_operations_of_a_custom_resource() -> None:
+    registry = BUILTIN.with_types(resource_types(WIDGETS))
+    found = document("apis/shop.example.com/v1", registry)["paths"]
+    base = "/apis/shop.example.com/v1/namespaces/{namespace}/widgets"
+    assert "requestBody" not in found[base]["delete"]
+    assert list(found[f"{base}/{{name}}"]["patch"]["responses"]) == ["200", "401"]
+    scale = found[f"{base}/{{name}}/scale"]["get"]
+    assert scale["x-kubernetes-group-version-kind"]["kind"] == "Widget"
+    assert list(scale["responses"]["200"]["content"]) == ["application/json", "application/yaml"]
+
+
 def test_a_custom_resource() -> None:
-    example = next(rt for rt in BUILTIN if rt.kind == "ConfigMap")
-    widget = replace(
-        example,
-        group="shop.example.com",
-        version="v1",
-        plural="widgets",
-        singular="widget",
-        kind="Widget",
-        list_kind="WidgetList",
-        resource="widgets.shop.example.com",
-        storage_api_version="shop.example.com/v1",
-        storage_kind="Widget",
-        message="",
-        definition="",
-        custom={"name": "v1"},
-    )
-    registry = BUILTIN.with_types([widget])
+    registry = BUILTIN.with_types(resource_types(WIDGETS))
     assert "apis/shop.example.com/v1" in v3.served(registry, ())
     assert "apis/shop.example.com" not in v3.served(registry, ())
     found = document("apis/shop.example.com/v1", registry)
