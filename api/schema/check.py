@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from kubechronicle.api.schema import types, values
 from kubechronicle.api.schema.empties import Empty
+from kubechronicle.api.schema.free_fields import encoded
 from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError, json_word
 
@@ -187,7 +188,8 @@ def _dropped(result: Any, field: Field) -> bool:
     if isinstance(kind, ObjectType | AnyType):
         return False
     if isinstance(kind, ListType | MapType):
-        return not keep_zero  # null_lists.py treats those that are always written
+        # null_lists.py treats those that are always written. Empty dependencies are refused, not left out.
+        return not keep_zero and kind.go_type != "v1.JSONSchemaDependencies"
     if result is None:
         return True
     return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
@@ -224,6 +226,8 @@ def _value(item: Any, kind: Type, found: Found) -> Any:
         _map(item, kind.value, found)
     elif kind.go_type in _SCHEMA_OR:
         return _schema_or(item, kind.go_type)
+    elif kind.go_type == "v1.JSON":
+        return encoded(item)
     return item
 
 

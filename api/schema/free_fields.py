@@ -22,14 +22,15 @@ def encode_again(obj: dict[str, Any], definition: str) -> None:
     """Bring the free fields of an object into the form of Go's encoder, in place."""
     for name in _names(definition):
         if name in obj:
-            obj[name] = _encoded(obj[name])
+            obj[name] = encoded(obj[name])
 
 
-def _encoded(value: Any) -> Any:
+def encoded(value: Any) -> Any:
+    """Return a JSON value in the form of Go's encoder."""
     if value.__class__ is dict:
-        return {name: _encoded(value[name]) for name in sorted(value)}
+        return {name: encoded(value[name]) for name in sorted(value)}
     if value.__class__ is list:
-        return [_encoded(item) for item in value]
+        return [encoded(item) for item in value]
     if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
         return int(value)
     return value

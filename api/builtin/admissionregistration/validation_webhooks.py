@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, qualified_name, repeated, wrong
 from kubechronicle.api.builtin.common.expressions import match_condition
@@ -142,20 +141,22 @@ def _service_path(place: str, field: str) -> list[Cause]:
 
 
 def _url(url: str, field: str) -> list[Cause]:
+    from kubechronicle.api.cel.library.go_url_parser import UrlError, parse_reference
+
     form = "; desired format: https://host[/path]"
     try:
-        parts = urlsplit(url)
-    except ValueError as error:
+        parts = parse_reference(url)
+    except UrlError as error:
         return [required(field, f"url must be a valid URL: {error}{form}")]
     causes: list[Cause] = []
     if parts.scheme != "https":
         causes.append(invalid_value(field, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
-    user, at, host = parts.netloc.rpartition("@")
-    if not host:
-        causes.append(invalid_value(field, host, f"host must be specified{form}"))
-    if at:
-        causes.append(invalid_value(field, user, "user information is not permitted in the URL"))
-    for text, part in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
+    if not parts.host:
+        causes.append(invalid_value(field, parts.host, f"host must be specified{form}"))
+    if parts.user is not None:
+        causes.append(invalid_value(field, parts.user, "user information is not permitted in the URL"))
+    fragment = parts.fragment.decode(errors="replace")
+    for text, part in ((fragment, "fragments"), (parts.query, "query parameters")):
         if text:
             causes.append(invalid_value(field, text, f"{part} are not permitted in the URL"))
     return causes

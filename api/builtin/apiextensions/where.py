@@ -1,0 +1,85 @@
+"""Paths of fields in a definition, and the list of causes, both bounded for hostile definitions.
+
+A schema may be 200 levels deep with names of kilobytes, so a path is joined to text only for a cause:
+
+    str(Where.of("spec").child("versions").index(0)) == "spec.versions[0]"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, Cause, Path
+
+
+class Where(Path):
+    """An immutable path: the path above it, and its last part."""
+
+    __slots__ = ("_above", "_part")
+
+    def __init__(self, above: Where | None, part: str) -> None:
+        self._above = above
+        self._part = part
+
+    @classmethod
+    def of(cls, text: str) -> Where:
+        """Return the path with this text."""
+        return cls(None, text)
+
+    def child(self, *names: str) -> Where:
+        """Return the path of a named field below this one."""
+        return Where(self, f".{'.'.join(names)}")
+
+    def index(self, position: int) -> Where:
+        """Return the path of a list's item."""
+        return Where(self, f"[{position}]")
+
+    def key(self, key: str) -> Where:
+        """Return the path of a map's entry."""
+        return Where(self, f"[{key}]")
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        at: Where | None = self
+        while at is not None:
+            parts.append(at._part)
+            at = at._above
+        return "".join(reversed(parts))
+
+    def __repr__(self) -> str:
+        return f"Where({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Where) and str(other) == str(self)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class Causes:
+    """A list of causes that stops growing at the bounds of an answer. ``full``: more causes are left out."""
+
+    __slots__ = ("_room", "found", "full")
+
+    def __init__(self) -> None:
+        self.found: list[Cause] = []
+        self.full = False
+        self._room = MOST_CAUSE_TEXT
+
+    def add(self, cause: Cause) -> None:
+        """Append a cause, unless the list is full."""
+        if self.full:
+            return
+        self.found.append(cause)
+        self._room -= len(cause.field)
+        self.full = len(self.found) >= MOST_CAUSES or self._room < 0
+
+    def extend(self, causes: Iterable[Cause]) -> None:
+        """Append causes until the list is full."""
+        for cause in causes:
+            if self.full:
+                return
+            self.add(cause)
+
+    def __len__(self) -> int:
+        return len(self.found)
