@@ -1,0 +1,143 @@
+"""Custom resources over HTTP: paths, discovery, and watches that end with their definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from custom.definitions import definition, version
+from custom.serving import CRDS, WIDGETS, define, serving, until_gone
+from trio.testing import MockClock
+
+NAME = "widgets.example.com"
+AGGREGATED = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+SUBRESOURCES = {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}
+
+
+def widget(name: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}}
+
+
+async def test_objects_are_created_read_watched_and_deleted(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition())
+        created = await server.post(WIDGETS, widget("a"))
+        assert (await server.get(f"{WIDGETS}/a"))["metadata"] == created["metadata"]
+        async with server.watch(f"{WIDGETS}?watch=1") as stream:
+            assert (await stream.event())[:2] == ("ADDED", "a")
+            await server.delete(f"{WIDGETS}/a")
+            assert (await stream.event())[:2] == ("DELETED", "a")
+        listed = await server.get("/apis/example.com/v1/widgets")
+        assert (listed["kind"], listed["apiVersion"], listed["items"]) == ("WidgetList", "example.com/v1", [])
+
+
+async def test_discovery_follows_the_definitions(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        before = await server.ask("GET", "/apis", headers=AGGREGATED)
+        obj = definition(version(subresources=SUBRESOURCES), version("v1beta1"), shortNames=["wd"], categories=["all"])
+        await define(server, obj)
+        group = await server.get("/apis/example.com")
+        assert [one["version"] for one in group["versions"]] == ["v1", "v1beta1"]
+        assert (await server.get("/apis"))["groups"][-1] == {
+            key: value for key, value in group.items() if key not in ("kind", "apiVersion")
+        }
+        listed = (await server.get("/apis/example.com/v1"))["resources"]
+        assert [one["name"] for one in listed] == ["widgets", "widgets/status", "widgets/scale"]
+        assert (listed[0]["shortNames"], listed[0]["categories"]) == (["wd"], ["all"])
+        assert (listed[2]["group"], listed[2]["version"], listed[2]["kind"]) == ("autoscaling", "v1", "Scale")
+        after = await server.ask("GET", "/apis", headers={**AGGREGATED, "if-none-match": before.header("etag")})
+        assert after.status == 200
+        assert after.header("etag") != before.header("etag")
+        found = after.json()["items"][-1]["versions"][0]["resources"][0]
+        assert found["responseKind"] == {"group": "example.com", "version": "v1", "kind": "Widget"}
+        assert [one["responseKind"] for one in found["subresources"]] == [
+            {"group": "example.com", "version": "v1", "kind": "Widget"},
+            {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+        ]
+        await server.delete(f"{CRDS}/{NAME}")
+        await until_gone(server, NAME)
+        assert (await server.ask("GET", "/apis", headers=AGGREGATED)).body == before.body
+        assert (await server.ask("GET", "/apis/example.com/v1")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "text"),
+    [
+        ("GET", "/apis/example.com/v1/gadgets", 404, "404 page not found\n"),
+        ("GET", "/apis/example.com/v2/widgets", 404, "404 page not found\n"),
+        ("GET", "/apis/example.com/v1/widgets/a", 404, "404 page not found\n"),
+        ("POST", "/apis/example.com/v1/widgets", 404, "404 page not found\n"),
+        ("GET", f"{WIDGETS}/a/nothing", 404, 'widgets.example.com "a" not found'),
+        ("DELETE", f"{WIDGETS}/a/status", 405, 'delete is not supported on resources of kind "widgets.example.com"'),
+        ("POST", f"{WIDGETS}/a/status", 405, 'create is not supported on resources of kind "widgets.example.com"'),
+        ("PUT", WIDGETS, 400, "name must be provided"),
+        ("PATCH", WIDGETS, 400, "name must be provided"),
+    ],
+)
+async def test_paths_that_are_not_served(
+    method: str, path: str, code: int, text: str, autojump_clock: MockClock
+) -> None:
+    async with serving() as server:
+        await define(server, definition(version(subresources={"status": {}})))
+        answer = await server.ask(method, path, widget("a") if method != "GET" else None)
+        assert answer.status == code
+        assert (answer.body.decode() if text.endswith("\n") else answer.json()["message"]) == text
+
+
+async def test_a_cluster_scoped_resource_has_no_path_below_a_namespace(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition(scope="Cluster"))
+        await server.post("/apis/example.com/v1/widgets", widget("a"))
+        assert await server.names("/apis/example.com/v1/widgets") == ["a"]
+        assert (await server.ask("GET", WIDGETS)).body == b"404 page not found\n"
+
+
+async def test_a_deprecated_version_warns_also_at_its_subresources(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition(version(deprecated=True, subresources={"status": {}})))
+        for path in (WIDGETS, f"{WIDGETS}/a/status", f"{WIDGETS}/a/nothing"):
+            warnings = (await server.ask("GET", path)).header_all("warning")
+            assert warnings == ['299 - "example.com/v1 Widget is deprecated"']
+
+
+async def test_a_watch_ends_when_its_definition_changes(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition(version(), version("v1beta1")))
+        await define(server, definition(plural="gadgets"))
+        await server.post(WIDGETS, widget("a"))
+        path = "/apis/example.com/{}/{}?watch=1"
+        async with (
+            server.watch(path.format("v1", "widgets")) as widgets,
+            server.watch(path.format("v1beta1", "widgets")) as old,
+            server.watch(path.format("v1", "gadgets")) as gadgets,
+        ):
+            assert (await widgets.event())[:2] == ("ADDED", "a")
+            assert (await old.event())[:2] == ("ADDED", "a")
+            await server.patch(f"{CRDS}/{NAME}", {"metadata": {"labels": {"a": "b"}}})
+            await server.patch(f"{WIDGETS}/a", {"metadata": {"labels": {"a": "b"}}})
+            assert (await widgets.event())[:2] == ("MODIFIED", "a")
+            assert (await old.event())[:2] == ("MODIFIED", "a")
+            held = await server.get(f"{CRDS}/{NAME}")
+            held["spec"]["versions"][1]["served"] = False
+            await server.put(f"{CRDS}/{NAME}", held)
+            assert await widgets.rest() == []
+            assert await old.rest() == []
+            gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+            await server.post(WIDGETS.replace("widgets", "gadgets"), gadget)
+            assert (await gadgets.event())[:2] == ("ADDED", "g")
+        assert (await server.ask("GET", "/apis/example.com/v1beta1/widgets")).status == 404
+        assert await server.names(WIDGETS) == ["a"]
+
+
+async def test_openapi_lists_the_group_version(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        before = await server.get("/openapi/v3")
+        await define(server, definition())
+        after = await server.get("/openapi/v3")
+        assert set(after["paths"]) - set(before["paths"]) == {"apis/example.com/v1"}
+        changed = await server.get(f"{CRDS}/{NAME}")
+        changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "Something"
+        await server.put(f"{CRDS}/{NAME}", changed)
+        again = await server.get("/openapi/v3")
+        moved = [path for path in after["paths"] if after["paths"][path] != again["paths"][path]]
+        assert moved == ["apis/example.com/v1"]
