@@ -19,7 +19,7 @@ from kubechronicle.actors.allocation.bands import port_pool
 from kubechronicle.actors.allocation.families import invalid
 from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
 from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
-from kubechronicle.api.builtin.core.service.strategy import needs_health_check, needs_node_ports
+from kubechronicle.api.builtin.core.service.strategy import needs_health_check, needs_node_ports, needs_numbers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.values.objects import Object
@@ -66,13 +66,6 @@ def new_port(number: int, owner: Owner) -> Object:
 def numbers_of(spec: Object) -> list[int]:
     """Return the node ports of a Service, duplicates included."""
     return [port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")]
-
-
-def needs_numbers(spec: Object) -> bool:
-    """Return True if ports without a requested number get one."""
-    if spec.get("type") == "LoadBalancer":
-        return spec.get("allocateLoadBalancerNodePorts") is not False
-    return spec.get("type") == "NodePort"
 
 
 class Ports:

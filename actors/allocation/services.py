@@ -70,4 +70,4 @@ class ServiceAllocator:
 def _is_stale(meta: Object, old: Entry) -> bool:
     """Return True for an update that will be rejected with a conflict, which precedes errors of allocation."""
     revision = metadata.parse_revision(meta)
-    return bool(revision and revision != old.revision) or meta.get("uid", old.uid) != old.uid
+    return bool(revision and revision != old.revision)

@@ -307,6 +307,44 @@ async def test_a_stale_update_is_a_conflict_and_allocates_nothing(autojump_clock
         holds(server, current)
 
 
+async def test_another_uid_does_not_stop_the_allocation(autojump_clock: MockClock) -> None:
+    async with open_services() as server:
+        made = await server.post(SERVICES, service())
+        uid = "11111111-2222-3333-4444-555555555555"
+        wanted: Any = {"metadata": {"uid": uid}, "spec": {"ipFamilies": None}}
+        causes = await refused(server, "PATCH", WEB, wanted, headers=MERGE)
+        assert set(causes) == {("metadata.uid", f'Invalid value: "{uid}": field is immutable')}
+        wanted["spec"] = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 1}]}
+        ((field, _),) = await refused(server, "PATCH", WEB, wanted, headers=MERGE)
+        assert field == "spec.ports[0].nodePort"
+        assert (await server.ask("PUT", WEB, {**wanted, "metadata": {"name": "web", "uid": uid}})).refused(409)
+        holds(server, made)
+
+
+async def test_a_balancer_without_node_ports_keeps_none_by_name(autojump_clock: MockClock) -> None:
+    async with open_services() as server:
+        ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+        await server.post(SERVICES, service(ports=ports, type="LoadBalancer"))
+        twice: Any = {"spec": {"ports": [*ports, ports[1]]}}
+        error = (await server.ask("PATCH", WEB, twice, headers=MERGE)).refused(500)
+        assert error["message"].startswith("duplicate nodePort: {TCP ")
+        twice["spec"]["allocateLoadBalancerNodePorts"] = False
+        fields = [field for field, _ in await refused(server, "PATCH", WEB, twice, headers=MERGE)]
+        assert fields == ["spec.ports[2].name", "spec.ports[2]"]
+
+
+async def test_an_external_name_shows_no_internal_traffic_policy(autojump_clock: MockClock) -> None:
+    async with open_services() as server:
+        outer = service(ports=(), type="ExternalName", externalName="example.com", internalTrafficPolicy="Local")
+        assert "internalTrafficPolicy" not in (await server.post(SERVICES, outer))["spec"]
+        changed = await server.patch(WEB, {"spec": {"internalTrafficPolicy": "Cluster"}})
+        assert "internalTrafficPolicy" not in changed["spec"]
+        wrong = {"spec": {"internalTrafficPolicy": "x"}}
+        assert [field for field, _ in await refused(server, "PATCH", WEB, wrong, headers=MERGE)] == [
+            "spec.internalTrafficPolicy"
+        ]
+
+
 # -- deletion ---------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,11 @@ def needs_node_ports(spec: Object) -> bool:
     return spec.get("type") in _WITH_NODE_PORTS
 
 
+def needs_numbers(spec: Object) -> bool:
+    """Return whether the ports of a Service get node ports without requesting them."""
+    return needs_node_ports(spec) and not (_is_balancer(spec) and spec.get("allocateLoadBalancerNodePorts") is False)
+
+
 def _is_balancer(spec: Object) -> bool:
     return bool(spec.get("type") == "LoadBalancer")
 
@@ -57,6 +62,7 @@ TYPE_FIELDS: Final[tuple[tuple[Callable[[Object], bool], tuple[str, ...]], ...]]
 def prepare_new_service(new: Object) -> None:
     """Set clusterIPs if only clusterIP is set."""
     pair_addresses(new["spec"], None)
+    _drop_inner_policy(new["spec"])
 
 
 def prepare_service_update(new: Object, old: Object) -> None:
@@ -64,6 +70,16 @@ def prepare_service_update(new: Object, old: Object) -> None:
     keep_allocated(new["spec"], old["spec"])
     pair_addresses(new["spec"], old["spec"])
     drop_unused_type_fields(new, old)
+    _drop_inner_policy(new["spec"])
+
+
+def _drop_inner_policy(spec: Object) -> None:
+    """Drop the internal traffic policy of an ExternalName Service, which kube-apiserver never shows.
+
+    A value that is invalid for every type stays for the validation.
+    """
+    if not needs_address(spec) and spec.get("internalTrafficPolicy") in validation.TRAFFIC_POLICIES:
+        del spec["internalTrafficPolicy"]
 
 
 def drop_unused_type_fields(new: Object, old: Object) -> None:
@@ -93,7 +109,7 @@ def keep_allocated(spec: Object, held: Object) -> None:
             spec["clusterIP"] = held["clusterIP"]
         if not spec.get("clusterIPs") and held.get("clusterIPs"):
             spec["clusterIPs"] = list(held["clusterIPs"])
-    if needs_node_ports(spec) and needs_node_ports(held):
+    if needs_numbers(spec) and needs_numbers(held):
         _keep_node_ports(spec.get("ports") or (), held.get("ports") or ())
     number = held.get("healthCheckNodePort", 0)
     if needs_health_check(spec) and needs_health_check(held) and number and not spec.get("healthCheckNodePort"):
