@@ -200,7 +200,7 @@ def check_order(changes: list[Any], order: list[Any], key: str) -> None:
         left = changes
     place = 0
     for item in left:
-        if item.__class__ is dict and DIRECTIVE in item:
+        if item.__class__ is dict and DIRECTIVE in item and place < len(order):
             continue
         identity: Identity | None = None
         while place < len(order):

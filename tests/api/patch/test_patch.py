@@ -260,6 +260,14 @@ def test_lists_to_delete_from(held: dict[str, Any], patch: dict[str, Any], resul
         ({"$setElementOrder/nope": ["a"]}, 'unable to find api field in struct ObjectMeta for the json field "nope"'),
         ({"$setElementOrder/finalizers": 5}, "expected a []interface {}, but received a int64"),
         ({"$setElementOrder/labels": ["a"]}, "expected a []interface {}, but received a map[string]interface {}"),
+        (
+            {
+                "$setElementOrder/ownerReferences": [{"uid": "u"}],
+                "ownerReferences": [{"uid": "u"}, {"$patch": "replace"}],
+            },
+            "The order in patch list:\n[map[uid:u] map[$patch:replace]]\n doesn't match $setElementOrder list:\n"
+            "[map[uid:u]]\n",
+        ),
         ({"$setElementOrder/name": []}, "expected a []interface {}, but received a string"),
         ({"finalizers": [None]}, "list element types are not identical: [[f] [<nil>]]"),
         ({"finalizers": [["a"]]}, "list element types are not identical: [[f] [[a]]]"),
