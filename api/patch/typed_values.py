@@ -42,7 +42,14 @@ def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
 
 def fits(obj: dict[str, Any], kind: ObjectType) -> bool:
     """Return whether field managers can handle an object: it has the types of its schema. Items may be repeated."""
-    return read(obj, kind) is not None or all(isinstance(error, _Repeated) for error in validate(obj, kind))
+    return not misfits(obj, kind)
+
+
+def misfits(obj: dict[str, Any], kind: ObjectType) -> list[str]:
+    """Return the problems for which field managers cannot handle an object."""
+    if read(obj, kind) is not None:
+        return []
+    return [error for error in validate(obj, kind) if not isinstance(error, _Repeated)]
 
 
 class _Repeated(str):

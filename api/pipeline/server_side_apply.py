@@ -71,6 +71,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
         raise status.unsupported_media_type_generic()
     config, duplicates = _read(request.body)
     _check_type(rt, config)
+    live, entries = _live(rt, kind, old, request)
     _refuse_managed_fields(config)
     named = typed_values.read(config, kind)
     if named is None:
@@ -81,7 +82,6 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
             )
         named = typed_values.field_set(config, kind)
     noted = copy_object(config) if request.writer.manager == KUBECTL else None
-    live, entries = _live(rt, kind, old, request)
     try:
         applied = _apply(rt, kind, live, config, named, entries, request)
     except NoPathElement as error:
@@ -166,7 +166,8 @@ def _named(rt: ResourceType, obj: Object) -> str:
 
 
 def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Request) -> tuple[Object, list[Entry]]:
-    """Return the live object without managedFields, and the entries before the apply."""
+    """Return the live object without managedFields, and the entries before the apply. StatusError 500 if it has none,
+    and none can be made for it: an element of a list lacks its key."""
     if old is None:
         zero = kind.zero() if rt.custom is None else {"metadata": {}}
         return {"apiVersion": rt.api_version, "kind": rt.kind, **zero}, []
@@ -175,6 +176,11 @@ def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Reque
     live = {**old, "metadata": meta}
     if entries:
         return live, entries
+    if problems := typed_values.misfits(live, kind):
+        raise status.unknown(
+            "failed to create manager for existing fields: failed to convert new object "
+            f"({_named(rt, live)}) to smd typed: {typed_values.explain(problems)}"
+        )
     tracked = {**live, "metadata": dict(meta)}
     writer = request.writer
     first = Writer(

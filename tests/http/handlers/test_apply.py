@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 from in_process import MAPS, Answer, InProcess, open_server
 
@@ -94,3 +95,23 @@ async def test_refusals_before_anything_is_read() -> None:
         warned = await apply(server, f"{MAPS}/a", duplicate)
         assert warned.header("warning") == '299 - "line 4: key \\"k\\" already set in map"'
         (await apply(server, "/api/v1/namespaces/none/configmaps/a", config_map(k="v"))).refused(404)
+
+
+@pytest.mark.parametrize("secrets", [[{}], [{"name": "c"}]])
+async def test_an_object_whose_fields_have_no_manager_must_have_keys(secrets: list[dict[str, str]]) -> None:
+    async with open_server() as server:
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        made = await server.post(accounts, {"metadata": {"name": "b"}, "secrets": [{"name": "x"}, {}]})
+        assert "managedFields" not in made["metadata"]
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "b"}}
+        keyless = (
+            'associative list with keys has an element that omits all key fields ["name"] '
+            "(and doesn't have default values for any key fields)"
+        )
+        for config in (body, {**body, "secrets": secrets}):
+            refusal = (await apply(server, f"{accounts}/b", config, "m")).refused(500)
+            assert refusal["message"] == (
+                "failed to create manager for existing fields: failed to convert new object "
+                f"(default/b; /v1, Kind=ServiceAccount) to smd typed: .secrets: element 1: {keyless}"
+            )
+        assert await server.get(f"{accounts}/b") == made
