@@ -227,6 +227,11 @@ _METADATA: Final = (
     "managedFields",
 )
 """Members of metadata, printed by their JSON names and without empty values."""
+_METADATA_ITEMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ownerReferences": ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
+    "managedFields": ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"),
+}
+"""Members of the items of such lists, in their order."""
 _ZEROS: Final = {"": "", "i": 0, "b": False, "n": None, "l": None, "m": None, "q": "0", "p": 0, "s": None}
 _ON_SPEC: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 """Members of Kubernetes' internal PodSecurityContext that are fields of the pod's spec in the API."""
@@ -272,17 +277,25 @@ def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) 
         if code != "o":
             printed[go] = _printed(obj.get(member), code, compared=compared)
         elif value := (obj.get("metadata") or {}).get(member):
-            printed[go] = dict(sorted(value.items())) if member in ("labels", "annotations") else value
+            printed[go] = _metadata_value(member, value)
     return printed
 
 
 def printed_metadata(meta: Mapping[str, Any]) -> Object:
     """Return the metadata of a template as it is printed."""
     return {
-        member: dict(sorted(meta[member].items())) if member in ("labels", "annotations") else meta[member]
+        member: _metadata_value(member, meta[member])
         for member in _METADATA
         if meta.get(member) or (member == "deletionGracePeriodSeconds" and meta.get(member) is not None)
     }
+
+
+def _metadata_value(member: str, value: Any) -> Any:
+    """Return the value of a member of metadata as it is printed."""
+    if member in ("labels", "annotations"):
+        return dict(sorted(value.items()))
+    names = _METADATA_ITEMS.get(member)
+    return [{name: item[name] for name in names if name in item} for item in value] if names else value
 
 
 def _printed(value: Any, code: str, *, compared: bool) -> Any:

@@ -150,6 +150,14 @@ def test_consumers_need_an_allocation() -> None:
         update(CLAIMS, after.object, one_more, "status")
 
 
+def test_a_status_update_keeps_the_time_of_deletion() -> None:
+    stored = create(CLAIMS, claim())
+    status = {"metadata": {"deletionTimestamp": "2026-03-04T05:06:07Z"}, "status": {**ALLOCATED, "reservedFor": [USER]}}
+    after = update(CLAIMS, stored, status, "status")
+    assert after.outcome is Outcome.STORE
+    assert "deletionTimestamp" not in after.object["metadata"]
+
+
 def test_allocation_is_immutable_until_removed() -> None:
     driver = {**RESULT, "conditions": [], "data": {"ip": "x"}}
     del driver["request"]
@@ -292,6 +300,15 @@ def test_driver_pool_and_node_are_immutable() -> None:
 def test_fields_of_disabled_features_are_dropped() -> None:
     device = {"name": "d", "attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
     assert create(SLICES, resource_slice(device))["spec"]["devices"] == [{"name": "d", "attributes": {"a": {"int": 1}}}]
+
+
+def test_fields_of_disabled_features_count_in_the_generation_before_they_are_dropped() -> None:
+    stored = create(SLICES, resource_slice({"name": "d", "attributes": {"model": {"string": "x"}}}))
+    with_list = resource_slice({"name": "d", "attributes": {"model": {"string": "x", "bools": [False]}}})
+    new = copy.deepcopy(stored) | with_list
+    done = update(SLICES, stored, new)
+    assert (done.outcome, done.object["metadata"]["generation"]) == (Outcome.STORE, 2)
+    assert done.object["spec"] == stored["spec"]
 
 
 def test_taints_are_stamped() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.resource.resourceslice import validation
+from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
@@ -17,10 +18,17 @@ _LISTS: Final = ("ints", "bools", "strings", "versions")
 
 def prepare_new_slice(new: Object) -> None:
     """Drop the fields of disabled features: lists of attribute values, and mappings to allocatable node resources."""
-    prepare_slice_update(new, {"spec": {}, "metadata": {}})
+    _drop_disabled(new, {"spec": {}})
 
 
 def prepare_slice_update(new: Object, old: Object) -> None:
+    """Count changes of the spec in the generation, those of fields that are dropped next included."""
+    if not same_json(new["spec"], old["spec"]):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    _drop_disabled(new, old)
+
+
+def _drop_disabled(new: Object, old: Object) -> None:
     """Drop the fields of disabled features, unless the old slice has them."""
     devices, held = new["spec"].get("devices") or (), old["spec"].get("devices") or ()
     lists_used = any(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.common.go_shapes import difference
+from kubechronicle.api.builtin.common.go_shapes import difference, printed_metadata, record, selector
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,24 @@ from kubechronicle.api.builtin.common.go_shapes import difference
 )
 def test_difference(old: Any, new: Any, text: str) -> None:
     assert difference(old, new) == text
+
+
+def test_metadata_is_printed_in_the_order_of_its_types() -> None:
+    owner = {"uid": "u", "name": "n", "kind": "k", "apiVersion": "v1"}
+    entry = {"subresource": "s", "time": "t", "manager": "m"}
+    printed = printed_metadata({"managedFields": [entry], "ownerReferences": [owner], "labels": {"b": "1", "a": "2"}})
+    assert str(printed) == str(
+        {
+            "labels": {"a": "2", "b": "1"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "k", "name": "n", "uid": "u"}],
+            "managedFields": [{"manager": "m", "time": "t", "subresource": "s"}],
+        }
+    )
+
+
+def test_internal_types_print_empty_lists_and_selectors_omit_them() -> None:
+    assert record({"values": []}, "NodeSelectorRequirement") == {"Key": "", "Operator": "", "Values": []}
+    assert record({}, "NodeSelectorRequirement") == {"Key": "", "Operator": "", "Values": None}
+    assert selector({"matchLabels": {}, "matchExpressions": [{"key": "a", "operator": "In", "values": []}]}) == {
+        "matchExpressions": [{"key": "a", "operator": "In"}]
+    }
