@@ -59,8 +59,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
     revision = list_revision(options)
-    match = options.resource_version_match
-    exact = match == "Exact" or (not match and options.limit > 0 and bool(revision))
+    exact = reads_exactly(options, revision, paged=options.limit > 0)
     listing = await backend.reads.list(
         rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )
@@ -114,6 +113,12 @@ def _of_name(fields: FieldSelector | None, name: str) -> FieldSelector:
 def list_limit(options: ListOptions, rt: ResourceType) -> int:
     """Return the limit of a list. kube-apiserver ignores it if the resourceVersion is "0": its cache answers whole."""
     return 0 if options.resource_version == "0" and rt.group != HISTORY else options.limit
+
+
+def reads_exactly(options: ListOptions, revision: int | None, *, paged: bool) -> bool:
+    """Tell if a list is one of exactly its revision: by its match, or without a match if it is read in pages."""
+    match = options.resource_version_match
+    return match == "Exact" or (not match and paged and bool(revision))
 
 
 def list_revision(options: ListOptions) -> int | None:

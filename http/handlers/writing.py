@@ -17,7 +17,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision
+from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision, reads_exactly
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.write_request import patch_type, read_delete, read_patch, read_write
@@ -57,7 +57,7 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    patch_type(request)
+    patch_type(request, rt)
     encoder = backend.encoders.choose(request, context, rt)
     write = await read_patch(request, context, rt)
     written = await backend.store.writes.patch(
@@ -104,6 +104,7 @@ async def delete_collection(backend: Backend, request: Request, context: Context
     list_options, selection = list_parameters(context, rt)
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
+    revision = list_revision(list_options)
     deleted = await backend.store.writes.delete_collection(
         write.caller,
         write.target,
@@ -111,7 +112,8 @@ async def delete_collection(backend: Backend, request: Request, context: Context
         write.options,
         limit=list_limit(list_options, rt),
         continue_token=list_options.continue_,
-        revision=list_revision(list_options),
+        revision=revision,
+        exact=reads_exactly(list_options, revision, paged=True),  # kube-apiserver pages through a collection
     )
     return await list_response(backend, request, encoder, deleted)
 

@@ -435,6 +435,21 @@ async def test_some_subresources_have_no_table(target: str, autojump_clock: Mock
         assert (await server.ask("GET", whole, headers={"accept": TABLE})).status == 404
 
 
+async def test_a_deprecated_version_warns_of_itself_even_if_the_answer_is_406(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        target = "/api/v1/namespaces/default/endpoints"
+        for method, headers, code in (
+            ("GET", {}, 200),
+            ("GET", {"accept": "text/html"}, 406),
+            ("GET", {"accept": TABLE.replace("v1", "x")}, 406),
+            ("POST", {"content-type": "text/x"}, 415),
+        ):
+            answer = await server.ask(method, target, b"{}" if method == "POST" else None, headers=headers)
+            assert answer.status == code
+            (warning,) = answer.header_all("warning")
+            assert "Endpoints is deprecated" in warning
+
+
 async def test_one_object_in_two_versions(autojump_clock: MockClock) -> None:
     """Stored once, served in each version of its group."""
     async with open_server() as server:
@@ -713,6 +728,19 @@ async def test_foreground_and_orphan_deletion_wait_for_the_garbage_collector(aut
             assert "deletionTimestamp" in marked["metadata"]
             await server.patch(f"{DEPLOYMENTS}/d", {"metadata": {"finalizers": None}})
             (await server.ask("GET", f"{DEPLOYMENTS}/d")).refused(404)
+
+
+async def test_a_collection_is_deleted_as_it_was_at_a_revision(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        first = (await server.post(MAPS, configmap("a")))["metadata"]["resourceVersion"]
+        await server.post(MAPS, configmap("b"))
+        for query in (f"resourceVersion={first}", f"resourceVersion={first}&limit=1"):
+            deleted = (await server.ask("DELETE", f"{MAPS}?{query}&dryRun=All")).ok()
+            assert [each["metadata"]["name"] for each in deleted["items"]] == ["a"]
+        query = f"resourceVersion={first}&resourceVersionMatch=NotOlderThan"
+        (await server.ask("DELETE", f"{MAPS}?{query}")).refused(409)
+        (await server.ask("DELETE", f"{MAPS}?resourceVersion={first}")).ok()
+        assert await server.names(MAPS) == ["b"]
 
 
 async def test_head_is_get(autojump_clock: MockClock) -> None:
