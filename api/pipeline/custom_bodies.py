@@ -33,12 +33,8 @@ def decode(
     """
     if isinstance(duplicates, Complaints) and duplicates.document is not None:
         obj = repeated_keys.plain(duplicates.document)
-    problem = _type_problem(obj, lambda: _text(obj, raw))
-    if problem:
-        raise bodies.unrecognized(rt, problem, raw)
+    match_type(rt, obj, raw)
     api_version = obj.get("apiVersion") or ""
-    if api_version.count("/") > 1:
-        raise bodies.unrecognized(rt, f"unexpected GroupVersion string: {api_version}", raw)
     if api_version != rt.api_version:
         raise status.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
@@ -47,6 +43,16 @@ def decode(
     if texts and validation == "Strict":
         raise bodies.cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
     return obj, bodies.as_warnings(texts, validation)
+
+
+def match_type(rt: ResourceType, obj: Object, raw: bytes) -> None:
+    """Check that the object of a body has a kind and a readable apiVersion. 400 otherwise, which shows the body."""
+    problem = _type_problem(obj, lambda: _text(obj, raw))
+    api_version = "" if problem else obj.get("apiVersion") or ""
+    if api_version.count("/") > 1:
+        problem = f"unexpected GroupVersion string: {api_version}"
+    if problem:
+        raise bodies.unrecognized(rt, problem, raw)
 
 
 def decode_patched(
@@ -86,7 +92,7 @@ def _type_problem(obj: Object, shown: Callable[[], str]) -> str:
 
 def _text(obj: Object, raw: bytes) -> str:
     """Return the text of an object: the body if that is JSON."""
-    text = raw if raw.startswith(b"{") else orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+    text = raw if raw.startswith((b"{", b"null")) else orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
     return text.decode("utf-8", "replace")
 
 

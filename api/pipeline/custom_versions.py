@@ -4,7 +4,7 @@
 of kube-apiserver's codec (apiextensions-apiserver ``pkg/apiserver/customresource_handler.go``):
 
     read        stored → cleaned and defaulted by the schema of its own version → converted → cleaned in the new one
-    to_stored   of a request → converted to the stored version → cleaned in that
+    to_stored   of a request → converted to the stored version → cleaned and defaulted in that
 
 So fields that a schema no longer has, or defaults that it gained, show in each read; a write stores them.
 """
@@ -12,11 +12,11 @@ So fields that a schema no longer has, or defaults that it gained, show in each 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.custom.schema.texts import go_value
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
@@ -57,7 +57,9 @@ def to_stored(rt: ResourceType, obj: Object) -> Object:
     """Return an object of a request in the stored form. ``obj`` is consumed."""
     custom: CustomVersion = rt.custom
     obj = convert_custom(custom, obj, rt.storage_api_version)
-    custom.storage.schema.clean(obj, drop_malformed=True)
+    schema = custom.storage.schema
+    schema.clean(obj, drop_malformed=True)
+    schema.default(obj)  # kube-apiserver sets them in each read
     return plain_numbers(obj)
 
 
@@ -80,4 +82,10 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if value.__class__ is int and not -(2**63) <= value < 2**63:
         value = float(value)
-    return go_value(value) if value.__class__ is float else value
+    if value.__class__ is float and value.is_integer() and abs(value) < _LEAST_WITH_EXPONENT:
+        return int(Decimal(repr(value)))  # the shortest digits, then zeros
+    return value
+
+
+_LEAST_WITH_EXPONENT: Final = 1e21
+"""The least number that Go writes with an exponent."""

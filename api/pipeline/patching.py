@@ -47,7 +47,7 @@ def apply(
     checked = validation != "Ignore"
     patched: Any
     complaints: Sequence[str]
-    as_stored = orjson.dumps(base)
+    as_stored = orjson.dumps(base, option=0 if rt.custom is None else orjson.OPT_SORT_KEYS)
     if content_type == MERGE_PATCH:
         patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:

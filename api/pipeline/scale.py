@@ -19,7 +19,7 @@ from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Writer
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import bodies, patching, server_side_apply
+from kubechronicle.api.pipeline import bodies, custom_scale, custom_versions, patching, server_side_apply
 from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
@@ -31,7 +31,7 @@ SCALE_VERSION: Final = "v1"
 SCALE_DEFINITION: Final = "io.k8s.api.autoscaling.v1.Scale"
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def scale_type(rt: ResourceType) -> ResourceType:
     """Return the type of a resource's scale subresource, for decoding and conversion of its bodies."""
     return replace(
@@ -45,7 +45,19 @@ def scale_type(rt: ResourceType) -> ResourceType:
         message="autoscaling/v1.Scale",
         definition=SCALE_DEFINITION,
         subresources={},
+        custom=None,
     )
+
+
+def stored_scale(rt: ResourceType, obj: Object, *, required: bool = False) -> Object:
+    """Return the Scale of a stored object, which is consumed.
+
+    ``required``: as a GET answers, which fails (500) for a custom object without replicas.
+    """
+    if rt.custom is None:
+        return scale_of(obj)
+    seen = custom_versions.read(rt, obj)
+    return custom_scale.shown_scale(rt, seen) if required else custom_scale.scale_of(rt, seen)
 
 
 def scale_of(obj: Mapping[str, Any]) -> Object:
@@ -94,14 +106,24 @@ def decode_scale(
     kind = scale_type(rt)
     if not isinstance(obj, dict):
         raise bodies.unrecognized(kind, bodies.not_an_object(obj), raw)
-    scale, warnings = bodies.decode(kind, obj, duplicates=duplicates, validation=validation)
+    try:
+        scale, warnings = bodies.decode(kind, obj, duplicates=duplicates, validation=validation)
+    except status.StatusError:
+        if rt.custom is None:
+            raise
+        raise status.bad_request(custom_scale.NOT_REGISTERED) from None
     metadata.match_name(scale["metadata"], name)
     metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
     return scale, warnings
 
 
 def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, dry_run: bool) -> Object:
-    """Return the workload after an update of its Scale to ``wanted``. 409 for a Scale with another uid."""
+    """Return the workload after an update of its Scale to ``wanted``. 409 for a Scale with another uid.
+
+    ``old``: as stored; a custom object is consumed.
+    """
+    if rt.custom is not None:
+        old = custom_versions.read(rt, old)
     meta, held = wanted["metadata"], old["metadata"]
     namespace = held.get("namespace", "")
     check_uid(rt, meta, held.get("uid", ""), name=held.get("name", ""), namespace=namespace, dry_run=dry_run)
@@ -116,16 +138,26 @@ def patch_scale(
     """Return (workload, warnings) after a patch of its Scale, server-side apply included."""
     before, kind = _to_subresource(rt, old), scale_type(rt)
     if content_type == patching.APPLY_YAML:
+        if rt.custom is not None and not before["metadata"].get("managedFields"):
+            server_side_apply.check_type(kind, request.body)
+            raise custom_scale.no_managers()
+        held = before["spec"].get("replicas", 0)
         writer = replace(request.writer, api_version=kind.api_version)
         scale, warnings = server_side_apply.apply_to(kind, before, replace(request, writer=writer, reset=()))
+        if rt.custom is not None and scale["spec"].get("replicas", 0) != held:
+            raise custom_scale.no_change(scale)
     else:
         scale, warnings = patching.apply(
             kind, copy_object(before), content_type, request.body, validation=request.validation
         )
         _track(rt, before, scale, manager=request.writer.manager)
-    metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
-    metadata.match_name(scale["metadata"], name)
-    return _to_parent(rt, old, scale), warnings
+    try:
+        metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
+        metadata.match_name(scale["metadata"], name)
+        return _to_parent(rt, old, scale), warnings
+    except status.StatusError as error:
+        error.warnings = warnings
+        raise
 
 
 # -- the managers of a Scale ------------------------------------------------------------------------------------------
@@ -142,6 +174,13 @@ VERSIONS: Final = {
 """Kind of a workload -> the versions of its entries; entries in other versions are dropped."""
 
 
+def _replicas_in(rt: ResourceType, api_version: str) -> FieldSet | None:
+    """Return the field set of the replicas in a version: None for an unknown version, {} for one without a Scale."""
+    if rt.custom is not None:
+        return custom_scale.owned_replicas(rt, api_version)
+    return ONLY_REPLICAS if api_version in VERSIONS[rt.kind] else None
+
+
 def _track(rt: ResourceType, before: Object, scale: Object, *, manager: str) -> None:
     """Record the manager of the changes of a Scale. A time is not needed: the workload's entries have their own."""
     kind = scale_type(rt)
@@ -151,11 +190,11 @@ def _track(rt: ResourceType, before: Object, scale: Object, *, manager: str) -> 
 
 def _to_subresource(rt: ResourceType, old: Object) -> Object:
     """Return the Scale of a workload, with the managers of the workload's replicas."""
-    scale = scale_of(old)
+    scale = scale_of(old) if rt.custom is None else custom_scale.scale_of(rt, old, unset=custom_scale.UNSET)
     entries = [
         {**entry, "apiVersion": f"{SCALE_GROUP}/{SCALE_VERSION}", "fieldsV1": ONLY_REPLICAS}
         for entry in managers.distinct(old["metadata"].get("managedFields") or [])
-        if entry.get("apiVersion") in VERSIONS[rt.kind] and _has_replicas(entry)
+        if _has(entry, _replicas_in(rt, entry.get("apiVersion", "")))
     ]
     if entries:
         scale["metadata"]["managedFields"] = managers.ordered(entries)
@@ -174,25 +213,27 @@ def _to_parent(rt: ResourceType, old: Object, scale: Object) -> Object:
     former = {managers.key_of(entry): entry for entry in old["metadata"].get("managedFields") or ()}
     kept: dict[ManagerKey, Entry] = {}
     for key, entry in former.items():
-        if entry.get("apiVersion") not in VERSIONS[rt.kind]:
+        replicas = _replicas_in(rt, entry.get("apiVersion", ""))
+        if replicas is None:
             continue
-        if not _has_replicas(entry) or shown.pop(key, None) is not None:
+        if not _has(entry, replicas) or shown.pop(key, None) is not None:
             kept[key] = entry
-        elif left := field_sets.difference(entry["fieldsV1"], ONLY_REPLICAS):
+        elif left := field_sets.difference(entry["fieldsV1"], replicas):
             kept[key] = {**entry, "fieldsV1": left}
     for key, entry in shown.items():
-        if _has_replicas(entry):
+        if _has(entry, ONLY_REPLICAS):
             timeless = {name: value for name, value in entry.items() if name != "time"}
             time = {"time": former[key]["time"]} if former.get(key, {}).get("time") else {}
-            kept[key] = {**timeless, "apiVersion": rt.api_version, "fieldsV1": ONLY_REPLICAS, **time}
+            replicas = _replicas_in(rt, rt.api_version)
+            kept[key] = {**timeless, "apiVersion": rt.api_version, "fieldsV1": replicas, **time}
     new["metadata"].pop("managedFields", None)
     if kept:
         new["metadata"]["managedFields"] = managers.ordered(list(kept.values()))
     return new
 
 
-def _has_replicas(entry: Entry) -> bool:
-    return REPLICAS in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+def _has(entry: Entry, replicas: FieldSet | None) -> bool:
+    return bool(replicas) and bool(field_sets.intersection(entry.get("fieldsV1") or {}, replicas or {}))
 
 
 def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Object:
@@ -200,6 +241,8 @@ def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Objec
 
     The result goes through finish_update; ``scale_of`` of the stored object is the answer.
     """
+    if rt.custom is not None:
+        return custom_scale.with_scale(rt, old, scale)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     meta = scale["metadata"]
     causes = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)

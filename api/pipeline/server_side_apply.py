@@ -130,6 +130,11 @@ def _whole_numbers(value: Any) -> Any:
     return value
 
 
+def check_type(rt: ResourceType, body: bytes) -> None:
+    """Check that a configuration can be read, and is an object of the type. 400 otherwise."""
+    _check_type(rt, _read(body)[0])
+
+
 def _check_type(rt: ResourceType, config: Object) -> None:
     kind, api_version = config.get("kind"), config.get("apiVersion")
     if (kind, api_version) != (rt.kind, rt.api_version):

@@ -25,28 +25,29 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
     """Answer GET, PUT and PATCH of …/scale."""
     info = context.info
     if request.method == "PATCH":
-        patch_type(request)
+        patch_type(request, rt)
     object_form(request, context)  # 406 comes before everything that can be wrong with the body
     if request.method == "GET":
         entry = await backend.reads.get(rt, info.namespace, info.name)
         if entry is None:
             raise status.not_found(rt, info.name)
-        return _response(request, context, rt, await _scale_of(context, entry))
+        return _response(request, context, rt, await _scale_of(context, rt, entry, required=True))
     if request.method == "PUT":
         written = await _put(backend, request, context, rt)
     else:
         written = await _patch(backend, request, context, rt)
     context.warnings.extend(written.warnings)
     if written.entry is not None:
-        return _response(request, context, rt, await _scale_of(context, written.entry))
+        return _response(request, context, rt, await _scale_of(context, rt, written.entry))
     if written.object is None:
         raise AssertionError("a write leaves an entry or an object")
-    return _response(request, context, rt, scales.scale_of(written.object))
+    return _response(request, context, rt, scales.stored_scale(rt, written.object))
 
 
-async def _scale_of(context: Context, entry: Entry) -> Object:
+async def _scale_of(context: Context, rt: ResourceType, entry: Entry, *, required: bool = False) -> Object:
     await context.turn.begin(len(entry.json))
-    return scales.scale_of(await context.turn.run(len(entry.json), entry.object))
+    stored = await context.turn.run(len(entry.json), entry.object)
+    return await context.turn.run(len(entry.json), partial(scales.stored_scale, rt, stored, required=required))
 
 
 async def _put(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Written:

@@ -26,7 +26,7 @@ from kubechronicle.api.meta.options import (
     parse_patch_options,
 )
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.pipeline import bodies, custom_bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
@@ -83,14 +83,14 @@ async def read_write(
     return _write_request(request, context, rt, options, body)
 
 
-def patch_type(request: Request) -> str:
+def patch_type(request: Request, rt: ResourceType) -> str:
     """Return the patch format. StatusError 415, which the router answers before it looks at Accept."""
-    return negotiate.patch_type(request.headers.get("content-type"))
+    return negotiate.patch_type(request.headers.get("content-type"), custom=rt.custom is not None)
 
 
 async def read_patch(request: Request, context: Context, rt: ResourceType) -> WriteRequest[PatchOptions]:
     """Parse a PATCH. StatusError 400, 413, 415, 422."""
-    media_type = patch_type(request)
+    media_type = patch_type(request, rt)
     raw = await _raw_body(request, context)
     options = parse_patch_options(context.query.as_dict(), media_type)
     return _write_request(request, context, rt, options, Body(raw, media_type))
@@ -157,11 +157,15 @@ async def read_body(
     raw = await _raw_body(request, context)
     options = parse_options(context.query.as_dict())
     media_type = negotiate.body_type(content_type)
+    if body_type.custom is not None and media_type == negotiate.PROTOBUF:
+        raise status.unsupported_media_type((negotiate.JSON, negotiate.YAML))
     strict = options.field_validation != "Ignore"
     try:
         value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
     except DecodeError as error:
         raise bodies.unrecognized(body_type, error.message, raw) from None
+    if body_type.custom is not None and isinstance(value, dict):
+        custom_bodies.match_type(body_type, value, raw)
     return options, Body(raw, media_type, value, duplicates)
 
 
