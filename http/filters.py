@@ -115,11 +115,11 @@ def identify(services: Services, following: Next) -> Next:
         try:
             response = undetermined_request(request) if info.undetermined else await following(request)
             response.headers.append(("audit-id", audit_id))
+            if context.warnings:
+                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         except StatusError as error:
-            response = status_response(request, error)
             context.warnings.extend(error.warnings)
-        if context.warnings:
-            response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
+            response = status_response(request, error)
         return response
 
     return filtered

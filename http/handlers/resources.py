@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
@@ -86,5 +87,9 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         handler = bind
     try:
         return await compressed(backend, request, await handler(backend, request, context, rt))
+    except (NotAcceptableError, UnsupportedMediaTypeError) as error:
+        if warns and error.at_route:  # kube-apiserver's router rejects these before it knows the type
+            context.warnings.remove(rt.warning)
+        raise
     finally:
         turn.end()

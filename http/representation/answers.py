@@ -92,11 +92,14 @@ def _pretty(form: Representation, request: Request, context: Context) -> Represe
 
 
 def status_response(request: Request, error: StatusError) -> Response:
+    """Return the answer that is a Status, with the warnings of the request."""
     form = status_form(request)
     headers = [("content-type", form.content_type), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
     headers.extend((name.lower(), value) for name, value in error.headers.items())
     with contextlib.suppress(LookupError):  # no context: the request failed before the filter that attaches it
-        headers.append(("audit-id", request.attached(Context).audit_id))
+        context = request.attached(Context)
+        headers.append(("audit-id", context.audit_id))
+        headers.extend(("warning", text) for text in warning_fields(context.warnings))
     return Response(error.code, headers, encode(error.body(), form.media_type))
 
 
