@@ -73,7 +73,8 @@ class CurrentRegistry:
         self.definitions: Final[dict[str, Definition]] = {}
         self._base = base
         self._view = views[DEFINITIONS]
-        self._registry: Registry | None = base
+        self._last = base
+        self._replaced: dict[str, tuple[ResourceType, ...]] = {}  # the types in ``_last`` of changed definitions
         self._by_group: defaultdict[str, dict[str, Definition]] = defaultdict(dict)
         self._ends: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
         views.follow(DEFINITIONS, self._follow)
@@ -82,10 +83,9 @@ class CurrentRegistry:
     @property
     def registry(self) -> Registry:
         """The registry of this moment. It never changes; a later one may be another object."""
-        registry = self._registry
-        if registry is None:
-            registry = self._registry = self._assemble()
-        return registry
+        if self._replaced:
+            self._last = self._assemble()
+        return self._last
 
     def in_group(self, group: str) -> Mapping[str, Definition]:
         """Return the definitions of a group by name."""
@@ -145,7 +145,7 @@ class CurrentRegistry:
         before, after = held.types if held is not None else (), new.types if new is not None else ()
         if before is after:
             return
-        self._registry = None
+        self._replaced.setdefault(name, before)
         if before and not (after and after[0].custom.serves_like(before[0].custom)):
             for end in tuple(self._ends.get(before[0].resource, ())):
                 end()
@@ -192,11 +192,14 @@ class CurrentRegistry:
         return all_types(obj, load=entry.object, like=same.types if same is not None else ())
 
     def _assemble(self) -> Registry:
-        types = [rt for definition in self.definitions.values() for rt in definition.types]
-        if not types:
-            return self._base
-        return self._base.with_types(
-            (rt for rt in types if rt.custom.served), unserved=(rt for rt in types if not rt.custom.served)
+        """Return the last registry with the changes since then."""
+        gone = [rt for types in self._replaced.values() for rt in types]
+        types = [rt for name in self._replaced if name in self.definitions for rt in self.definitions[name].types]
+        self._replaced.clear()
+        return self._last.with_types(
+            (rt for rt in types if rt.custom.served),
+            unserved=(rt for rt in types if not rt.custom.served),
+            without=gone,
         )
 
 

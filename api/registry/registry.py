@@ -105,7 +105,7 @@ class ResourceType:
 class Registry:
     """All served resource types by each of their names, and known unserved types. Immutable."""
 
-    __slots__ = ("_by_kind", "_by_path", "_known", "_known_as", "_storage", "_tree", "_unserved")
+    __slots__ = ("_by_kind", "_by_path", "_first", "_known", "_known_as", "_storage", "_tree", "_unserved")
 
     def __init__(self, types: Iterable[ResourceType], *, unserved: Iterable[ResourceType] = ()) -> None:
         """Index ``types``; groups and versions keep the order of their first appearance."""
@@ -131,6 +131,8 @@ class Registry:
             group: {version: tuple(sorted(found, key=_plural)) for version, found in versions.items()}
             for group, versions in tree.items()
         }
+        self._first = {group: tuple(versions) for group, versions in self._tree.items()}
+        """The groups and versions whose order is given."""
         self._known_as = {resource: tuple(found) for resource, found in known_as.items()}
 
     def __iter__(self) -> Iterator[ResourceType]:
@@ -194,21 +196,83 @@ class Registry:
         """Return every type of a storage resource, served or not."""
         return self._known_as.get(resource, ())
 
-    def with_types(self, types: Iterable[ResourceType], *, unserved: Iterable[ResourceType] = ()) -> Registry:
-        """Return a registry that also serves ``types``, and knows ``unserved``.
+    def with_types(
+        self,
+        types: Iterable[ResourceType],
+        *,
+        unserved: Iterable[ResourceType] = (),
+        without: Iterable[ResourceType] = (),
+    ) -> Registry:
+        """Return a registry that also serves ``types`` and knows ``unserved``, and has forgotten ``without``.
 
-        New groups follow the present ones by name, versions within a group by Kubernetes' version priority (GA first,
-        then beta, then alpha, newest first).
+        Groups that were not there at first follow the others by name, such versions of a group by Kubernetes' version
+        priority (GA first, then beta, then alpha, newest first). The cost is that of copying a few dictionaries, so
+        that a thousand definitions may come one by one.
         """
-        known = {group: position for position, group in enumerate(self._tree)}
-        present = list(self._by_path.values())
-        added = sorted(types, key=lambda rt: (rt.group, version_priority(rt.version), rt.plural))
-        order = {id(rt): position for position, rt in enumerate(present)}
+        changed = Registry.__new__(Registry)
+        changed._first = self._first
+        for name in ("_by_path", "_by_kind", "_known", "_known_as", "_storage", "_tree"):
+            setattr(changed, name, dict(getattr(self, name)))
+        gone = frozenset(without)
+        served, known = tuple(types), tuple(unserved)
+        changed._unserved = tuple(rt for rt in self._unserved if rt not in gone) + known
+        changed._forget(gone)
+        for rt in served:
+            changed._serve(rt)
+        for rt in (*served, *known):
+            changed._known[rt.group, rt.version, rt.plural] = rt
+            changed._known_as[rt.resource] = (*changed._known_as.get(rt.resource, ()), rt)
+        for resource in {rt.resource for rt in (*gone, *served, *known)}:
+            changed._find_storage(resource)
+        groups = {rt.group for rt in (*gone, *served)}
+        for group in groups:
+            changed._sort_group(group, gone, [rt for rt in served if rt.group == group])
+        if groups - self._tree.keys():
+            first = [group for group in changed._tree if group in self._first]
+            later = sorted(changed._tree.keys() - self._first.keys())
+            changed._tree = {group: changed._tree[group] for group in (*first, *later)}
+        return changed
 
-        def rank(rt: ResourceType) -> tuple[int, str, int]:
-            return (known.get(rt.group, len(known)), rt.group, order.get(id(rt), len(order)))
+    # Steps of ``with_types``, on a registry that nobody has seen yet.
 
-        return Registry(sorted([*present, *added], key=rank), unserved=(*self._unserved, *unserved))
+    def _serve(self, rt: ResourceType) -> None:
+        path = (rt.group, rt.version, rt.plural)
+        if path in self._by_path:
+            raise ValueError(f"{rt.api_version} {rt.plural} is there twice")
+        self._by_path[path] = rt
+        self._by_kind.setdefault((rt.group, rt.version, rt.kind), rt)
+
+    def _forget(self, gone: frozenset[ResourceType]) -> None:
+        for rt in gone:
+            for index, key in (
+                (self._by_path, (rt.group, rt.version, rt.plural)),
+                (self._known, (rt.group, rt.version, rt.plural)),
+                (self._by_kind, (rt.group, rt.version, rt.kind)),
+            ):
+                if index.get(key) is rt:
+                    del index[key]
+        for resource in {rt.resource for rt in gone}:
+            self._known_as[resource] = tuple(rt for rt in self._known_as[resource] if rt not in gone)
+
+    def _find_storage(self, resource: str) -> None:
+        found = [rt for rt in self._known_as[resource] if rt.stored]
+        self._storage.pop(resource, None)
+        if found:
+            self._storage[resource] = next((rt for rt in found if rt.is_storage_version), found[0])
+        if not self._known_as[resource]:
+            del self._known_as[resource]
+
+    def _sort_group(self, group: str, gone: frozenset[ResourceType], added: Iterable[ResourceType]) -> None:
+        by_version: dict[str, list[ResourceType]] = {}
+        present = self._tree.get(group, {})
+        for rt in (*(rt for types in present.values() for rt in types if rt not in gone), *added):
+            by_version.setdefault(rt.version, []).append(rt)
+        first = self._first.get(group, ())
+        versions = [version for version in first if version in by_version]
+        versions += sorted(by_version.keys() - set(first), key=version_priority)
+        self._tree[group] = {version: tuple(sorted(by_version[version], key=_plural)) for version in versions}
+        if not versions:
+            del self._tree[group]
 
 
 def _plural(rt: ResourceType) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kubechronicle.api.registry.registry import builtin_registry, version_priority
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry, version_priority
 
 REGISTRY = builtin_registry()
 
@@ -61,6 +61,48 @@ def test_with_types_leaves_the_old_registry_as_it_was() -> None:
     assert extended.groups()[:-1] == REGISTRY.groups()
     with pytest.raises(ValueError, match="twice"):
         extended.with_types([widget])
+
+
+def test_types_that_come_and_go_leave_the_registry_of_those_that_stay() -> None:
+    leases = REGISTRY.lookup("coordination.k8s.io", "v1", "leases")
+    assert leases is not None
+
+    def types(group: str, plural: str, *versions: str) -> list[ResourceType]:
+        return [
+            replace(
+                leases,
+                group=group,
+                version=version,
+                plural=plural,
+                kind=plural.capitalize(),
+                resource=f"{plural}.{group}",
+                storage_api_version=f"{group}/{versions[0]}",
+            )
+            for version in versions
+        ]
+
+    a, b = types("a.example.com", "widgets", "v1", "v2alpha1"), types("b.example.com", "widgets", "v1")
+    gadgets, jobs = types("a.example.com", "gadgets", "v2alpha1", "v1beta1"), types("batch", "gadgets", "v3")
+    grown = REGISTRY.with_types(b).with_types(jobs).with_types(a).with_types(gadgets[:1], unserved=gadgets[1:])
+    assert grown.groups()[len(REGISTRY.groups()) :] == ("a.example.com", "b.example.com")
+    assert grown.versions("a.example.com") == ("v1", "v2alpha1")
+    assert grown.versions("batch") == ("v1", "v3")
+    assert [rt.plural for rt in grown.resources("a.example.com", "v2alpha1")] == ["gadgets", "widgets"]
+    assert grown.known_as("gadgets.a.example.com") == tuple(gadgets)
+    assert grown.served_as("gadgets.a.example.com") == (gadgets[0],)
+    assert grown.storage("gadgets.a.example.com") is gadgets[0]
+    changed = grown.with_types(types("b.example.com", "widgets", "v2"), without=b)
+    assert changed.versions("b.example.com") == ("v2",)
+    shrunk = grown.with_types((), without=[*a, *b, *gadgets, *jobs])
+    assert list(shrunk) == list(REGISTRY)
+    assert shrunk.groups() == REGISTRY.groups()
+    for group in REGISTRY.groups():
+        assert shrunk.versions(group) == REGISTRY.versions(group)
+        for version in REGISTRY.versions(group):
+            assert shrunk.resources(group, version) == REGISTRY.resources(group, version)
+    assert set(shrunk.stored()) == set(REGISTRY.stored())
+    assert shrunk.known("b.example.com", "v1", "widgets") is None
+    assert shrunk.by_kind("b.example.com", "v1", "Widgets") is None
 
 
 def test_versions_go_from_stable_to_experimental() -> None:
