@@ -88,7 +88,8 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     try:
         return await compressed(backend, request, await handler(backend, request, context, rt))
     except (NotAcceptableError, UnsupportedMediaTypeError) as error:
-        if warns and error.at_route:  # kube-apiserver's router rejects these before it knows the type
+        # kube-apiserver's router rejects these before it knows the type.
+        if error.at_route and rt.warning in context.warnings:
             context.warnings.remove(rt.warning)
         raise
     finally:
