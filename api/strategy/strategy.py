@@ -148,6 +148,10 @@ def keep(name: str, new: Object, old: Object) -> None:
         new.pop(name, None)
 
 
+STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp")
+"""The metadata that some status subresources keep (apimachinery's ResetObjectMetaForStatus)."""
+
+
 def keep_metadata(new: Object, old: Object, *names: str) -> None:
     """Set these fields of ``new``'s metadata to their values in ``old``, or remove them."""
     for name in names:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.strategy.strategy import Check, PrepareUpdate, SubresourceStrategy, ValidateUpdate, status_update
+from kubechronicle.api.strategy.strategy import (
+    STATUS_METADATA,
+    Check,
+    PrepareUpdate,
+    SubresourceStrategy,
+    ValidateUpdate,
+    status_update,
+)
 
 STATUS: Final = MappingProxyType({"status": status_update()})
 
@@ -19,7 +26,7 @@ def only_status(
     """Return a status subresource that keeps spec and metadata (apimachinery's ResetObjectMetaForStatus)."""
     update = status_update(
         "spec",
-        metadata=("labels", "annotations", "finalizers", "ownerReferences"),
+        metadata=STATUS_METADATA,
         prepare=prepare,
         validate_update=validate_update,
         reset=(("metadata",), ("spec",)),

@@ -11,7 +11,15 @@ from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_field
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy, keep, keep_metadata, status_update
+from kubechronicle.api.strategy.strategy import (
+    STATUS_METADATA,
+    Check,
+    Strategy,
+    SubresourceStrategy,
+    keep,
+    keep_metadata,
+    status_update,
+)
 from kubechronicle.api.values.objects import Object
 
 
@@ -152,7 +160,7 @@ def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     new["spec"] = spec
     keep("status", new, old)
-    keep_metadata(new, old, "labels", "annotations", "finalizers", "ownerReferences")
+    keep_metadata(new, old, *STATUS_METADATA)
 
 
 def restrict_to_ephemeral_containers(new: Object, old: Object) -> None:
