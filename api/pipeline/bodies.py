@@ -215,9 +215,12 @@ def decode(
         except check.TypeMismatch as error:
             source = duplicates.source if isinstance(duplicates, Complaints) and "number" in str(error) else b""
             raise cannot_be_handled(rt, _as_written(error, source, kind)) from None
+    keys_sorted = isinstance(duplicates, Complaints) and duplicates.keys_sorted
+    if keys_sorted and rt.definition:
+        free_fields.encode_again(obj, rt.definition)
     if not unknown and not sentences:
         return obj, []
-    if isinstance(duplicates, Complaints) and duplicates.keys_sorted:
+    if keys_sorted:
         unknown = _sorted(unknown)
     texts = strict_texts(sentences, unknown)
     if validation == "Strict":
@@ -374,6 +377,8 @@ def convert_patched(
     obj["apiVersion"], obj["kind"] = rt.api_version, rt.kind
     try:
         unknown = _checked(rt, obj, unstructured.check_converted, empties)
+    except check.ConversionFailed as error:
+        raise status.unknown(str(error)) from None
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         raise refused(str(error)) from None
     texts = [*complaints, *sorted(f'unknown field "{path}"' for path in unknown)]

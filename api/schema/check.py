@@ -36,6 +36,10 @@ class TypeMismatch(ValueError):
     """A value of a wrong type for its field. The text is Go's: ``json: cannot unmarshal number into …``."""
 
 
+class ConversionFailed(TypeMismatch):
+    """A value that has the right type, but no place in Kubernetes' internal form of the kind."""
+
+
 class Mismatch(Exception):
     """A mismatch on its way up. ``names`` collects the names of the enclosing fields, innermost first."""
 

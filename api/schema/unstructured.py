@@ -75,10 +75,16 @@ def _convert(value: Any, kind: Type) -> Any:
     return value
 
 
+_LONG_FLOAT: Final = 1e21
+"""Go writes floats from this one on with an exponent."""
+
+
 def _convert_scalar(value: Any, kind: Scalar) -> Any:
     if kind.kind == "bytes":
         return _convert_bytes(value)
     if kind.kind in _DECODERS:
+        if value.__class__ is float and value.is_integer() and abs(value) < _LONG_FLOAT:
+            value = int(value)  # as Go writes it for such a decoder
         try:
             _DECODERS[kind.kind](value)
         except DecodeError as error:

@@ -203,4 +203,4 @@ def _decode(body: bytes, media_type: str, rt: ResourceType | None, strict: bool)
         return protobuf.decode(body, default_api_version=rt.api_version, default_kind=rt.kind), []
     if media_type == negotiate.YAML:
         return yaml.decode(body, strict=strict)
-    return json.decode(body, strict=strict)
+    return json.decode(body, strict=True)  # all values of a repeated key must have the right type

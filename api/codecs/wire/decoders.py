@@ -98,7 +98,7 @@ def _quantity_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str
         and middle + 4 + data[middle + 3] == end
     ):
         key, value = text[at + 2 : middle], text[middle + 4 : end]
-        if key.isascii() and value.isascii() and data[at + 1] < 0x80:
+        if key.isascii() and value.isascii() and data[at + 1] < 0x80 and value.strip() == value:
             return key, value
     return _entry(data, text, at, end, 0, values.read_quantity, "0")
 

@@ -288,8 +288,11 @@ def write_quantity(value: Any) -> str:
 
 def read_quantity(data: bytes, text: str, at: int, end: int, depth: int) -> str:
     if at < end and data[at] == 10 and data[at + 1] == end - at - 2 and text[at:end].isascii():
-        return text[at + 2 : end]
-    return _string(data, _sub(data, at, end).get(1)) or "0"
+        value = text[at + 2 : end]
+    else:
+        value = _string(data, _sub(data, at, end).get(1)) or "0"
+    # Around a quantity in JSON, blanks are dropped. Here they are an error, as a NUL behind them is everywhere.
+    return f"\0{value}\0" if value.strip() != value else value
 
 
 def write_intorstring(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from kubechronicle.api.codecs import errors, json, yaml
+from kubechronicle.api.codecs import errors, json, protobuf, yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import bodies, patching
 from kubechronicle.api.registry.registry import known_registry
@@ -279,3 +280,42 @@ def test_repeated_keys_stay_in_the_object_after_a_json_patch() -> None:
     for validation in ("Ignore", "Warn", "Strict"):
         with pytest.raises(StatusError, match=r"into Go struct field ConfigMap\.data of type string"):
             patched(patching.JSON_PATCH, body.replace(b'"1"', b"1"), validation)
+
+
+SERVICES = known_registry().builtin("", "v1", "services")
+QUOTAS = known_registry().builtin("", "v1", "resourcequotas")
+DAEMON_SETS = known_registry().builtin("apps", "v1", "daemonsets")
+
+
+@pytest.mark.parametrize(("port", "read"), [(b"-0.0", 0), (b"80.0", 80), (b"8e1", 80)])
+def test_a_strategic_patch_reads_whole_floats_of_a_port(port: bytes, read: int) -> None:
+    held = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a"},
+        "spec": {},
+        "status": {"loadBalancer": {}},
+    }
+    body = b'{"spec":{"ports":[{"port":30,"targetPort":%b}]}}' % port
+    obj, _ = patching.apply(SERVICES, held, patching.STRATEGIC_MERGE_PATCH, body, validation="Warn")
+    assert obj["spec"]["ports"][0]["targetPort"] == (read or 30)  # no target is the port itself
+
+
+def test_a_strategic_patch_with_a_template_generation_that_is_no_number() -> None:
+    body = b'{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"x"}}}'
+    held: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "a"}}
+    held["spec"] = {"template": {"metadata": {}, "spec": {"containers": []}}}
+    text = r'strconv\.ParseInt: parsing "x": invalid syntax'
+    for content_type, start in ((patching.STRATEGIC_MERGE_PATCH, r"\A"), (patching.MERGE_PATCH, "patch: Invalid")):
+        with pytest.raises(StatusError, match=f"{start}.*{text}") as caught:
+            patching.apply(DAEMON_SETS, copy.deepcopy(held), content_type, body, validation="Warn")
+        assert caught.value.code == (500 if start == r"\A" else 422)
+
+
+def test_blanks_around_quantities_are_an_error_in_protobuf_only() -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a"}, "spec": {"hard": {"pods": "1 "}}}
+    assert bodies.decode(QUOTAS, copy.deepcopy(quota))[0]["spec"]["hard"] == {"pods": "1"}
+    for odd in ("1 ", " 1", "1\n" * 50):
+        quota["spec"] = {"hard": {"pods": odd}}
+        with pytest.raises(StatusError, match="cannot be handled as a ResourceQuota: quantities must match"):
+            bodies.decode(QUOTAS, protobuf.decode(protobuf.encode(quota)))

@@ -276,6 +276,8 @@ async def test_strict_validation_refuses_and_warns(autojump_clock: MockClock) ->
         ignored = await server.ask("PUT", f"{MAPS}/a?fieldValidation=Ignore", body)
         assert ignored.header_all("warning") == []
         (await server.ask("POST", f"{MAPS}?fieldValidation=Nonsense", body)).refused(422)
+        typed = b'{"metadata":{"name":"b"},"data":{"k":1,"k":"2"}}'
+        (await server.ask("POST", f"{MAPS}?fieldValidation=Ignore", typed)).refused(400)
 
 
 @pytest.mark.parametrize("target", [f"{MAPS}?dryRun=true", f"{MAPS}?dryRun=All&dryRun=x"])

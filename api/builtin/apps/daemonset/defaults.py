@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.schema.check import TypeMismatch
+from kubechronicle.api.schema.check import ConversionFailed
 from kubechronicle.api.values.objects import Object
 
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
@@ -46,7 +46,7 @@ def _number(text: str) -> str:
     elif len(text) > len(str(_LARGEST)) + 1 or not -_LARGEST - 1 <= int(text) <= _LARGEST:
         problem = "value out of range"
     if problem:
-        raise TypeMismatch(f"strconv.ParseInt: parsing {go_quote(text)}: {problem}")
+        raise ConversionFailed(f"strconv.ParseInt: parsing {go_quote(text)}: {problem}")
     return str(int(text))
 
 
