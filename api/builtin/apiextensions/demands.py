@@ -11,6 +11,7 @@ from typing import Any
 
 from kubechronicle.api.builtin.apiextensions import validation_openapi as openapi
 from kubechronicle.api.builtin.apiextensions.hub import Hub, openapi_of
+from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
 from kubechronicle.api.builtin.apiextensions.subschemas import every, has_default, unsupported
 from kubechronicle.api.builtin.apiextensions.validation_conversion import bundle_problem, knows_review
 from kubechronicle.api.builtin.apiextensions.validation_defaults import has_unpruned_default
@@ -50,12 +51,13 @@ def condition_is_true(obj: ReadOnlyObject, kind: str) -> bool:
 def demands_of(new: Hub, old: Hub, old_object: ReadOnlyObject) -> Demands:
     """Return the rules for an update."""
     schemas = list(old.schemas())
+    patterns = Patterns()
     conversion = old.spec.get("conversion") or {}
     reviews = (conversion.get("webhook") or {}).get("conversionReviewVersions") or ()
     return Demands(
         schemas=openapi_of(old.shared) is not None or all(openapi_of(each) is not None for each in old.versions),
-        structural=all(not unsupported(each) and is_structural(each) for each in schemas),
-        pruned=not any(map(_has_unpruned, schemas)),
+        structural=all(not unsupported(each) and is_structural(each, patterns) for each in schemas),
+        pruned=not any(_has_unpruned(each, patterns) for each in schemas),
         openapi=_openapi(schemas),
         known_review=not reviews or knows_review(reviews),
         any_bundle=_any_bundle(conversion, established=condition_is_true(old_object, "Established")),
@@ -64,8 +66,10 @@ def demands_of(new: Hub, old: Hub, old_object: ReadOnlyObject) -> Demands:
     )
 
 
-def _has_unpruned(schema: Object) -> bool:
-    return has_default(schema) and not unsupported(schema) and is_structural(schema) and has_unpruned_default(schema)
+def _has_unpruned(schema: Object, patterns: Patterns) -> bool:
+    if not has_default(schema) or unsupported(schema) or not is_structural(schema, patterns):
+        return False
+    return has_unpruned_default(schema)
 
 
 def _openapi(schemas: list[Object]) -> openapi.Demands:

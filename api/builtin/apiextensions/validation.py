@@ -19,6 +19,7 @@ from kubechronicle.api.builtin.apiextensions import (
 )
 from kubechronicle.api.builtin.apiextensions.demands import Demands, condition_is_true, demands_of
 from kubechronicle.api.builtin.apiextensions.hub import Hub, hub, openapi_of
+from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
 from kubechronicle.api.builtin.apiextensions.subschemas import has_default, has_extensions, unsupported
 from kubechronicle.api.builtin.apiextensions.validation_schema import schema_causes
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
@@ -117,6 +118,7 @@ class _Spec:
         self._structural = (
             demands.structural or not form.preserves_unknown or self._defaults or any(map(has_extensions, schemas))
         )
+        self._patterns = Patterns()
         self._found = Causes()
 
     def check(self) -> list[Cause]:
@@ -169,6 +171,7 @@ class _Spec:
                     schema,
                     where,
                     self._demands,
+                    self._patterns,
                     has_status=has_status,
                     unchanged=name in self._demands.unchanged,
                     must_be_structural=self._structural,

@@ -11,6 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.apiextensions import validation_openapi
 from kubechronicle.api.builtin.apiextensions.demands import Demands
+from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
 from kubechronicle.api.builtin.apiextensions.printed import SCHEMA_MEMBERS
 from kubechronicle.api.builtin.apiextensions.printed import schema as printed_schema
 from kubechronicle.api.builtin.apiextensions.rule_check import RuleCheck
@@ -31,7 +32,14 @@ _ENABLED: Final = "at the root of the schema if the status subresource is enable
 
 
 def schema_causes(
-    schema: Object, where: Where, demands: Demands, *, has_status: bool, unchanged: bool, must_be_structural: bool
+    schema: Object,
+    where: Where,
+    demands: Demands,
+    patterns: Patterns,
+    *,
+    has_status: bool,
+    unchanged: bool,
+    must_be_structural: bool,
 ) -> list[Cause]:
     """Return the problems of an openAPIV3Schema. ``where``: the path of the object that holds it."""
     at = where.child("openAPIV3Schema")
@@ -41,7 +49,7 @@ def schema_causes(
     reason, rules = "", None
     if must_be_structural:
         reason = unsupported(schema)
-        found = [] if reason else structural(schema, at)
+        found = [] if reason else structural(schema, at, patterns)
         if not reason:
             check = RuleCheck(limited=not unchanged)
             found = found or defaults(schema, at, check, pruned=demands.pruned)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.values.objects import Object
@@ -43,28 +44,17 @@ _NESTED_MUST_BE_EMPTY: Final = (
 _POINTERS: Final = ("default", "x-kubernetes-list-type", "x-kubernetes-map-type")
 
 
-def structural(schema: Object, where: Where) -> list[Cause]:
-    """Return the problems that keep a schema from being structural."""
-    check = _Check()
+def structural(schema: Object, where: Where, patterns: Patterns | None = None) -> list[Cause]:
+    """Return the problems that keep a schema from being structural. ``patterns``: shared by a definition's schemas."""
+    check = _Check(Patterns() if patterns is None else patterns)
     check.invariants(schema, ROOT, where)
     check.complete(schema, schema, where, where)
     return sorted(check.causes.found, key=str)
 
 
-def is_structural(schema: Object) -> bool:
+def is_structural(schema: Object, patterns: Patterns | None = None) -> bool:
     """Return whether a schema without unsupported keywords is structural."""
-    return not structural(schema, Where.of(""))
-
-
-def compile_pattern(pattern: str) -> str:
-    """Return Go's error for an invalid pattern, empty for a valid one."""
-    from kubechronicle.api.cel.operations.patterns import PatternError, compiled
-
-    try:
-        compiled(pattern)
-    except PatternError as error:
-        return str(error)
-    return ""
+    return not structural(schema, Where.of(""), patterns)
 
 
 def _values(schema: Object) -> Any:
@@ -78,8 +68,9 @@ def _items(schema: Object) -> Object | None:
 
 
 class _Check:
-    def __init__(self) -> None:
+    def __init__(self, patterns: Patterns) -> None:
         self.causes = Causes()
+        self._patterns = patterns
 
     def invariants(self, schema: Object, level: str, where: Where) -> None:
         """Check a schema outside of allOf, anyOf, oneOf and not, and those below it."""
@@ -155,7 +146,7 @@ class _Check:
         if schema.get("not") is not None:
             self._nested(schema["not"], where.child("not"))
         pattern = schema.get("pattern")
-        if pattern and (problem := compile_pattern(pattern)):
+        if pattern and (problem := self._patterns.problem(pattern)):
             detail = f"must be a valid regular expression, but isn't: {problem}"
             self.causes.add(invalid_value(where.child("pattern"), pattern, detail))
 

@@ -51,6 +51,11 @@ class Pattern:
         self._compiled = compiled
         self._search = compiled.search
 
+    @property
+    def size(self) -> int:
+        """The number of instructions."""
+        return int(self._compiled.programsize)
+
     def matches(self, text: str) -> bool:
         """Return whether the pattern is found anywhere in ``text``."""
         return self._search(text.encode(errors="replace")) is not None
