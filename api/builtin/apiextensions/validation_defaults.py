@@ -131,7 +131,7 @@ class _Check:
         failures = Failures(str(where))
         apply(keywords.table(node.schema), node.default, None, failures)
         if failures:
-            self.causes.extend(failures.values())
+            self.causes.extend(failures.causes())
         else:
             self.causes.extend(self._rules.default(node.schema, node.default, where, resource=node.embedded))
 

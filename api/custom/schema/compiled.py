@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
-from kubechronicle.api.custom.schema.failures import Failures
+from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
-from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
 
 Object = dict[str, Any]
@@ -69,7 +69,8 @@ class CompiledSchema:
 
         Not those of the root's own metadata and of the scale paths.
         """
-        causes = self._validate_values(self._table, obj, old, "")
+        correlated = None if old is None else Correlated(obj, old, self.root)
+        causes = _validate(self._table, obj, correlated, "")
         causes += embedded.validate_embedded(obj, self.root)
         return causes + self._validate_lists(obj, old)
 
@@ -77,27 +78,26 @@ class CompiledSchema:
         """Return the problems of an update of the status: of the field ``status``, and of all sets and maps."""
         causes: list[Cause] = []
         if self._status is not None and "status" in obj:
-            correlated = Correlated(obj, old, self.root).field("status")
-            failures = Failures("status")
-            apply(self._status, obj["status"], None, failures)
-            if failures and correlated is not None:
-                failures = Failures("status")
-                apply_ratcheted(self._status, None, failures, correlated)
-            causes += failures.values()
+            causes = _validate(self._status, obj["status"], Correlated(obj, old, self.root).field("status"), "status")
         return causes + self._validate_lists(obj, old)
-
-    def _validate_values(self, table: Table, obj: Object, old: Object | None, base: str) -> list[Cause]:
-        failures = Failures(base)
-        apply(table, obj, None, failures)
-        if failures and old is not None:
-            # Ratcheting only removes failures, so most updates need no second walk.
-            failures = Failures(base)
-            apply_ratcheted(table, None, failures, Correlated(obj, old, self.root))
-        return list(failures.values())
 
     def _validate_lists(self, obj: Object, old: Object | None) -> list[Cause]:
         causes = validate_lists(obj, self.root)
         return [] if causes and old is not None and validate_lists(old, self.root) else causes
+
+
+def _validate(table: Table, value: Any, old: Correlated | None, field: str) -> list[Cause]:
+    """Return the problems of a value, without those that an update tolerates. ``field``: what the paths lie below."""
+    failures = Failures(field)
+    try:
+        apply(table, value, None, failures)
+        if failures and old is not None:
+            # Correlation only removes failures, so most updates need no second walk.
+            failures = Failures(field)
+            apply_ratcheted(table, None, failures, old)
+    except RecursionError:
+        return [invalid_value(field or NO_FIELD, "", "exceeded max depth")]
+    return failures.causes()
 
 
 def compile_schema(openapi: Mapping[str, Any], *, preserve_unknown: bool = False) -> CompiledSchema:

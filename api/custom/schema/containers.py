@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.failures import Failures
 from kubechronicle.api.custom.schema.list_types import identity_of
 from kubechronicle.api.custom.schema.ratcheting import Correlated
-from kubechronicle.api.custom.schema.structure import NO_FIELDS, Where
-from kubechronicle.api.custom.schema.tables import Check, Table, apply, apply_ratcheted
+from kubechronicle.api.custom.schema.structure import NO_FIELDS, Schema, Where
+from kubechronicle.api.custom.schema.tables import Check, Table, apply_ratcheted
 
 TYPE_FIELDS: Final = frozenset(("apiVersion", "kind"))
 Fields = dict[str, tuple[Table, str]]
@@ -22,71 +22,66 @@ def object_check(table: Table) -> Check | None:
         name: (table.below(below), name if table.root else f".{name}")
         for name, below in (schema.get("properties") or NO_FIELDS).items()
     }
-    required = tuple(schema.get("required") or ())
-    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
     additional = schema.get("additionalProperties")
     others = table.below(additional) if isinstance(additional, Mapping) else None
-    closed = additional is False
+    required = tuple(schema.get("required") or ())
+    return _fields_check(fields, others, required) if fields or required or others is not None else None
+
+
+def size_check(schema: Schema) -> Check | None:
+    """Return the check of the number of an object's fields, and of fields beside the properties if none may be."""
+    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+    closed, fields = schema.get("additionalProperties") is False, schema.get("properties") or NO_FIELDS
+    if fewest is None and most is None and not closed:
+        return None
+    too_few = f"should have at least {fewest} properties"
+
+    def check(value: dict[str, Any], where: Where, failures: Failures, old: Correlated | None) -> int:
+        size = len(value)
+        if fewest is not None and size < fewest:
+            failures.invalid(where, size, too_few)
+        if most is not None and size > most:
+            failures.add("many", where, (most, "properties"), size)
+        if closed:
+            for name in value:
+                if name not in fields:
+                    failures.add("forbidden", where, name)
+        return 0
+
+    return check
+
+
+def _fields_check(fields: Fields, others: Table | None, required: Sequence[str]) -> Check:
     get_field = fields.get
 
     def check(value: dict[str, Any], where: Where, failures: Failures, old: Correlated | None) -> int:
         count = 0
-        if old is not None:
-            count += _ratcheted_fields(value, where, failures, old, fields, others)
-        else:
-            for name, item in value.items():
-                field = get_field(name)
-                if field is not None:
-                    below, suffix = field
-                elif others is not None:
-                    below, suffix = others, f".{name}"
-                else:
-                    continue
-                constant, inner = below[item.__class__]
+        for name, item in value.items():
+            field = get_field(name)
+            if field is not None:
+                below, suffix = field
+            elif others is not None:
+                below, suffix = others, f".{name}"
+            else:
+                continue
+            constant, inner = below[item.__class__]
+            if inner is None:
                 count += constant
-                if inner is not None:
-                    count += inner(item, (where, suffix), failures, None)
+            elif old is None or (correlated := _correlated(old, name, where)) is None:
+                count += constant + inner(item, (where, suffix), failures, None)
+            else:
+                count += apply_ratcheted(below, (where, suffix), failures, correlated)
         for name in required:
             if name not in value:
-                failures.required(where, name)
+                failures.add("required", where, name)
         return count
 
-    def check_all(value: dict[str, Any], where: Where, failures: Failures, old: Correlated | None) -> int:
-        size = len(value)
-        if fewest is not None and size < fewest:
-            failures.invalid(where, size, f"should have at least {fewest} properties")
-        if most is not None and size > most:
-            failures.too_many(where, size, most, "properties")
-        if closed:
-            for name in value:
-                if name not in fields:
-                    failures.forbidden_property(where, name)
-        return check(value, where, failures, old)
-
-    if fewest is not None or most is not None or closed:
-        return check_all
-    return check if fields or required or others is not None else None
+    return check
 
 
-def _ratcheted_fields(
-    value: dict[str, Any], where: Where, failures: Failures, old: Correlated, fields: Fields, others: Table | None
-) -> int:
-    count = 0
-    for name, item in value.items():
-        field = fields.get(name)
-        if field is not None:
-            below, suffix = field
-        elif others is not None:
-            below, suffix = others, f".{name}"
-        else:
-            continue
-        # The type of the object as stored is not visible: both are in the version of the request.
-        correlated = None if where is None and name in TYPE_FIELDS else old.field(name)
-        if correlated is None:
-            count += apply(below, item, (where, suffix), failures)
-        else:
-            count += apply_ratcheted(below, (where, suffix), failures, correlated)
-    return count
+def _correlated(old: Correlated, name: str, where: Where) -> Correlated | None:
+    """Return the old value of a field. The type of the root is never tolerated: both objects were converted to it."""
+    return None if where is None and name in TYPE_FIELDS else old.field(name)
 
 
 def list_check(table: Table) -> Check | None:
@@ -97,36 +92,26 @@ def list_check(table: Table) -> Check | None:
     fewest, most, unique = schema.get("minItems"), schema.get("maxItems"), bool(schema.get("uniqueItems"))
     if items is None and fewest is None and most is None and not unique:
         return None
+    too_few = f"should have at least {fewest} items"
 
     def check(value: list[Any], where: Where, failures: Failures, old: Correlated | None) -> int:
         count = 0
         if items is not None:
-            if old is not None:
-                count += _ratcheted_items(value, where, failures, old, items)
-            else:
-                for position, item in enumerate(value):
-                    constant, inner = items[item.__class__]
+            for position, item in enumerate(value):
+                constant, inner = items[item.__class__]
+                if inner is None:
                     count += constant
-                    if inner is not None:
-                        count += inner(item, (where, position), failures, None)
+                elif old is None or (correlated := old.item(position)) is None:
+                    count += constant + inner(item, (where, position), failures, None)
+                else:
+                    count += apply_ratcheted(items, (where, position), failures, correlated)
         size = len(value)
         if fewest is not None and size < fewest:
-            failures.invalid(where, size, f"should have at least {fewest} items")
+            failures.invalid(where, size, too_few)
         if most is not None and size > most:
-            failures.too_many(where, size, most, "items")
+            failures.add("many", where, (most, "items"), size)
         if unique and len(set(map(identity_of, value))) < size:
             failures.invalid(where, "", "shouldn't contain duplicates")
         return count
 
     return check
-
-
-def _ratcheted_items(value: list[Any], where: Where, failures: Failures, old: Correlated, items: Table) -> int:
-    count = 0
-    for position, item in enumerate(value):
-        correlated = old.item(position)
-        if correlated is None:
-            count += apply(items, item, (where, position), failures)
-        else:
-            count += apply_ratcheted(items, (where, position), failures, correlated)
-    return count

@@ -15,9 +15,9 @@ from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, invalid_va
 from kubechronicle.api.meta import metadata as object_meta
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check
-from kubechronicle.api.schema.check import TypeMismatch
+from kubechronicle.api.schema.check import Mismatch, TypeMismatch
 from kubechronicle.api.schema.types import META, ObjectType, object_type
-from kubechronicle.api.schema.values import DecodeError
+from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values import names
 
 
@@ -114,7 +114,7 @@ def _coerce_metadata(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
         obj["metadata"] = {}
         return []
     if not isinstance(given, dict):
-        check.check_item(given, kind)
+        raise TypeMismatch(Mismatch(json_word(given), kind.go_type).text())
     if not drop_malformed:
         return check.check(given, kind)
     unknown: list[str] = []
@@ -123,7 +123,7 @@ def _coerce_metadata(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
         single = {name: item}
         try:
             unknown += check.check(single, kind)
-        except (TypeMismatch, DecodeError):
+        except TypeMismatch:
             continue
         kept |= single
     obj["metadata"] = kept

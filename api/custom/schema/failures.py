@@ -1,15 +1,20 @@
-"""Failures of one validation: each once, as the causes of an answer.
+"""Failures of one validation, and the causes of an answer that they become.
 
 After apiextensions-apiserver ``pkg/apiserver/validation/validation.go``, which turns the errors of kube-openapi into
 field errors. An error without a field of its own, as that of an anyOf, has the field ``<nil>``.
+
+A failure is noted as a tuple of its kind, its path and what the text says; texts are made at the end, of few failures.
+So a rejected alternative costs little, also at a path of a megabyte.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import Where, path_text
 from kubechronicle.api.errors.field_errors import (
+    MOST_CAUSE_TEXT,
     MOST_CAUSES,
     Cause,
     go_quote,
@@ -22,97 +27,139 @@ from kubechronicle.api.errors.field_errors import (
 )
 
 NO_FIELD: Final = "<nil>"
-Identity = tuple[Any, ...]
 
 
-class Failures(dict[Identity, Cause]):
-    """Causes by identity: kube-openapi keeps errors of the same text once. ``base``: the field that was validated.
+class Choices:
+    """The printed values of an enumeration. They are compared by identity, because there may be many."""
 
-    At most MOST_CAUSES are kept, so that a schema of a thousand alternatives gives no unbounded answer.
-    """
+    __slots__ = ("texts",)
 
-    __slots__ = ("base",)
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.texts = texts
+
+
+class Failures:
+    """The first MOST_CAUSES failures of a validation, each once. ``base``: the field that was validated."""
+
+    __slots__ = ("_found", "base")
 
     def __init__(self, base: str = "") -> None:
-        super().__init__()
         self.base = base
+        self._found: dict[tuple[Any, ...], Any] = {}
 
-    def add(self, identity: Identity, cause: Cause) -> None:
-        """Keep a cause, if it is new."""
-        if len(self) < MOST_CAUSES:
-            self.setdefault(identity, cause)
+    def __len__(self) -> int:
+        return len(self._found)
 
-    def merge(self, other: Failures) -> None:
-        """Keep the causes of another validation."""
-        for identity, cause in other.items():
-            self.add(identity, cause)
-
-    def field(self, name: str) -> str:
-        """Return the field of an error at a path."""
-        if name in ("", "."):
-            return self.base or NO_FIELD
-        name = name.removeprefix(".")
-        return f"{self.base}.{name}" if self.base else name
+    def add(self, kind: str, where: Where, about: object, value: Any = None) -> None:
+        """Note a failure of one of the kinds in _CAUSES. ``value``: the bad value, if the text shows one."""
+        if len(self._found) < MOST_CAUSES:
+            self._found.setdefault((kind, where, about), value)
 
     def invalid(self, where: Where, value: Any, problem: str) -> None:
-        """Note an invalid value: ``NAME in body PROBLEM``."""
-        name = path_text(where)
-        self.add((name, problem), invalid_value(self.field(name), value, f"{name} in body {problem}"))
+        """Note an invalid value: ``PATH in body PROBLEM``."""
+        self.add("invalid", where, problem, value)
 
     def wrong_type(self, where: Where, wanted: str, given: str) -> None:
-        """Note a value of a wrong type or format."""
-        name = path_text(where)
-        detail = _Typed(name, wanted, given)
-        self.add((name, wanted, given), type_invalid(self.field(name), given, detail))  # type: ignore[arg-type]
-
-    def required(self, where: Where, name: str) -> None:
-        """Note a missing field."""
-        path = f"{path_text(where)}.{name}"
-        self.add((path, "required"), required(self.field(path)))
-
-    def unsupported(self, where: Where, value: Any, supported: tuple[str, ...]) -> None:
-        """Note a value that an enumeration does not have."""
-        name = path_text(where)
-        self.add((name, "enum", supported), not_supported(self.field(name), value, supported))
-
-    def too_long(self, where: Where, limit: int) -> None:
-        """Note a string with more characters than allowed. The message speaks of bytes, as kube-apiserver's does."""
-        name = path_text(where)
-        self.add((name, "long", limit), too_long(self.field(name), limit))
-
-    def too_many(self, where: Where, actual: int, limit: int, what: str) -> None:
-        """Note too many items or properties."""
-        name = path_text(where)
-        self.add((name, what, limit), too_many(self.field(name), actual, limit))
-
-    def forbidden_property(self, where: Where, name: str) -> None:
-        """Note a field beside the properties, where additionalProperties is false."""
-        path = path_text(where)
-        problem = f"{path}.{name} in body is a forbidden property"
-        self.add((path, problem), invalid_value(self.field(path), name, problem))
-
-    def not_positive(self, where: Where, factor: int | float, problem: str) -> None:
-        """Note a factor that no number is a multiple of."""
-        name = path_text(where)
-        problem = f"factor MultipleOf declared for {problem}"
-        self.add((name, problem), invalid_value(self.field(name), factor, problem))
-
-    def plain(self, problem: str) -> None:
-        """Note a failure whose text names the place itself."""
-        self.add((problem,), invalid_value(self.base or NO_FIELD, "", problem))
+        """Note a value of a wrong type or format. ``given``: the type, or the string of a wrong format."""
+        self.add("type", where, (wanted, given))
 
     def combination(self, where: Where, problem: str) -> None:
         """Note a failed combination of schemas."""
-        self.plain(f"{go_quote(path_text(where))} {problem}")
+        self.add("combination", where, problem)
+
+    def merge(self, other: Failures) -> None:
+        """Keep the failures of another validation."""
+        for identity, value in other._found.items():
+            if len(self._found) >= MOST_CAUSES:
+                return
+            self._found.setdefault(identity, value)
+
+    def causes(self) -> list[Cause]:
+        """Return the failures as causes. As in kube-openapi, failures of the same text are one."""
+        found: dict[tuple[object, ...], Cause] = {}
+        size = 0
+        for (kind, where, about), value in self._found.items():
+            path = path_text(where)
+            identity = (kind, path, about.texts if about.__class__ is Choices else about)
+            if identity not in found:
+                found[identity] = _CAUSES[kind](self, path, about, value)
+                size += len(path)
+            if size > MOST_CAUSE_TEXT:
+                break
+        return list(found.values())
+
+    def field(self, path: str) -> str:
+        """Return the field of an error at a path."""
+        if path in ("", "."):
+            return self.base or NO_FIELD
+        path = path.removeprefix(".")
+        return f"{self.base}.{path}" if self.base else path
 
 
 class _Typed:
     """The text of a wrong type, made when it is read: the value may be long."""
 
-    __slots__ = ("given", "name", "wanted")
+    __slots__ = ("given", "path", "wanted")
 
-    def __init__(self, name: str, wanted: str, given: str) -> None:
-        self.name, self.wanted, self.given = name, wanted, given
+    def __init__(self, path: str, wanted: str, given: str) -> None:
+        self.path, self.wanted, self.given = path, wanted, given
 
     def __str__(self) -> str:
-        return f"{self.name} in body must be of type {self.wanted}: {go_quote(self.given)}"
+        return f"{self.path} in body must be of type {self.wanted}: {go_quote(self.given)}"
+
+
+def _invalid(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return invalid_value(failures.field(path), value, f"{path} in body {about}")
+
+
+def _type(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    wanted, given = about
+    return type_invalid(failures.field(path), given, _Typed(path, wanted, given))  # type: ignore[arg-type]
+
+
+def _required(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return required(failures.field(f"{path}.{about}"))
+
+
+def _enum(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return not_supported(failures.field(path), value, about.texts)
+
+
+def _long(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return too_long(failures.field(path), about)
+
+
+def _many(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    limit, _ = about
+    return too_many(failures.field(path), value, limit)
+
+
+def _forbidden(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return invalid_value(failures.field(path), about, f"{path}.{about} in body is a forbidden property")
+
+
+def _factor(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    problem = f"factor MultipleOf declared for {path} must be positive: {about}"
+    return invalid_value(failures.field(path), value, problem)
+
+
+def _range(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return invalid_value(failures.base or NO_FIELD, "", f"{about} in {path}")
+
+
+def _combination(failures: Failures, path: str, about: Any, value: Any) -> Cause:
+    return invalid_value(failures.base or NO_FIELD, "", f"{go_quote(path)} {about}")
+
+
+_CAUSES: Final[dict[str, Callable[[Failures, str, Any, Any], Cause]]] = {
+    "combination": _combination,
+    "enum": _enum,
+    "factor": _factor,
+    "forbidden": _forbidden,
+    "invalid": _invalid,
+    "long": _long,
+    "many": _many,
+    "range": _range,
+    "required": _required,
+    "type": _type,
+}

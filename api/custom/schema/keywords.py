@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.custom.schema.containers import list_check, object_check
-from kubechronicle.api.custom.schema.failures import Failures
+from kubechronicle.api.custom.schema.containers import list_check, object_check, size_check
+from kubechronicle.api.custom.schema.failures import Choices, Failures
 from kubechronicle.api.custom.schema.formats import FORMATS
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.scalars import format_check, is_integral, number_check, string_check, wrapped
 from kubechronicle.api.custom.schema.structure import Schema, Where
-from kubechronicle.api.custom.schema.tables import Check, Entry, Table, apply
+from kubechronicle.api.custom.schema.tables import Check, Entry, Table
 from kubechronicle.api.custom.schema.texts import bad_value, enum_text
 from kubechronicle.api.schema.equality import same_json
 
@@ -108,7 +108,7 @@ def _class_checks(table: Table, cls: type, types: Sequence[str], format_name: st
         found.append(list_check(table))
     elif cls is dict:
         base = 1
-        found.append(object_check(table))
+        found += [size_check(schema), object_check(table)]
     return base, [check for check in found if check is not None]
 
 
@@ -157,7 +157,7 @@ def _or_integral(failed: Check) -> Check:
 
 def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
     """Return the check of an enumeration. Numbers match after conversion to the allowed one's type, as in Go."""
-    supported = tuple(map(enum_text, allowed))
+    choices = Choices(tuple(map(enum_text, allowed)))
     reals = frozenset(each for each in allowed if each.__class__ is float)
     whole = frozenset(each for each in allowed if each.__class__ is int)
     texts = frozenset(each for each in allowed if each.__class__ is str)
@@ -173,7 +173,7 @@ def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
 
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         if not holds(value):
-            failures.unsupported(where, bad_value(value), supported)
+            failures.add("enum", where, choices, bad_value(value))
         return 0
 
     return check
@@ -199,8 +199,10 @@ def _any_of(tables: Sequence[Table]) -> Check:
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         best, best_count = None, 0
         for each in tables:
-            found = Failures(failures.base)
-            count = apply(each, value, where, found)
+            found = Failures()
+            count, inner = each[value.__class__]
+            if inner is not None:
+                count += inner(value, where, found, None)
             if not found:
                 return count
             if best is None or count > best_count:
@@ -217,8 +219,10 @@ def _one_of(tables: Sequence[Table]) -> Check:
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         best, best_count, first_count, valid = None, 0, 0, 0
         for each in tables:
-            found = Failures(failures.base)
-            count = apply(each, value, where, found)
+            found = Failures()
+            count, inner = each[value.__class__]
+            if inner is not None:
+                count += inner(value, where, found, None)
             if not found:
                 valid += 1
                 first_count = first_count if valid > 1 else count
@@ -240,8 +244,9 @@ def _all_of(tables: Sequence[Table]) -> Check:
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         valid = total = 0
         for each in tables:
-            found = Failures(failures.base)
-            total += apply(each, value, where, found)
+            found = Failures()
+            count, inner = each[value.__class__]
+            total += count if inner is None else count + inner(value, where, found, None)
             valid += not found
             failures.merge(found)
         if valid < len(tables):
@@ -254,8 +259,10 @@ def _all_of(tables: Sequence[Table]) -> Check:
 
 def _negation(forbidden: Table) -> Check:
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
-        found = Failures(failures.base)
-        apply(forbidden, value, where, found)
+        found = Failures()
+        _, inner = forbidden[value.__class__]
+        if inner is not None:
+            inner(value, where, found, None)
         if not found:
             failures.combination(where, "must not validate the schema (not)")
         return 0

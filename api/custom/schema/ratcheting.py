@@ -7,7 +7,7 @@ a list of type map. Items of other lists are not correlated: such a list is equa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from kubechronicle.api.custom.schema.structure import Node
@@ -69,25 +69,24 @@ class Correlated:
 
     def equal(self) -> bool:
         """Return whether the value is unchanged. The order of the items of a list of type map does not matter."""
-        if self._equal is None:
-            self._equal = self._compare()
-        return self._equal
-
-    def _compare(self) -> bool:
+        if self._equal is not None:
+            return self._equal
         value, old = self.value, self.old
-        if value.__class__ is not old.__class__:
-            return False
-        if value.__class__ is list:
-            if len(value) != len(old):
-                return False
-            if self.node.list_type != "map":
-                return same_json(old, value)
-            return all((child := self.item(i)) is not None and child.equal() for i in range(len(value)))
-        if value.__class__ is dict:
-            if len(value) != len(old):
-                return False
-            return all((child := self.field(name)) is not None and child.equal() for name in value)
-        return bool(value == old)
+        children: Iterable[Correlated | None] = ()
+        equal = value.__class__ is old.__class__
+        if equal and value.__class__ is dict:
+            equal, children = len(value) == len(old), map(self.field, value)
+        elif equal and value.__class__ is list and self.node.list_type == "map":
+            equal, children = len(value) == len(old), map(self.item, range(len(value)))
+        elif equal:
+            equal = same_json(old, value)
+        if equal:
+            for child in children:  # a loop, not all(): an object may be nested as deep as the stack allows
+                if child is None or not child.equal():
+                    equal = False
+                    break
+        self._equal = equal
+        return equal
 
 
 def _identity(item: Any, keys: Sequence[str]) -> Hashable | None:

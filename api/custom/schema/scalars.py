@@ -8,7 +8,7 @@ from typing import Final
 from kubechronicle.api.cel.operations import patterns
 from kubechronicle.api.custom.schema.failures import Failures
 from kubechronicle.api.custom.schema.ratcheting import Correlated
-from kubechronicle.api.custom.schema.structure import Schema, Where, path_text
+from kubechronicle.api.custom.schema.structure import Schema, Where
 from kubechronicle.api.custom.schema.tables import Check
 from kubechronicle.api.custom.schema.texts import plain
 
@@ -27,20 +27,22 @@ def string_check(schema: Schema) -> Check | None:
     if fewest is None and most is None and not pattern:
         return None
 
+    mismatch = f"should match '{pattern}'"
+    too_short = f"should be at least {fewest} chars long"
+
     def check(value: str, where: Where, failures: Failures, old: Correlated | None) -> int:
         if most is not None and len(value) > most:
-            failures.too_long(where, most)
+            failures.add("long", where, most)
         elif fewest is not None and len(value) < fewest:
-            failures.invalid(where, value, f"should be at least {fewest} chars long")
+            failures.invalid(where, value, too_short)
         elif pattern:
             try:
                 # The cache of patterns is bounded, closures are not: none keeps a compiled pattern.
                 if patterns.compiled(pattern).matches(value):
                     return 0
-                text = pattern
+                failures.invalid(where, value, mismatch)
             except patterns.PatternError as problem:
-                text = f"{pattern}, but pattern is invalid: {problem}"
-            failures.invalid(where, value, f"should match '{text}'")
+                failures.invalid(where, value, f"should match '{pattern}, but pattern is invalid: {problem}'")
         return 0
 
     return check
@@ -105,7 +107,7 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str) ->
 
     def check(value: Number, where: Where, failures: Failures, old: Correlated | None) -> int:
         if not fits_always and not in_range(value, type_name, format_name):
-            failures.plain(f"Checked value must be of {kind} in {path_text(where)}")
+            failures.add("range", where, f"Checked value must be of {kind}")
         for limit in limits:
             limit(value, where, failures)
         return 0
@@ -121,7 +123,7 @@ def _unfit(label: str, limit: Number, type_name: str, format_name: str) -> list[
     if in_range(limit, type_name, format_name):
         return []
     kind = f"type {type_name} with format {format_name}" if format_name else f"type {type_name} (default format)"
-    return [lambda _, where, failures: failures.plain(f"{label} value must be of {kind} in {path_text(where)}")]
+    return [lambda _, where, failures: failures.add("range", where, f"{label} value must be of {kind}")]
 
 
 def _multiple(schema: Schema, integer: bool, type_name: str, format_name: str) -> list[Limit]:
@@ -133,8 +135,7 @@ def _multiple(schema: Schema, integer: bool, type_name: str, format_name: str) -
 
     def check(value: Number, where: Where, failures: Failures) -> None:
         if not positive:
-            name = path_text(where)
-            failures.not_positive(where, factor if whole is None else whole, f"{name} must be positive: {printed}")
+            failures.add("factor", where, printed, factor if whole is None else whole)
             return
         if whole is not None:
             holds = int(value) % whole == 0

@@ -54,8 +54,10 @@ def apply(table: Table, value: Any, where: Where, failures: Failures, old: Corre
 
 def apply_ratcheted(table: Table, where: Where, failures: Failures, old: Correlated) -> int:
     """Check a correlated value, and forget its failures if it is unchanged."""
-    found = Failures(failures.base)
-    count = apply(table, old.value, where, found, old)
-    if found and not old.equal():
-        failures.merge(found)
+    count, check = table[old.value.__class__]
+    if check is not None:
+        found = Failures()
+        count += check(old.value, where, found, old)
+        if found and not old.equal():
+            failures.merge(found)
     return count
