@@ -18,8 +18,21 @@ class NoPathElement(ValueError):
     """A list item without a name: it lacks a key field, or is not an object."""
 
 
-_PLAIN: Final = re.compile(r"[a-zA-Z0-9 !#-\[\]-~]+").fullmatch
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9 !#-%'-;=?-\[\]-~]+").fullmatch
 """Text that JSON does not escape: most keys are names or paths."""
+
+_ESCAPES: Final = {
+    **{character: f"\\u{ord(character):04x}" for character in "&<>\u2028\u2029"},
+    r"\b": r"\u0008",
+    r"\f": r"\u000c",
+}
+_ESCAPED: Final = re.compile(r"[&<>\u2028\u2029]|\\.")
+
+
+def _json(value: Any) -> str:
+    """Return the text of a key or value as jsoniter writes it: with the characters of HTML escaped."""
+    text = orjson.dumps(value).decode()
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[0], found[0]), text)
 
 
 def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
@@ -47,7 +60,7 @@ def item_element(item: Any, kind: ListType) -> str:
         raise NoPathElement("not supported: associative list with lists as elements")
     if item is None:
         raise NoPathElement("associative list without keys has an element that's an explicit null")
-    return f"v:{orjson.dumps(item).decode()}"
+    return f"v:{_json(item)}"
 
 
 def _key_default(name: str, kind: ListType) -> Any:
@@ -84,4 +97,4 @@ def key_element(item: Any, kind: ListType) -> str:
             f"associative list with keys has an element that omits all key fields [{listed}] "
             "(and doesn't have default values for any key fields)"
         )
-    return f"k:{orjson.dumps(keys).decode()}"
+    return f"k:{_json(keys)}"

@@ -169,6 +169,17 @@ def test_keyed_lists_sets_and_atomic_values() -> None:
     }
 
 
+def test_elements_are_escaped_for_html() -> None:
+    pod: dict[str, Any] = {
+        "metadata": {"name": "p", "finalizers": ["<"]},
+        "spec": {"containers": [{"name": "a<\\b>\b&"}]},
+    }
+    managers.track(POD, None, pod, writer=writer("a"))
+    fields = owned(pod)["a"]
+    assert set(fields["f:spec"]["f:containers"]) == {'k:{"name":"a\\u003c\\\\b\\u003e\\u0008\\u0026"}'}
+    assert set(fields["f:metadata"]["f:finalizers"]) == {".", 'v:"\\u003c"'}
+
+
 def test_many_updaters_are_merged_into_one_entry() -> None:
     obj = created("m0", k="0")
     for number in range(1, 14):
