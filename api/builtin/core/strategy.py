@@ -85,7 +85,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **service.STRATEGIES,
     "configmaps": Strategy(
         status=False,
-        empties=("data", "binaryData"),
+        empties=("binaryData",),  # data is never nil: it defaults to an empty map
         validate=validation.config_map,
         validate_update=validation.config_map_update,
     ),

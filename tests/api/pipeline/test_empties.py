@@ -111,6 +111,8 @@ def test_the_writer_owns_a_whole_list_with_an_empty_list_in_its_item() -> None:
 def test_an_empty_map_is_a_change_of_an_immutable_config_map() -> None:
     store = Store(("", "v1", "configmaps"), {"data": {"a": "b"}, "immutable": True})
     assert "binaryData: Forbidden: field is immutable" in rejection(store, binaryData={})
+    store = Store(("", "v1", "configmaps"), {"binaryData": {"a": "eA=="}, "immutable": True})
+    assert store.replace(data={}) is Outcome.UNCHANGED  # its default
     secret = Store(("", "v1", "secrets"), {"immutable": True})
     assert "data: Forbidden: field is immutable" in rejection(secret, data={})
 
