@@ -6,6 +6,7 @@ Where the library differs from the RFC, this module follows the library:
     the path "" names the document for ``replace`` and ``test`` only
     ``replace`` and ``copy`` take a missing object member for null, and so does ``test``; ``remove`` and ``move`` fail
     a missing ``value`` is null
+    the members of an object that an operation enters are in the order of their names afterwards
     an array index may be negative, counted from the end, and may have a sign or leading zeros
 
 Kubernetes answers every failed operation with the same 422 without a reason; the reasons here are for the log.
@@ -90,7 +91,10 @@ def rejected() -> status.StatusError:
 
 def apply(document: dict[str, Any], operations: list[Any]) -> dict[str, Any] | list[Any]:
     """Return the document after all operations; it may be changed in place. Raises PatchFailed."""
-    return run(Patching(document), operations)
+    patching = Patching(document)
+    result = run(patching, operations)
+    patching.sort()
+    return result
 
 
 def run(patching: Patching, operations: list[Any]) -> dict[str, Any] | list[Any]:
@@ -115,6 +119,21 @@ class Patching:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document: Any = document
         self.copied = 0
+        self._entered: dict[int, dict[str, Any]] = {}
+
+    def enter(self, holder: Any) -> None:
+        """Note an object whose members the library decodes, and so encodes in another order."""
+        if holder.__class__ is dict:
+            self._entered[id(holder)] = holder
+
+    def sort(self) -> None:
+        """Bring the members of all entered objects into the order of their names."""
+        for holder in self._entered.values():
+            names = sorted(holder)
+            if names != list(holder):
+                members = [(name, holder[name]) for name in names]
+                holder.clear()
+                holder.update(members)
 
     def find(self, path: str) -> tuple[Any, str]:
         """Return the object or array that holds the value at a path, and the last token of the path."""
@@ -122,8 +141,10 @@ class Patching:
         if not tokens:
             raise ValueError("the path has no slash")
         holder = self.document
+        self.enter(holder)
         for token in tokens[:-1]:
             holder = _get(holder, _unescaped(token))
+            self.enter(holder)
             if holder.__class__ is not dict and holder.__class__ is not list:
                 raise KeyError(token)
         return holder, _unescaped(tokens[-1])
@@ -242,6 +263,14 @@ def _run_test(patching: Patching, operation: dict[str, Any]) -> None:
     found = _get(*patching.find(path)) if path else patching.document
     if not patching.equal(found, operation.get("value")):
         raise ValueError("test failed")
+    _enter_all(patching, found)
+
+
+def _enter_all(patching: Patching, value: Any) -> None:
+    patching.enter(value)
+    if value.__class__ is dict or value.__class__ is list:
+        for each in value.values() if value.__class__ is dict else value:
+            _enter_all(patching, each)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -27,14 +27,15 @@ def apply(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Return ``document`` with ``patch`` merged in (RFC 7386, section 2). The document is changed in place.
 
     null removes, objects are merged, all other values replace. Unlike in the RFC, a list that replaces anything but an
-    object loses the null members of its objects.
+    object loses the null members of its objects. The members of a merged object below the document, or of one in such
+    a list, are in the order of their names, since the library encodes them again.
     """
     for name, value in patch.items():
         if value is None:
             document.pop(name, None)
         elif value.__class__ is dict:
             held = document.get(name)
-            document[name] = apply(held if isinstance(held, dict) else {}, value)
+            document[name] = _in_order(apply(held if isinstance(held, dict) else {}, value))
         elif value.__class__ is list and document.get(name).__class__ is not dict:
             document[name] = _without_nulls(value)
         else:
@@ -42,9 +43,13 @@ def apply(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _in_order(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: members[name] for name in sorted(members)}
+
+
 def _without_nulls(value: Any) -> Any:
     if value.__class__ is dict:
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+        return _in_order({name: _without_nulls(item) for name, item in value.items() if item is not None})
     if value.__class__ is list:
         return [_without_nulls(item) for item in value]
     return value

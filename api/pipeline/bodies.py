@@ -17,7 +17,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import check, repeated_keys, types, unstructured
+from kubechronicle.api.schema import check, free_fields, repeated_keys, types, unstructured
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object

@@ -1,7 +1,7 @@
 """Fields of an object that hold any JSON, in the form in which Go encodes it.
 
-A strategic merge patch and an apply decode the whole object and encode it again: keys become sorted, and whole numbers
-lose their fraction. Other writes keep the order of such a field. Only ControllerRevision compares it.
+A strategic merge patch, an apply and YAML decode the whole object and encode it again: keys become sorted, and whole
+numbers lose their fraction. Other writes keep the order of such a field. Only ControllerRevision compares it.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubechronicle.api.codecs import yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.meta.options import DeleteOptions
@@ -18,6 +19,7 @@ from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 NOW = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T00:01:00Z"
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 
 
 def resource(path: str) -> ResourceType:
@@ -471,6 +473,32 @@ def test_the_order_of_keys_counts_in_the_data_of_a_controller_revision() -> None
         revisions.patch("a", applied, "application/apply-patch+yaml", applies=True)
     revisions.create({"metadata": {"name": "s"}, "revision": 1, "data": {"a": {"c": 2}, "b": 1}})
     assert revisions.patch("s", {"revision": 4}, STRATEGIC)["revision"] == 4
+
+
+def test_patches_sort_the_keys_of_the_objects_that_they_enter() -> None:
+    revisions = Objects("apps/v1/controllerrevisions")
+    in_order = {"a": {"c": 2, "d": [1]}, "b": 1}
+    revisions.create({"metadata": {"name": "s"}, "revision": 1, "data": copy_object(in_order)})
+    revisions.create({"metadata": {"name": "u"}, "revision": 1, "data": {"b": 1, "a": {"d": [1], "c": 2}}})
+    entering = [{"op": "replace", "path": "/data/a/d/0", "value": 1}]
+    for patch in (entering, [{"op": "test", "path": "/data", "value": in_order}]):
+        assert revisions.patch("s", patch, JSON_PATCH)["data"] == in_order
+        with refused(422):
+            revisions.patch("u", patch, JSON_PATCH)
+    assert revisions.patch("u", [{"op": "replace", "path": "/revision", "value": 5}], JSON_PATCH)["revision"] == 5
+    with refused(422):
+        revisions.patch("u", {"data": {"a": {"c": 2}}})
+    assert revisions.patch("s", {"data": {"a": {"c": 2}}})["data"] == in_order
+
+
+def test_yaml_sorts_the_keys_of_the_data_of_a_controller_revision() -> None:
+    rt = builtin_registry().lookup("apps", "v1", "controllerrevisions")
+    assert rt is not None
+    value, complaints = yaml.decode(b"metadata: {name: a}\nrevision: 1\ndata: {b: 1, a: {d: 1, c: 2}}\n")
+    obj, _ = pipeline.decode_object(
+        rt, value, Objects("apps/v1/controllerrevisions").context(), duplicates=complaints, create=True
+    )
+    assert json.dumps(obj["data"]) == '{"a": {"c": 2, "d": 1}, "b": 1}'
 
 
 def test_the_first_update_of_a_job_stores_its_labels() -> None:
