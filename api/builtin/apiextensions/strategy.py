@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.apiextensions import validation
+from kubechronicle.api.builtin.apiextensions.validation_defaults import drop_unknown_metadata
 from kubechronicle.api.builtin.apiextensions.warnings import definition_warnings
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
@@ -37,6 +38,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=lambda new, old: _note_storage_version(new),
         validate=validation.definition,
         validate_update=validation.definition_change,
+        canonicalize=drop_unknown_metadata,
         warnings=definition_warnings,
         subresources=MappingProxyType(
             # Metadata may change with the status, as in kube-apiserver.

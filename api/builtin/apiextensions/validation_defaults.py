@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.api.builtin.apiextensions.subschemas import has_default
+from kubechronicle.api.builtin.apiextensions.subschemas import every, has_default
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
 from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
@@ -59,6 +59,29 @@ def _unknown_fields(node: Node) -> list[str]:
     from kubechronicle.api.custom.schema.pruning import prune_value
 
     return prune_value(copy_object(node.default), node)
+
+
+def drop_unknown_metadata(new: Object) -> None:
+    """Remove unknown fields of the metadata of embedded resources from defaults, in place.
+
+    In kube-apiserver this is a side effect of their validation.
+    """
+    for version in new["spec"].get("versions") or ():
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None or not has_default(schema) or not any(each.get(_EMBEDDED) for each in every(schema)):
+            continue
+        from kubechronicle.api.custom.schema.embedded import coerce_embedded
+        from kubechronicle.api.custom.schema.structure import Node
+
+        pending = [Node({**schema, _EMBEDDED: True})]
+        while pending:
+            node = pending.pop()
+            if node.deep_embedded and isinstance(node.default, dict | list):
+                coerce_embedded(node.default, node, drop_malformed=False)  # type: ignore[arg-type]  # lists, too
+            if node.items is not None:
+                pending.append(node.items)
+            # Defaults of metadata were checked in a copy.
+            pending += [field for name, field in node.properties.items() if not node.embedded or name != "metadata"]
 
 
 class _Check:
