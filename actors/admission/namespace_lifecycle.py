@@ -28,7 +28,7 @@ class NamespaceLifecycle(AdmissionPlugin):
             if attributes.operation == "DELETE" and attributes.name in IMMORTAL:
                 raise status.forbidden(rt.resource, attributes.name, "this namespace may not be deleted")
             return
-        if not rt.namespaced or rt.group == REVIEWS_GROUP or attributes.operation != "CREATE":
+        if not attributes.namespace or rt.group == REVIEWS_GROUP or attributes.operation != "CREATE":
             return
         namespace = state.peek("namespaces", "", attributes.namespace)
         if namespace is None:

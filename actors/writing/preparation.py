@@ -83,6 +83,8 @@ class Preparation:
         await self._on_newest_state(self._admission.begin_write, attributes)
         prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
         attributes.warnings.extend(prepared.warnings)
+        if target.rt.namespaced and not target.namespace:
+            raise status.bad_request("Namespace parameter required.")
         may_create()  # as in kube-apiserver: after all rules, before validating admission
         await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
         if prepared.rejection is not None:

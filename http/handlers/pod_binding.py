@@ -35,5 +35,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
         return pod_binding.bound(pod, binding, now=now)
 
     pod_binding.check(binding, name=name)
+    if not target.namespace:
+        raise status.bad_request("Namespace parameter required.")
     await backend.store.writes.rewrite(write.caller, target, change, admitted=binding)
     return object_response(201, form, status.success(code=201))

@@ -2,7 +2,7 @@
 
 GET    /apis/apps/v1/deployments        list (or watch)     all other methods there: 405
 GET    /apis/apps/v1/deployments/x      no route            404: an object with a namespace has no other path
-GET    /api/v1/namespaces//pods         list of all namespaces; other verbs: 400
+GET    /api/v1/namespaces//pods         list of all namespaces; a creation is refused by its rules; by name: 400
 DELETE …/selfsubjectreviews/x           no route            404: no verb of a review takes a name
 
 Custom resources have no such routes: kube-apiserver chooses their handler by the verb and subresource that the path
@@ -22,6 +22,7 @@ from kubechronicle.api.registry.registry import ResourceType
 Methods = Mapping[str, str]
 
 COLLECTION: Final[Methods] = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+COLLECTION_VERBS: Final = frozenset((*COLLECTION.values(), "watch"))
 EVERYWHERE: Final[Methods] = {"GET": "list"}
 NAMED: Final[Methods] = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 SUBRESOURCE: Final[Methods] = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
@@ -36,7 +37,7 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
     """
     if len(info.parts) > 3 or (info.namespace and not _may_be_below(info, rt)):
         raise status.path_not_found()
-    is_unnamed = "//" in info.path
+    is_unnamed = "//" in info.path.rstrip("/")
     if is_unnamed and not _names_no_namespace(info, rt):
         raise status.path_not_found()
     methods, verbs = _routes(info, rt, own_subresources, is_everywhere=not is_unnamed and _is_everywhere(info, rt))
@@ -47,7 +48,7 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
         raise status.method_not_allowed()
     if verb == "list" and info.verb == "watch":
         verb = "watch"
-    if is_unnamed and verb not in ("list", "watch"):
+    if is_unnamed and (info.name or verb not in COLLECTION_VERBS):
         raise status.bad_request("Namespace parameter required.")
     if verb != info.verb:
         # Another verb was authorized: the old verbs in paths (/proxy/…, /watch/… before a subresource) are not served.

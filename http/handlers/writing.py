@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
@@ -105,6 +106,8 @@ async def delete_collection(backend: Backend, request: Request, context: Context
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
     revision = list_revision(list_options)
+    if rt.namespaced and not selection.namespace:
+        return await _delete_nothing(backend, request, encoder, rt, selection, revision)
     deleted = await backend.store.writes.delete_collection(
         write.caller,
         write.target,
@@ -116,6 +119,21 @@ async def delete_collection(backend: Backend, request: Request, context: Context
         exact=reads_exactly(list_options, revision, paged=True),  # kube-apiserver pages through a collection
     )
     return await list_response(backend, request, encoder, deleted)
+
+
+async def _delete_nothing(
+    backend: Backend,
+    request: Request,
+    encoder: EntryEncoder,
+    rt: ResourceType,
+    selection: Selection,
+    revision: int | None,
+) -> Response:
+    """Answer a deletion in a namespace without a name. It finds the objects of all namespaces, but can delete none."""
+    found = await backend.reads.list(rt, selection, revision=revision)
+    if found.entries:
+        raise status.bad_request("Namespace parameter required.")
+    return await list_response(backend, request, encoder, found)
 
 
 async def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubechronicle.api.codecs.negotiate import YAML
@@ -92,6 +94,39 @@ async def test_a_namespace_without_a_name() -> None:
             ("GET", "/api/v1/namespaces/default//configmaps", 404),
         ):
             assert (await server.ask(method, path)).status == code, (method, path)
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "code", "message"),
+    [
+        ("configmaps", configmap("b"), 422, 'ConfigMap "b" is invalid: metadata.namespace: Required value'),
+        ("configmaps", {"metadata": {"name": "b", "namespace": "default"}}, 422, "metadata.namespace: Required value"),
+        ("pods", pod("b"), 422, "metadata.namespace: Required value"),
+        ("bindings", {"metadata": {"name": "p"}}, 500, "target.name: Required value"),
+        ("bindings", {"metadata": {"name": "p"}, "target": {"name": "n"}}, 400, "Namespace parameter required."),
+        ("configmaps", b"", 400, "the object provided is unrecognized"),
+    ],
+)
+async def test_a_creation_in_a_namespace_without_a_name_is_refused_by_its_rules(
+    plural: str, body: Any, code: int, message: str
+) -> None:
+    async with open_server() as server:
+        for query in ("", "?dryRun=All"):
+            answer = await server.ask("POST", f"/api/v1/namespaces//{plural}{query}", body)
+            assert answer.status == code
+            assert message in answer.json()["message"]
+        assert "b" not in await server.names("/api/v1/configmaps")
+
+
+async def test_a_namespace_without_a_name_has_nothing_to_delete() -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        nowhere = "/api/v1/namespaces//configmaps"
+        for query in ("", "?dryRun=All", "?fieldSelector=metadata.name%3Da"):
+            (await server.ask("DELETE", nowhere + query)).refused(400)
+        deleted = (await server.ask("DELETE", f"{nowhere}?fieldSelector=metadata.name%3Db")).ok()
+        assert (deleted["kind"], deleted["items"]) == ("ConfigMapList", [])
+        assert "a" in await server.names(MAPS)
 
 
 async def test_a_list_of_one_name_has_no_pages() -> None:
