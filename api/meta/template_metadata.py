@@ -31,6 +31,12 @@ _SET_IF_EMPTY: Final = frozenset(
 """Those for which 0 and an empty list count as set."""
 
 
+IN_TEMPLATES_OF_PODS: Final = tuple(
+    f"*.volumeClaimTemplate.metadata.{name}" for name in ("finalizers", "managedFields", "ownerReferences")
+)
+"""The lists that count as set if a request sends them empty, in the claims that are made for pods of any kind."""
+
+
 def validate_template_metadata(metadata: Mapping[str, Any], field: str) -> list[Cause]:
     """Return the problems of the metadata in a template."""
     causes = validate_annotations(metadata.get("annotations") or {}, f"{field}.annotations")

@@ -7,6 +7,7 @@ from typing import Final
 
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, shown
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.template_metadata import IN_TEMPLATES_OF_PODS
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import Empty, named, put_back
 from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy
@@ -65,7 +66,7 @@ def problems(
     """Return the problems that ``validate`` finds in an object, as they read with the empty lists of the request."""
     if not empties:
         return validate()
-    restored = put_back(obj, named(empties, strategy.empties))
+    restored = put_back(obj, named(empties, strategy.empties + IN_TEMPLATES_OF_PODS))
     causes = validate()
     restored.undo()
     return _in_full(causes, obj, empties, validate) if causes else causes

@@ -100,10 +100,11 @@ def _holder(obj: dict[str, Any], empty: Empty) -> dict[str, Any] | None:
 
 
 def named(empties: Sequence[Empty], fields: Sequence[str]) -> list[Empty]:
-    """Return those at one of these paths; ``*`` in a path stands for any text."""
-    if not fields:
-        return []
-    return [empty for empty in empties if any(fnmatchcase(empty.path, field) for field in fields)]
+    """Return those at one of these paths; ``*`` stands for any text before the last name."""
+    last = {field.rpartition(".")[2] for field in fields}
+    return [
+        empty for empty in empties if empty.steps[0] in last and any(fnmatchcase(empty.path, field) for field in fields)
+    ]
 
 
 def within_owned_lists(empties: Sequence[Empty], kind: ObjectType) -> list[Empty]:

@@ -98,8 +98,8 @@ class Strategy:
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``changes_when_read(new)``: Kubernetes stores a new object without the defaults that it shows.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
-    ``empties``: the fields in which ``validate`` and ``validate_update`` tell an empty list or map from none; ``*``
-    stands for any text.
+    ``empties``: the fields in which ``validate`` and ``validate_update`` tell an empty list or map from none, as
+    in ``empties.named``.
     ``generation_counts_empties``: an empty list or map in the request is a change of the generation.
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.

@@ -20,7 +20,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 POLICIES = ("networking.k8s.io", "v1", "networkpolicies")
-POLICY = {"spec": {"podSelector": {}, "egress": [{}]}}
+POLICY: dict[str, Any] = {"spec": {"podSelector": {}, "egress": [{}]}}
 
 
 class Store:
@@ -70,7 +70,7 @@ def rejection(store: Store, **fields: Any) -> str:
 
 def test_an_empty_list_is_a_change_of_a_network_policy_each_time() -> None:
     store = Store(POLICIES, POLICY)
-    wanted = {"podSelector": {}, "egress": [{}], "ingress": []}
+    wanted: dict[str, Any] = {"podSelector": {}, "egress": [{}], "ingress": []}
     for generation in (2, 3):
         assert store.replace(spec=wanted) is Outcome.STORE
         assert store.stored["metadata"]["generation"] == generation
@@ -131,6 +131,18 @@ def test_an_empty_list_in_the_metadata_of_a_claims_template_is_set() -> None:
     text = rejection(store, spec={"spec": claims, "metadata": {"finalizers": []}})
     assert text.endswith("is invalid: spec.metadata.finalizers: Forbidden: cannot be set")
     assert store.replace(spec={"spec": claims, "metadata": {"labels": {}}}) is Outcome.UNCHANGED
+
+
+def test_an_empty_list_in_the_metadata_of_a_claim_for_pods_is_set() -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"finalizers": []}, "spec": claim}
+    pod = {
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}],
+    }
+    with pytest.raises(StatusError) as caught:
+        Store(("", "v1", "podtemplates"), {"template": {"spec": pod}})
+    assert ".ephemeral.volumeClaimTemplate.metadata.finalizers: Forbidden: cannot be set" in caught.value.message
 
 
 def test_messages_print_an_empty_list_as_such() -> None:

@@ -21,7 +21,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
-        empties=("spec.metadata.finalizers", "spec.metadata.ownerReferences"),
+        empties=("spec.metadata.finalizers", "spec.metadata.managedFields", "spec.metadata.ownerReferences"),
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         status=False,
