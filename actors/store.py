@@ -8,6 +8,7 @@ from typing import Protocol
 
 import trio
 
+from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.writes import Caller, Writes
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -30,9 +31,10 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """``served``: the present resource types; custom resources come and go."""
+    """``served``: the present resource types; custom resources come and go. ``past``: those of earlier moments."""
 
     served: Served
+    past: PastDefinitions
     reads: Reads
     writes: Writes
 

@@ -77,7 +77,6 @@ def build_application(
 
     version = discovery.version_info(settings.server_version)
     documents = Discovery(
-        lambda: store.registry,
         version=version,
         server_address=settings.server_address,
         paths=paths,

@@ -13,7 +13,8 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.definitions.current import MALFORMED, CurrentRegistry
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.definition import MALFORMED
 from kubechronicle.actors.loops.bootstrap.api_services import API_SERVICES, COMPONENT, GROUP, MANAGED, MANAGER
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists
 from kubechronicle.actors.loops.reflector import Reflector

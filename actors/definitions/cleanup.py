@@ -16,7 +16,8 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.definitions.current import DEFINITIONS, CurrentRegistry, Definition
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition
 from kubechronicle.actors.definitions.establishing import MANAGER, timestamp
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.loops.edits import edit_if_exists

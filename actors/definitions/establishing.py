@@ -16,7 +16,8 @@ from typing import Final
 import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.definitions.current import DEFINITIONS, CurrentRegistry, Definition
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.store import Store, system_caller

@@ -1,12 +1,13 @@
 """Discovery, /version and the list of paths: encoded once for a registry, answered as bytes.
 
-When the registry changes (custom resources), all documents are dropped, and made again when they are requested.
+Each registry has its own: custom resources come and go, and clients may ask for those of a moment of the past.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -27,49 +28,42 @@ JSON = "application/json"
 # Bytes up to which kube-apiserver does not compress.
 GZIP_THRESHOLD = 128 * 1024
 GZIP_LEVEL = 1
+MOST_REGISTRIES = 4
+"""Registries whose documents are kept: the present one, and a few of the past."""
 
 
 class Discovery:
     """Answers the paths that describe the served API.
 
-    ``registry``: returns the present one.
     ``paths``: returns all paths, for GET /.
     ``openid_pages``: the pages of the issuer of service account tokens.
     """
 
     def __init__(
         self,
-        registry: Callable[[], Registry],
         *,
         version: dict[str, Any],
         server_address: str,
         paths: Callable[[], Sequence[str]],
         openid_pages: Mapping[str, openid.Page],
     ) -> None:
-        self._current = registry
-        self._registry = registry()
-        self._version = version
+        self._version = encode(version, JSON)
         self._server_address = server_address
         self._paths = paths
         self._openid_pages = openid_pages
-        self._encoded: dict[tuple[str, str], bytes] = {}
-        self._etags: dict[str, str] = {}
+        self._known: OrderedDict[Registry, _Documents] = OrderedDict()
 
-    def answer(self, request: Request, context: Context) -> Response | None:
-        """Answer a path of this class; None for any other path. StatusError 404, 405, 406.
+    def answer(self, request: Request, context: Context, registry: Registry) -> Response | None:
+        """Answer a path of this class by a registry; None for any other path. StatusError 404, 405, 406.
 
         In kube-apiserver a router serves some of these paths: for GET alone, and by Accept. The others take any method.
         """
-        if self._registry is not self._current():
-            self._registry = self._current()
-            self._encoded.clear()
-            self._etags.clear()
         path = request.path.rstrip("/") or "/"
         if path == "/":
-            return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))
+            return _json(self._documents(registry).roots(self._paths))
         if path == "/version":
             _check_route(request, (JSON,))
-            return _json(self._cached("/version", JSON, lambda: self._version))
+            return _json(self._version)
         if path in self._openid_pages:
             content_type, body = self._openid_pages[path]
             _check_route(request, (content_type,))
@@ -79,15 +73,35 @@ class Discovery:
             return None
         if "" in parts:
             raise status.path_not_found()
-        return self._discovery(request, context, parts)
+        return self._documents(registry).answer(request, context, parts)
 
     def paths(self) -> list[str]:
         """Return the paths answered here besides /api and /apis."""
         return ["/version", *self._openid_pages]
 
-    # -- /api and /apis -----------------------------------------------------------------------------------------------
+    def _documents(self, registry: Registry) -> _Documents:
+        documents = self._known.get(registry)
+        if documents is None:
+            documents = self._known[registry] = _Documents(registry, self._server_address)
+            if len(self._known) > MOST_REGISTRIES:
+                self._known.popitem(last=False)
+        self._known.move_to_end(registry)
+        return documents
 
-    def _discovery(self, request: Request, context: Context, parts: list[str]) -> Response | None:
+
+class _Documents:
+    """The documents of one registry, below /api and /apis, each encoded when it is first requested."""
+
+    def __init__(self, registry: Registry, server_address: str) -> None:
+        self._registry = registry
+        self._server_address = server_address
+        self._encoded: dict[tuple[str, str], bytes] = {}
+        self._etags: dict[str, str] = {}
+
+    def roots(self, paths: Callable[[], Sequence[str]]) -> bytes:
+        return self._cached("/", JSON, lambda: discovery.root_paths(self._registry, paths()))
+
+    def answer(self, request: Request, context: Context, parts: list[str]) -> Response | None:
         registry = self._registry
         legacy = parts[0] == "api"
         if len(parts) == 1:
@@ -101,6 +115,8 @@ class Discovery:
         if len(parts) != (2 if legacy else 3):
             return None
         if version not in registry.versions(group):
+            if not registry.has_builtin(group):
+                return page_not_found()
             raise status.path_not_found()
         _check_route(request, MEDIA_TYPES)
         path = "/" + group_version_path(group, version)

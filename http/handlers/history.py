@@ -39,19 +39,30 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     """Return the backend with the reads of the request's moment, and set ``context.at``. StatusError 400 and 410 for a
     moment that does not exist, 405 for a request that does not read.
 
-    Documents (discovery, OpenAPI) do not depend on the moment, so it is not checked for them. Clients request them
-    first and show no message if they are rejected; they do show the message for the objects.
+    The backend's store has the resource types of the moment; the documents (discovery, OpenAPI) describe these. For a
+    moment that does not exist they are the present ones: clients request them first and show no message if they are
+    rejected; they do show the message for the objects.
     """
     info, query = context.info, context.query
     if _is_review(backend, request.method, info):
         return backend
     _check_readable(request, context)
     if not info.is_resource:
-        return backend
+        return await _with_past_documents(backend, context)
     last = (await _moment(backend, query.get("until"))).revision if query.get("until") else None
     context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
     reads = PastReads(backend.store.reads, moment, until=last, speed=_speed(query.get("speed")))
-    return replace(backend, reads=reads)
+    served = await backend.store.past.resources_at(moment.revision)
+    return replace(backend, reads=reads, store=replace(backend.store, served=served))
+
+
+async def _with_past_documents(backend: Backend, context: Context) -> Backend:
+    try:
+        moment = await _moment(backend, context.moment, timed=False)
+        served = await backend.store.past.resources_at(moment.revision)
+    except StatusError:
+        return backend
+    return replace(backend, store=replace(backend.store, served=served))
 
 
 def _is_review(backend: Backend, method: str, info: RequestInfo) -> bool:

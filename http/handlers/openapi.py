@@ -58,7 +58,7 @@ class _Held:
 
 
 class OpenApi:
-    """Answers the documents of the present registry.
+    """Answers the documents of the present registry, and of some of the past.
 
     ``registry``: returns the present one.
     ``version``: the version of the server.
@@ -69,26 +69,33 @@ class OpenApi:
         self._current = registry
         self._version = version
         self._pages = frozenset(pages)
-        self._made = Documents(registry(), version, self._pages, None)
+        self._present = self._past = Documents(registry(), version, self._pages, None)
 
-    @property
-    def _documents(self) -> Documents:
-        registry = self._current()
-        if self._made.registry is not registry:
-            self._made = Documents(registry, self._version, self._pages, self._made)
-        return self._made
+    def _documents(self, registry: Registry) -> Documents:
+        """Return the documents of a registry. Those of the present one and of one of the past are kept."""
+        current = self._current()
+        if self._present.registry is not current:
+            self._present = Documents(current, self._version, self._pages, self._present)
+        if registry is current:
+            return self._present
+        if self._past.registry is not registry:
+            self._past = Documents(registry, self._version, self._pages, self._present)
+        return self._past
 
     def paths(self) -> list[str]:
         """Return all paths answered here."""
-        return self._documents.paths()
+        return self._documents(self._current()).paths()
 
     def bytes_held(self) -> int:
         """Return the bytes of memory of all encoded documents."""
-        return self._made.bytes_held()
+        return self._present.bytes_held() + (self._past.bytes_held() if self._past is not self._present else 0)
 
-    async def answer(self, request: Request, context: Context) -> Response | None:
-        """Answer a path of this class; None for any other path. As in kube-apiserver, the method does not matter."""
-        return await self._documents.answer(request, context) if request.path.startswith("/openapi/") else None
+    async def answer(self, request: Request, context: Context, registry: Registry) -> Response | None:
+        """Answer a path of this class by a registry; None for any other path. As in kube-apiserver, the method does not
+        matter."""
+        if not request.path.startswith("/openapi/"):
+            return None
+        return await self._documents(registry).answer(request, context)
 
 
 class Documents:

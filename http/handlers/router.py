@@ -55,9 +55,9 @@ def router(
             if answer is None and ui is not None:
                 answer = ui.answer(request)
         if answer is None:
-            answer = discovery.answer(request, context)
+            answer = discovery.answer(request, context, at_moment.store.registry)
         if answer is None:
-            answer = await openapi.answer(request, context)
+            answer = await openapi.answer(request, context, at_moment.store.registry)
         return answer if answer is not None else page_not_found()
 
     return route

@@ -129,7 +129,7 @@ class WatchStream:
     ) -> None:
         rt, form = encoder.rt, encoder.form
         self._watching = watching
-        self._representation = (rt.api_version, form.media_type, form.kind, form.version)
+        self._representation = (rt, form.media_type, form.kind, form.version)
         self._encoder = encoder
         self._cursor = watching.cursor
         self._ends = ends

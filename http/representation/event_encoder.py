@@ -43,7 +43,7 @@ class EventEncoder(EntryEncoder):
         super().__init__(rt, form, include_object=include_object, as_of=as_of, cache=cache)
         self._columns_sent = False
         self._formless = form.kind == "PartialObjectMetadataList"
-        self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
+        self._cache_key = (rt, form.media_type, form.kind, form.version, self._include)
 
     @property
     def stateful(self) -> bool:

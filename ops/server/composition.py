@@ -13,6 +13,7 @@ from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
@@ -65,7 +66,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     current = CurrentRegistry(plan.registry, views)
-    store = Store(served=current, reads=reads, writes=writes)
+    past = PastDefinitions(plan.registry, current, reads)
+    store = Store(served=current, past=past, reads=reads, writes=writes)
     own = own_objects(plan, store)
     jwt = jwt_authenticators(plan, outgoing)
     authentication = authentication_chain(plan, views, own.legacy_tokens, jwt, outgoing)

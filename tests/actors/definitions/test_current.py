@@ -8,7 +8,8 @@ import pytest
 from custom.definitions import definition, established, version
 from view_objects import ViewObjects
 
-from kubechronicle.actors.definitions.current import DEFINITIONS, CurrentRegistry
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.definition import DEFINITIONS
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.eventlog.records import Head, Key
 

@@ -141,3 +141,32 @@ async def test_openapi_lists_the_group_version(autojump_clock: MockClock) -> Non
         again = await server.get("/openapi/v3")
         moved = [path for path in after["paths"] if after["paths"][path] != again["paths"][path]]
         assert moved == ["apis/example.com/v1"]
+
+
+async def test_the_past_has_the_resources_of_its_moment(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        columns = [{"name": "Size", "type": "string", "jsonPath": ".size"}]
+        await define(server, definition(version(additionalPrinterColumns=columns), version("v1beta1")))
+        created = await server.post(WIDGETS, widget("a") | {"size": "L"})
+        moment = f"/history/at/{created['metadata']['resourceVersion']}"
+        await server.delete(f"{CRDS}/{NAME}")
+        await until_gone(server, NAME)
+        await define(server, definition(scope="Cluster"))
+        gone = f"/history/at/{server.store.reads.applied}"
+        for forgotten in (False, True):
+            if forgotten:
+                server.assembly.views["customresourcedefinitions.apiextensions.k8s.io"].window.reset(
+                    server.store.reads.applied
+                )
+            assert await server.names(f"{moment}{WIDGETS}") == ["a"]
+            table = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+            shown = await server.get(f"{moment}{WIDGETS}", headers=table)
+            assert shown["rows"][0]["cells"][:2] == ["a", "L"]
+            assert [one["version"] for one in (await server.get(f"{moment}/apis/example.com"))["versions"]] == [
+                "v1",
+                "v1beta1",
+            ]
+            assert "apis/example.com/v1beta1" in (await server.get(f"{moment}/openapi/v3"))["paths"]
+            assert (await server.ask("GET", f"{gone}{WIDGETS}")).status == 404
+            assert [one["version"] for one in (await server.get("/apis/example.com"))["versions"]] == ["v1"]
+            assert await server.names("/apis/example.com/v1/widgets") == []

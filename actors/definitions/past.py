@@ -1,0 +1,102 @@
+"""PastDefinitions: the resource types that were served at a revision.
+
+So a request below /history/at/MOMENT finds a custom resource whose definition is deleted by now, with the versions and
+schema of that moment. Definitions and registries are kept by the revisions of the definitions they come from: between
+two changes of definitions, all moments share one registry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, read_definition
+from kubechronicle.actors.reading.reads import Reads, Selection, parse_continue
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.eventlog.entries import Entry
+
+MOST_REGISTRIES: Final = 4
+PAGE: Final = 100
+"""Definitions read from the log at once; one may have a megabyte."""
+
+
+class PastResources:
+    """The types served at a moment, with the interface of CurrentRegistry. Nothing ends: the past does not change."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry: Final = registry
+
+    def end_with(self, rt: ResourceType, end: Callable[[], None]) -> None:
+        """Do nothing."""
+
+    def forget_end(self, rt: ResourceType, end: Callable[[], None]) -> None:
+        """Do nothing."""
+
+
+class PastDefinitions:
+    """``base``: the built-in resources. ``present``: the present ones."""
+
+    def __init__(self, base: Registry, present: CurrentRegistry, reads: Reads) -> None:
+        self._base = base
+        self._present = present
+        self._reads = reads
+        self._rt = base.builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        self._definitions: dict[tuple[str, int], Definition | None] = {}
+        self._registries: OrderedDict[tuple[tuple[str, int], ...], Registry] = OrderedDict()
+        reads.views.on_erased(self._forget)
+
+    def _forget(self) -> None:
+        """Forget definitions of which contents may have been erased."""
+        self._definitions.clear()
+        self._registries.clear()
+
+    async def resources_at(self, revision: int) -> PastResources:
+        """Return the types that were served at a revision. StatusError 410, 504."""
+        view = self._reads.views[DEFINITIONS]
+        await self._reads.wait_not_older(revision)
+        if revision >= view.held_since and view.unchanged_since(revision):
+            return PastResources(self._present.registry)
+        entries: list[Entry] = []
+        after: tuple[str, str] | None = None
+        while True:
+            page = await self._reads.list_past(
+                self._rt, Selection(), revision, limit=PAGE, after=after, paging=after is not None
+            )
+            entries += page.entries
+            if not page.continue_token:
+                break
+            _, after = parse_continue(self._rt, Selection(), page.continue_token)
+        return PastResources(self._registry(entries))
+
+    def _registry(self, entries: Sequence[Entry]) -> Registry:
+        key = tuple((entry.key.name, entry.revision) for entry in entries)
+        registry = self._registries.get(key)
+        if registry is None:
+            types = [rt for entry in entries for rt in self._types(entry)]
+            registry = self._base.with_types(
+                (rt for rt in types if rt.custom.served), unserved=(rt for rt in types if not rt.custom.served)
+            )
+            self._keep(key, registry)
+        self._registries.move_to_end(key)
+        return registry
+
+    def _types(self, entry: Entry) -> tuple[ResourceType, ...]:
+        present = self._reads.peek(*entry.key)
+        if present is not None and present.revision == entry.revision:
+            definition = self._present.definitions.get(entry.key.name)
+        else:
+            key = (entry.key.name, entry.revision)
+            if key not in self._definitions:
+                self._definitions[key] = read_definition(entry, self._base)
+            definition = self._definitions[key]
+        return definition.types if definition is not None else ()
+
+    def _keep(self, key: tuple[tuple[str, int], ...], registry: Registry) -> None:
+        """Keep a registry, and of the definitions those that a kept registry has."""
+        self._registries[key] = registry
+        if len(self._registries) > MOST_REGISTRIES:
+            self._registries.popitem(last=False)
+            used = {each for kept in self._registries for each in kept}
+            self._definitions = {each: held for each, held in self._definitions.items() if each in used}
