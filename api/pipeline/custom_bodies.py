@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.api.codecs.complaints import Complaints
+from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError, coerce_root
 from kubechronicle.api.custom.version import CustomVersion
@@ -33,6 +34,7 @@ def decode(
     """
     if isinstance(duplicates, Complaints) and duplicates.document is not None:
         obj = repeated_keys.plain(duplicates.document)
+    obj = numbers.as_decoded(obj)
     match_type(rt, obj, raw)
     api_version = obj.get("apiVersion") or ""
     if api_version != rt.api_version:
@@ -57,8 +59,8 @@ def match_type(rt: ResourceType, obj: Object, raw: bytes) -> None:
 
 def decode_patched(
     rt: ResourceType, obj: Any, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
-) -> list[str]:
-    """Clean and default a patched object, in place; return the warnings.
+) -> tuple[Object, list[str]]:
+    """Clean and default a patched object, in place; return it and the warnings.
 
     422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
     """
@@ -68,6 +70,7 @@ def decode_patched(
 
     if not isinstance(obj, dict):
         raise refused(bodies.not_an_object(obj))
+    obj = numbers.as_decoded(obj)
     problem = _type_problem(obj, shown)
     if problem:
         raise refused(problem)
@@ -79,7 +82,7 @@ def decode_patched(
     texts = bodies.strict_texts(complaints, _unknown_fields(rt, obj, refused))
     if texts and validation == "Strict":
         raise refused(f"strict decoding error: {', '.join(texts)}")
-    return bodies.as_warnings(texts, validation)
+    return obj, bodies.as_warnings(texts, validation)
 
 
 def _type_problem(obj: Object, shown: Callable[[], str]) -> str:

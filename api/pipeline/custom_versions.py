@@ -11,12 +11,7 @@ So fields that a schema no longer has, or defaults that it gained, show in each 
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
-from typing import Any, Final
-
-import orjson
-
+from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
@@ -60,32 +55,4 @@ def to_stored(rt: ResourceType, obj: Object) -> Object:
     schema = custom.storage.schema
     schema.clean(obj, drop_malformed=True)
     schema.default(obj)  # kube-apiserver sets them in each read
-    return plain_numbers(obj)
-
-
-_SPECIAL_NUMBERS: Final = re.compile(rb"[.][0-9]|[0-9][eE]|[0-9]{19}").search
-"""Possible floats and integers beyond 64 bits in JSON. Texts may match as well."""
-
-
-def plain_numbers(obj: Object) -> Object:
-    """Return an object with its numbers as Go writes them: 1.0 as 1, integers beyond 64 bits as floats."""
-    if _SPECIAL_NUMBERS(orjson.dumps(obj)) is None:
-        return obj
-    plain: Object = _plain(obj)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if value.__class__ is dict:
-        return {name: _plain(item) for name, item in value.items()}
-    if value.__class__ is list:
-        return [_plain(item) for item in value]
-    if value.__class__ is int and not -(2**63) <= value < 2**63:
-        value = float(value)
-    if value.__class__ is float and value.is_integer() and abs(value) < _LEAST_WITH_EXPONENT:
-        return int(Decimal(repr(value)))  # the shortest digits, then zeros
-    return value
-
-
-_LEAST_WITH_EXPONENT: Final = 1e21
-"""The least number that Go writes with an exponent."""
+    return numbers.as_written(obj)

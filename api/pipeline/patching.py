@@ -71,7 +71,7 @@ def apply(
 
     result: dict[str, Any] = {"shown": shown, "validation": validation, "complaints": complaints}
     if rt.custom is not None:
-        return patched, custom_bodies.decode_patched(rt, patched, **result)
+        return custom_bodies.decode_patched(rt, patched, **result)
     return patched, bodies.decode_patched(rt, patched, empties=empties, **result)
 
 

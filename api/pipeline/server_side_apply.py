@@ -17,6 +17,7 @@ import orjson
 
 from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import yaml as codec
+from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.managed_fields import managers
@@ -73,6 +74,8 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     _check_type(rt, config)
     live, entries = _live(rt, kind, old, request)
     _refuse_managed_fields(config)
+    if rt.custom is not None:
+        config = numbers.as_decoded(config)
     named = typed_values.read(config, kind)
     if named is None:
         problems = typed_values.validate(config, kind)
