@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import typed_values
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline import scale as subresources
 from kubechronicle.api.pipeline.patching import APPLY_YAML, MERGE_PATCH
 from kubechronicle.api.pipeline.pipeline import Outcome, WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.schema import types
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -472,3 +474,11 @@ def test_one_manager_alone_has_exactly_what_it_applied_last(first: Object, secon
     for name in ("labels", "finalizers"):
         assert changed["metadata"].get(name) == fresh["metadata"].get(name)
     assert one.owners() == other.owners()
+
+
+@pytest.mark.parametrize("value", [["50%"], {"a": 1}, True, 1.5, "x"])
+def test_an_int_or_string_takes_any_value_before_the_merge(value: Any) -> None:
+    kind = types.object_type("io.k8s.api.policy.v1.PodDisruptionBudget")
+    config = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": value}}
+    assert typed_values.validate(config, kind) == []
+    assert typed_values.read(config, kind) == typed_values.field_set(config, kind)
