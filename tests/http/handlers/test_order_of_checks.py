@@ -92,6 +92,9 @@ async def test_a_namespace_without_a_name() -> None:
             ("GET", "/api/v1/namespaces///configmaps", 404),
             ("GET", "/api/v1/namespaces//nodes", 404),
             ("GET", "/api/v1/namespaces/default//configmaps", 404),
+            ("GET", "/api/v1/namespaces/default/configmaps/%2f", 200),
+            ("PATCH", "/api/v1/namespaces/default/configmaps//", 405),
+            ("POST", "/api/v1/namespaces//pods/p/eviction", 400),
         ):
             assert (await server.ask(method, path)).status == code, (method, path)
 
