@@ -61,7 +61,10 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
     before = None if old is None else conversion.convert(old, rt.api_version)
     versions = None if old is None else server_side_apply.versions_of(rt)
     # A stored object has no empty lists, and a new one has no owners yet.
-    restored = put_back(shown, within_owned_lists(ctx.empties, kind)) if ctx.empties and old is not None else None
+    restored = None
+    if ctx.empties and old is not None:
+        never_nil = strategy_of(rt.resource).never_nil
+        restored = put_back(shown, within_owned_lists(ctx.empties, kind), never_nil=never_nil)
     managers.track(
         kind,
         before,

@@ -23,7 +23,7 @@ keeps in any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -74,12 +74,16 @@ class Restored:
         self._places.clear()
 
 
-def put_back(obj: dict[str, Any], empties: Iterable[Empty]) -> Restored:
-    """Set these empty values in the object again, where it still has their places."""
+NeverNil = Callable[[dict[str, Any], str], bool]
+"""(object, name of its field) -> whether the field defaults to an empty value, so that a stored object has it, too."""
+
+
+def put_back(obj: dict[str, Any], empties: Iterable[Empty], *, never_nil: NeverNil | None = None) -> Restored:
+    """Set these empty values in the object again, where it still has their places, except fields ``never_nil``."""
     restored = Restored()
     for empty in empties:
         holder = _holder(obj, empty)
-        if holder is not None:
+        if holder is not None and not (never_nil is not None and never_nil(holder, empty.steps[0])):
             restored.set(holder, empty)
     return restored
 

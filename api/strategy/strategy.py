@@ -22,6 +22,7 @@ from typing import Final
 
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields.managers import Paths
+from kubechronicle.api.schema.empties import NeverNil
 from kubechronicle.api.strategy.write_context import Requester
 from kubechronicle.api.values.names import NameCheck
 from kubechronicle.api.values.objects import Object
@@ -100,6 +101,7 @@ class Strategy:
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
     ``empties``: the fields in which ``validate`` and ``validate_update`` tell an empty list or map from none, as
     in ``empties.named``.
+    ``never_nil``: tells the fields that default to an empty list or map; an explicit one is no change of its owner.
     ``generation_counts_empties``: an empty list or map in the request is a change of the generation.
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.
@@ -125,6 +127,7 @@ class Strategy:
     changes_when_read: Callable[[Object], bool] = lambda new: False
     refuses_deletion: Callable[[str], str] = lambda name: ""
     empties: tuple[str, ...] = ()
+    never_nil: NeverNil | None = None
     generation_counts_empties: bool = False
     requested: Callable[[Object, Requester], None] = lambda new, requester: None
     stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None

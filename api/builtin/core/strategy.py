@@ -61,6 +61,11 @@ def label_namespace(new: Object) -> None:
     new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
 
 
+def limits_default_to_empty(item: Object, name: str) -> bool:
+    """Return whether a field of a LimitRange's item defaults to an empty map."""
+    return name in ("default", "defaultRequest") and item.get("type") == "Container"
+
+
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +135,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_create=name_limit_range,
         status=False,
         create_on_update=True,
+        never_nil=limits_default_to_empty,
         validate=validation_quotas.limit_range,
     ),
     "replicationcontrollers": Strategy(

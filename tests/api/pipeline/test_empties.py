@@ -108,6 +108,14 @@ def test_the_writer_owns_a_whole_list_with_an_empty_list_in_its_item() -> None:
     assert roles.replace(rules=rules) is Outcome.UNCHANGED  # only the time of the entry is newer
 
 
+def test_an_empty_map_that_is_the_default_changes_no_owner() -> None:
+    store = Store(("", "v1", "limitranges"), {"spec": {"limits": [{"type": "Container"}]}})
+    assert store.replace(spec={"limits": [{"type": "Container", "default": {}}]}) is Outcome.UNCHANGED
+    assert store.replace(spec={"limits": [{"type": "Container", "min": {}}]}) is Outcome.STORE
+    pods = Store(("", "v1", "limitranges"), {"spec": {"limits": [{"type": "Pod"}]}})
+    assert pods.replace(spec={"limits": [{"type": "Pod", "default": {}}]}) is Outcome.STORE
+
+
 def test_an_empty_map_is_a_change_of_an_immutable_config_map() -> None:
     store = Store(("", "v1", "configmaps"), {"data": {"a": "b"}, "immutable": True})
     assert "binaryData: Forbidden: field is immutable" in rejection(store, binaryData={})
