@@ -256,11 +256,11 @@ def _out_of_range(found: re.Match[str]) -> str:
 
 
 def quantity_text(value: Any) -> str:
-    """Return a quantity in its canonical spelling. A number counts as its text."""
+    """Return a quantity in its canonical spelling. A number counts as its text, a float as Go encodes it."""
     if not isinstance(value, str):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DecodeError(quantity.SYNTAX_ERROR)
-        value = str(value)
+        value = str(int(value) if isinstance(value, float) and abs(value) < 1e21 and value.is_integer() else value)
     try:
         return quantity.canonical(value.strip())
     except quantity.QuantityError as error:

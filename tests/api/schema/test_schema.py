@@ -163,6 +163,13 @@ def test_quantities_have_one_spelling(given: str, canonical: str) -> None:
     assert quantity.value_of(canonical) == pytest.approx(quantity.value_of(given))
 
 
+@pytest.mark.parametrize(
+    ("number", "text"), [(1e20, "100E"), (123.0, "123"), (1.5, "1500m"), (1e21, "1e+21"), (-1e17, "-100P")]
+)
+def test_floats_are_quantities_as_go_writes_them(number: float, text: str) -> None:
+    assert values.quantity_text(number) == text
+
+
 @pytest.mark.parametrize("text", ["", "abc", "1Q", "1 Gi", "--1", "1.2.3"])
 def test_malformed_quantities(text: str) -> None:
     with pytest.raises(quantity.QuantityError):
