@@ -108,6 +108,18 @@ def test_claims_at_pod_level_are_known_and_still_forbidden() -> None:
     assert [field for field, _ in found] == ["spec.resources.claims", "spec.resources.claims[0].request"]
 
 
+def test_two_addresses_are_a_pair_even_if_one_is_invalid() -> None:
+    status = {"podIP": "1.2.3.4", "podIPs": [{"ip": "1.2.3.4"}, {"ip": "x"}]}
+    found = rejection_causes("/v1/pods", {"spec": container()}, {"spec": container(), "status": status}, "status")
+    assert [field for field, _ in found] == ["status.podIPs[1]", "status.podIPs", "status.podIPs"]
+    assert found[1][1] == "Internal error: failed to check for dual stack with error:invalid IP[1]: x"
+
+
+def test_an_update_of_the_status_sets_no_time_of_deletion() -> None:
+    after = {"metadata": {"deletionTimestamp": "2024-01-02T03:04:05Z"}, "spec": container(), "status": {}}
+    assert rejection_causes("/v1/pods", {"spec": container()}, after, "status") == []
+
+
 def test_restart_rules_of_an_init_container_are_checked_with_a_policy() -> None:
     rules: dict[str, Any] = {"restartPolicyRules": [{"action": "v1"}]}
     first = {**CONTAINER, "name": "d", **rules}

@@ -204,7 +204,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {
                 "status": status_update(
                     "spec",
-                    metadata=("ownerReferences",),
+                    metadata=("ownerReferences", "deletionTimestamp"),
                     prepare=prepare_pod_status,
                     validate_update=validation_subresources.pod_status,
                     warnings=warnings.pod_status_warnings,

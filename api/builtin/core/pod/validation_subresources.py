@@ -23,6 +23,7 @@ from kubechronicle.api.errors.field_errors import (
     duplicate,
     forbidden,
     go_quote,
+    internal,
     invalid_value,
     not_supported,
     required,
@@ -191,10 +192,14 @@ def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, value in enumerate(values):
         causes += legacy_ip(value, f"status.{member}[{index}]", present)
-    if len(values) < 2 or causes:
+    if len(values) < 2:
         return causes
     parsed = [address for address in map(parse_ip, values) if address is not None]
-    if not dual_stack(parsed) or len(values) > 2:
+    wrong = next((index for index, value in enumerate(values) if parse_ip(value) is None), None)
+    if wrong is not None:
+        problem = f"failed to check for dual stack with error:invalid IP[{wrong}]: {values[wrong]}"
+        causes.append(internal(f"status.{member}", problem))
+    if wrong is not None or not dual_stack(parsed) or len(values) > 2:
         shown = [{"IP": value} for value in values]
         causes.append(invalid_value(f"status.{member}", shown, "may specify no more than one IP for each IP family"))
     return causes
