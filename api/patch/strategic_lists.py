@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_number
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.values.objects import Object
 
@@ -37,6 +38,8 @@ def go_map(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int | float):
+        return go_number(value if -(2**63) <= value < 2**63 else float(value))
     return str(value)
 
 

@@ -83,7 +83,8 @@ def _merge_field(original: Object, name: str, value: Any, kind: Type, *, deletes
             return
     elif deletes:
         return
-    added = _without_directives(_without_nulls(value))
+    _drop_nulls(value)
+    added = _without_directives(value)
     if added is _NOTHING:
         original.pop(name, None)
     else:
@@ -119,13 +120,16 @@ def _list_below(kind: Type, name: str) -> ListType:
     raise status.unknown(f"expected slice or array type, but got: {kind_word(kind)}")
 
 
-def _without_nulls(value: Any) -> Any:
-    """Drop null members, which have nothing to remove."""
+def _drop_nulls(value: Any) -> None:
+    """Drop null members, which have nothing to remove. Errors show the patch without them."""
     if isinstance(value, dict):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
+        for name in [name for name, item in value.items() if item is None]:
+            del value[name]
+        for item in value.values():
+            _drop_nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_nulls(item)
 
 
 def _without_directives(value: Any) -> Any:

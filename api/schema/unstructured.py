@@ -122,4 +122,6 @@ def _convert_bytes(value: Any) -> Any:
             raise ConversionError(f"error decoding from json: {error.text}") from None
     if value.__class__ is not list:
         raise ConversionError(f"cannot restore slice from {_KINDS[value.__class__]}")
+    if any(item is not None and item.__class__ not in (int, float) for item in value):
+        raise ConversionError("unrecognized type: uint8")
     return value

@@ -294,3 +294,19 @@ def test_the_order_of_long_lists_takes_linear_time() -> None:
 
     seconds(100)
     assert min(seconds(4000) for _ in range(3)) < 3 * min(seconds(2000) for _ in range(3)) + 0.002
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(80.0, "80"), (-0.0, "-0"), (1e6, "1e+06"), (2**63, "9.223372036854776e+18"), (2**63 - 1, str(2**63 - 1))],
+)
+def test_numbers_of_a_patch_in_errors(value: int | float, text: str) -> None:
+    assert strategic_merge.go_map({"a": [value]}) == f"map[a:[{text}]]"
+
+
+def test_a_strategic_patch_in_an_error_lacks_its_nulls_for_new_maps() -> None:
+    patch: dict[str, Any] = {"labels": {"a": None, "b": {"c": None}, "d": [{"e": None}]}, "annotations": {"a": None}}
+    held = {"annotations": {"b": "c"}}
+    strategic_merge.apply(held, patch, META)
+    assert patch == {"labels": {"b": {}, "d": [{}]}, "annotations": {"a": None}}
+    assert held == {"annotations": {"b": "c"}, "labels": {"b": {}, "d": [{}]}}

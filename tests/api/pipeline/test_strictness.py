@@ -319,3 +319,10 @@ def test_blanks_around_quantities_are_an_error_in_protobuf_only() -> None:
         quota["spec"] = {"hard": {"pods": odd}}
         with pytest.raises(StatusError, match="cannot be handled as a ResourceQuota: quantities must match"):
             bodies.decode(QUOTAS, protobuf.decode(protobuf.encode(quota)))
+
+
+def test_a_strategic_patch_with_bytes_that_are_none() -> None:
+    secrets = known_registry().builtin("", "v1", "secrets")
+    held = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": "Opaque"}
+    with pytest.raises(StatusError, match="unrecognized type: uint8"):
+        patching.apply(secrets, held, patching.STRATEGIC_MERGE_PATCH, b'{"data":{"a":["MQ=="]}}', validation="Warn")
