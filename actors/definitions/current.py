@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, may_serve, read_definition
+from kubechronicle.actors.definitions.description import Description
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Operation
@@ -31,12 +32,16 @@ from kubechronicle.eventlog.views.views import Views
 
 
 class CurrentRegistry:
-    """``base``: the built-in resources. ``definitions``: all definitions by name, also those that are not served."""
+    """``base``: the built-in resources. ``description``: of the objects in ``views``.
 
-    def __init__(self, base: Registry, views: Views) -> None:
+    ``definitions``: all definitions by name, also those that are not served.
+    """
+
+    def __init__(self, base: Registry, views: Views, description: Description) -> None:
         self.definitions: Final[dict[str, Definition]] = {}
         self._base = base
-        self._view = views[DEFINITIONS]
+        self._views = views
+        self._description = description
         self._last = base
         self._replaced: dict[str, tuple[ResourceType, ...]] = {}  # the types in ``_last`` of changed definitions
         self._by_group: defaultdict[str, dict[str, Definition]] = defaultdict(dict)
@@ -91,7 +96,7 @@ class CurrentRegistry:
 
     def _follow(self, events: Sequence[Event] | None) -> None:
         if events is None:
-            entries = {entry.key.name: entry for entry in self._view.entries()}
+            entries = {entry.key.name: entry for entry in self._views[DEFINITIONS].entries()}
             for name in self.definitions.keys() - entries.keys():
                 self._put(name, None)
             for name, entry in entries.items():
@@ -114,6 +119,9 @@ class CurrentRegistry:
         if before is after:
             return
         self._replaced.setdefault(name, before)
+        fields = frozenset(field for rt in after for field in rt.selectable_fields)
+        if self._description.choose(name, fields):
+            self._views[name].describe_again()
         if before and not (after and after[0].custom.serves_like(before[0].custom)):
             for end in tuple(self._ends.get(before[0].resource, ())):
                 end()

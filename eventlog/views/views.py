@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plain, entry_of, seal
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
@@ -148,6 +150,27 @@ class View:
             held_since=self.held_since,
             waiting_watchers=len(self.watchers),
         )
+
+    def describe_again(self) -> None:
+        """Compute the labels and fields of all entries and recent events anew, when their rules have changed."""
+        again: dict[int, Entry] = {}
+
+        def described(entry: Entry) -> Entry:
+            new = again.get(id(entry))
+            if new is None:
+                labels, fields = self._describe(self.resource, entry.object())
+                new = again[id(entry)] = structs.replace(entry, labels=labels or NOTHING, fields=fields or NOTHING)
+            return new
+
+        self._store = SortedStore([described(entry) for entry in self._store.all()] if self._store.count else ())
+        self._snapshots.clear()
+        self._by_field.clear()
+        for position, event in enumerate(self.window.events):
+            if not event.entry.erased:
+                previous = event.previous
+                if previous is not None and not previous.erased:
+                    previous = described(previous)
+                self.window.events[position] = structs.replace(event, entry=described(event.entry), previous=previous)
 
     # Writing: Views only
 

@@ -5,6 +5,8 @@ of a typed list have no apiVersion and kind (the list has them), so this common 
 
     {"apiVersion":"v1","kind":"Secret","metadata":{…},…}   ->   {"metadata":{…},…}
 
+Items of a list of custom resources keep both, since that list has no type in kube-apiserver.
+
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
 Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks.
 
@@ -95,8 +97,12 @@ class EntryEncoder:
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
-        # Length of the prefix that all stored objects of this type share (see the head of this file).
-        self._prefix = len(b'{"apiVersion":"%b","kind":"%b",' % (rt.api_version.encode(), rt.kind.encode()))
+        # Length of the prefix that list items of this type lack (see the head of this file).
+        typed = rt.custom is None
+        self._prefix = (
+            len(b'{"apiVersion":"%b","kind":"%b",' % (rt.api_version.encode(), rt.kind.encode())) if typed else 1
+        )
+        self._cut_off = ("apiVersion", "kind") if typed else ()
         # With the type: that of a custom resource may be replaced by one with other columns while its objects stay.
         self._variant = (rt, form.media_type, self._table, self._partial, form.version, self._include)
         # Entries of the past, and of types that are not stored, exist for one request only.
@@ -134,7 +140,7 @@ class EntryEncoder:
     def _json_item(self, entry: Entry) -> bytes:
         obj = self._shown(entry.object())
         if self._plain:
-            obj = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+            obj = {key: value for key, value in obj.items() if key not in self._cut_off}
         return json.encode(obj)
 
     def _row(self, entry: Entry) -> Row:
@@ -212,6 +218,8 @@ class EntryEncoder:
         metadata: Object = {"resourceVersion": str(listing.revision)}
         if listing.continue_token:
             metadata["continue"] = listing.continue_token
+        elif self.rt.custom is not None and self._plain:
+            metadata["continue"] = ""
         if listing.remaining:
             metadata["remainingItemCount"] = listing.remaining
         return await self._list_of(listing.entries, metadata)
@@ -243,10 +251,7 @@ class EntryEncoder:
 
     def _object_list(self, objects: Sequence[Object], metadata: Object) -> bytes:
         """Encode a list of whole objects."""
-        items = [
-            {key: value for key, value in self.served(obj).items() if key not in ("apiVersion", "kind")}
-            for obj in objects
-        ]
+        items = [{key: value for key, value in self.served(obj).items() if key not in self._cut_off} for obj in objects]
         listed = {"kind": self.rt.list_kind, "apiVersion": self.rt.api_version, "metadata": metadata, "items": items}
         return encode(listed, self.form.media_type, pretty=self.form.pretty)
 

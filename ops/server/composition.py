@@ -13,6 +13,7 @@ from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.description import Description
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -20,7 +21,6 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
-from kubechronicle.api.selectors.field_selectors import describe, plain
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
@@ -43,7 +43,9 @@ from kubechronicle.ops.server.server_metrics import readings
 
 
 def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
-    views = Views(describe, plain)
+    description = Description()
+    describe = description.describe
+    views = Views(describe, description.plain)
     tail = Tail(revision_log, views)
     appender = Appender(revision_log, tail)
 
@@ -65,7 +67,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
-    current = CurrentRegistry(plan.registry, views)
+    current = CurrentRegistry(plan.registry, views, description)
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes)
     own = own_objects(plan, store)

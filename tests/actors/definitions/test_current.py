@@ -10,6 +10,7 @@ from view_objects import ViewObjects
 
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import DEFINITIONS
+from kubechronicle.actors.definitions.description import Description
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.eventlog.records import Head, Key
 
@@ -17,7 +18,7 @@ from kubechronicle.eventlog.records import Head, Key
 class Cluster(ViewObjects):
     def __init__(self) -> None:
         super().__init__()
-        self.current = CurrentRegistry(builtin_registry(), self.views)
+        self.current = CurrentRegistry(builtin_registry(), self.views, Description())
 
     def define(self, obj: dict[str, Any]) -> None:
         self.put(DEFINITIONS, "", obj["metadata"]["name"], obj)

@@ -9,6 +9,9 @@ from custom.definitions import definition, version
 from custom.serving import CRDS, WIDGETS, define, serving, until_gone
 from trio.testing import MockClock
 
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
+
 NAME = "widgets.example.com"
 AGGREGATED = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 SUBRESOURCES = {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}
@@ -170,3 +173,45 @@ async def test_the_past_has_the_resources_of_its_moment(autojump_clock: MockCloc
             assert (await server.ask("GET", f"{gone}{WIDGETS}")).status == 404
             assert [one["version"] for one in (await server.get("/apis/example.com"))["versions"]] == ["v1"]
             assert await server.names("/apis/example.com/v1/widgets") == []
+
+
+async def test_lists_have_the_form_of_an_untyped_list(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition(version(), version("v1beta1")))
+        await server.post(WIDGETS, widget("a"))
+        for path in (WIDGETS, WIDGETS.replace("v1", "v1beta1"), f"{WIDGETS}?pretty=true"):
+            listed = await server.get(path)
+            assert listed["metadata"]["continue"] == ""
+            (item,) = listed["items"]
+            assert (item["apiVersion"], item["kind"]) == (listed["apiVersion"], "Widget")
+        partial = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+        assert "continue" not in (await server.get(WIDGETS, headers=partial))["metadata"]
+
+
+async def test_selectable_fields_also_select_objects_that_are_older(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    async with serving(MemoryLog(store)) as server:
+        await define(server, definition())
+        for name, color in (("a", "red"), ("b", "blue")):
+            await server.post(WIDGETS, widget(name) | {"spec": {"color": color}})
+        selected = f"{WIDGETS}?fieldSelector=spec.color=red"
+        (await server.ask("GET", selected)).refused(400)
+        held = await server.get(f"{CRDS}/{NAME}")
+        schema = {
+            "type": "object",
+            "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
+        }
+        held["spec"]["versions"][0] |= {
+            "schema": {"openAPIV3Schema": schema},
+            "selectableFields": [{"jsonPath": ".spec.color"}],
+        }
+        await server.put(f"{CRDS}/{NAME}", held)
+        assert await server.names(selected) == ["a"]
+        async with server.watch(f"{selected}&watch=1") as stream:
+            assert (await stream.event())[:2] == ("ADDED", "a")
+            await server.patch(f"{WIDGETS}/b", {"spec": {"color": "red"}})
+            assert (await stream.event())[:2] == ("ADDED", "b")
+            await server.patch(f"{WIDGETS}/a", {"spec": {"color": "blue"}})
+            assert (await stream.event())[:2] == ("DELETED", "a")
+    async with serving(MemoryLog(store)) as again:
+        assert await again.names(selected) == ["b"]
