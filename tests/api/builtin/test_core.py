@@ -121,3 +121,9 @@ def test_messages_of_updates(
     path: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
 ) -> None:
     assert rejection_causes(path, before, after) == causes
+
+
+def test_capacity_is_printed_by_name() -> None:
+    spec = {**VOLUME, "capacity": {"cpu": "1", "a": "1"}}
+    found = rejection_causes("/v1/persistentvolumes", {"spec": spec})
+    assert ("spec.capacity", 'Unsupported value: {"a":"1","cpu":"1"}: supported values: "storage"') in found

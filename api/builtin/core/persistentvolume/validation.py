@@ -5,7 +5,14 @@ from __future__ import annotations
 import posixpath
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_subdomain, immutable, missing, one_of, one_of_if_set
+from kubechronicle.api.builtin.common.checks import (
+    dns_subdomain,
+    immutable,
+    missing,
+    one_of,
+    one_of_if_set,
+    sorted_labels,
+)
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.resource_amounts import basic_amount, positive
 from kubechronicle.api.builtin.common.scheduling import node_selector
@@ -26,7 +33,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
     if not capacity:
         causes.append(required(path))
     if "storage" not in capacity or len(capacity) > 1:
-        causes.append(not_supported(path, spec.get("capacity"), ("storage",)))
+        causes.append(not_supported(path, sorted_labels(spec.get("capacity")), ("storage",)))
     for name, given in capacity.items():
         causes += basic_amount(given, f"{path}[{name}]") + positive(given, f"{path}[{name}]")
     policy, path = spec.get("persistentVolumeReclaimPolicy", ""), f"{field}.persistentVolumeReclaimPolicy"
