@@ -1,7 +1,7 @@
 """Numbers of custom objects in the forms of Go: as unstructured JSON is decoded, and as it is written.
 
 Go decodes integers of 64 bits, and any other number as a float. It writes 1.0 as 1. Most objects have none of these
-numbers, which one search of their JSON tells.
+numbers, which their JSON tells.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-_MAYBE_WIDE: Final = re.compile(rb"9[2-9][0-9]{17}|1[0-9]{19}").search
-_MAYBE_FLOAT: Final = re.compile(rb"[.][0-9]|[0-9][eE]").search
-"""Numbers of that kind, or texts that look like them."""
+_MAYBE_LARGE: Final = re.compile(rb"e[+]?[12][0-9][],}]").search
+"""Floats with an exponent of two digits, or texts that look like them."""
 
 _LEAST_WITH_EXPONENT: Final = 1e21
 """The least number that Go writes with an exponent."""
@@ -24,15 +23,20 @@ _LEAST_WITH_EXPONENT: Final = 1e21
 def as_decoded(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a decoded object with integers beyond 64 bits as floats."""
     try:
-        found: Any = _MAYBE_WIDE(orjson.dumps(obj))
-    except TypeError:  # an integer beyond what orjson writes, from YAML
-        found = True
-    return _changed(obj, _decoded) if found else obj
+        orjson.dumps(obj, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # an integer beyond 53 bits
+        decoded: dict[str, Any] = _changed(obj, _decoded)
+        return decoded
+    return obj
 
 
 def as_written(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object with whole floats as integers."""
-    return obj if _MAYBE_FLOAT(orjson.dumps(obj)) is None else _changed(obj, _written)
+    text = orjson.dumps(obj)
+    if b".0" not in text and _MAYBE_LARGE(text) is None:
+        return obj
+    written: dict[str, Any] = _changed(obj, _written)
+    return written
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:

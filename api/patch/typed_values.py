@@ -40,14 +40,9 @@ def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
     return errors
 
 
-def fits(obj: dict[str, Any], kind: ObjectType) -> bool:
-    """Return whether field managers can handle an object: it has the types of its schema. Items may be repeated."""
-    return not misfits(obj, kind)
-
-
 def misfits(obj: dict[str, Any], kind: ObjectType) -> list[str]:
     """Return the problems for which field managers cannot handle an object."""
-    if read(obj, kind) is not None:
+    if fits(obj, kind):
         return []
     return [error for error in validate(obj, kind) if not isinstance(error, _Repeated)]
 
@@ -147,6 +142,46 @@ def _syntax(value: Any) -> str:
     if value is None:
         return "interface {}(nil)"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def fits(value: Any, kind: Type, depth: int = 0) -> bool:
+    """Return whether field managers can handle a value: it has the types of its schema. Items may be repeated."""
+    if value is None or isinstance(kind, AnyType):
+        return True
+    if depth > MAX_DEPTH:
+        return False
+    if kind.__class__ is Scalar:
+        return not _scalar_problem(value, kind.kind)
+    if kind.__class__ is ListType:
+        return value.__class__ is list and _items_fit(value, kind, depth + 1)
+    if value.__class__ is not dict:
+        return isinstance(kind, ObjectType) and kind.free
+    if kind.__class__ is MapType:
+        below = kind.value
+        leaf = _leaf_of(below)
+        return all(item.__class__ is leaf or fits(item, below, depth + 1) for item in value.values())
+    assert isinstance(kind, ObjectType), kind
+    fields = kind.fields
+    for name, item in value.items():
+        field = fields.get(name)
+        if field is None:
+            if kind.other is None or not fits(item, kind.other, depth + 1):
+                return False
+        elif item.__class__ is not field.leaf and not fits(item, field.type, depth + 1):
+            return False
+    return True
+
+
+def _items_fit(items: list[Any], kind: ListType, depth: int) -> bool:
+    below = kind.item
+    leaf = _leaf_of(below)
+    if kind.list_type != ATOMIC:
+        try:
+            for item in items:
+                path_elements.item_element(item, kind)
+        except NoPathElement:
+            return False
+    return all(item.__class__ is leaf or fits(item, below, depth) for item in items)
 
 
 # -- both at once -----------------------------------------------------------------------------------------------------

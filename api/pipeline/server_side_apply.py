@@ -84,6 +84,10 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
                 f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
             )
         named = typed_values.field_set(config, kind)
+    if rt.custom is not None and (problems := typed_values.misfits(live, kind)):
+        raise status.unknown(
+            f"failed to create typed live object ({_named(rt, live)}): {typed_values.explain(problems)}"
+        )
     noted = copy_object(config) if request.writer.manager == KUBECTL else None
     try:
         applied = _apply(rt, kind, live, config, named, entries, request)

@@ -12,6 +12,7 @@ from kubechronicle.api.patch import typed_values
 from kubechronicle.api.pipeline import bodies, conversion, custom_versions, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
+from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy
 from kubechronicle.api.strategy.write_context import WriteContext
 from kubechronicle.api.values.objects import Object
@@ -84,16 +85,17 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
 
 
 def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> None:
-    """Do as ``track`` for a custom object, which may not fit its schema: then the entries stay as they are.
+    """Do as ``track`` for a custom object. If the stored one does not fit its schema, the entries stay as they are.
 
-    An object of another kind or version loses them. The checks refuse it, except through a subresource.
+    An object of another kind or version loses them. The checks refuse it, and a new object that does not fit, except
+    through a subresource.
     """
     if new["apiVersion"] != rt.api_version or new["kind"] != rt.kind:
         new["metadata"].pop("managedFields", None)
         return
     before = None if old is None else custom_versions.read(rt, copy_object(old))
     kind = rt.custom.kind_type
-    if not typed_values.fits(new, kind) or not (before is None or typed_values.fits(before, kind)):
+    if not (_fits(before, kind) and (not ctx.subresource or _fits(new, kind))):
         managers.carry_over(before, new, subresource=ctx.subresource)
         return
     managers.track(
@@ -105,3 +107,11 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
         versions=None if before is None else server_side_apply.versions_of(rt),
         is_version=partial(server_side_apply.is_version, rt),
     )
+
+
+def _fits(obj: Object | None, kind: ObjectType) -> bool:
+    """Return whether the types of an object are those of its schema. The entries of managers do not count."""
+    if obj is None:
+        return True
+    meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
+    return typed_values.fits({**obj, "metadata": meta}, kind)

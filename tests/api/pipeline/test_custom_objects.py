@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from custom_types import GROUP, SCHEMA, apply, context, create, decoded, definition, patch, stored, widget, widgets
+from custom.objects import GROUP, SCHEMA, apply, context, create, decoded, definition, patch, stored, widget, widgets
 
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
@@ -311,6 +311,17 @@ def test_an_apply_outside_the_schema_is_a_500(spec: dict[str, Any], problem: str
         apply(RT, OLD, {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "spec": spec}, "five")
     message = f"failed to create typed patch object (/; {GROUP}/v1, Kind=Widget): {problem}"
     assert (error.value.code, error.value.message) == (500, message)
+
+
+def test_an_apply_to_an_object_outside_its_schema_is_a_500() -> None:
+    broken = orjson.loads(orjson.dumps(OLD))
+    broken["spec"]["replicas"] = "many"
+    with pytest.raises(StatusError) as error:
+        apply(RT, broken, widget({"name": "x"}), "five")
+    assert error.value.message == (
+        f"failed to create typed live object (n/a; {GROUP}/v1, Kind=Widget): .spec.replicas: expected numeric (int or "
+        "float), got string"
+    )
 
 
 # -- versions ---------------------------------------------------------------------------------------------------------

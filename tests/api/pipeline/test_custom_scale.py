@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from custom_types import GROUP, SCHEMA, context, create, definition, patch, stored, widget, widgets
+from custom.objects import GROUP, SCHEMA, context, create, definition, patch, stored, widget, widgets
 
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
