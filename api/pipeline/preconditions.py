@@ -14,6 +14,7 @@ from kubechronicle.api.strategy.write_context import WriteContext
 from kubechronicle.api.values.objects import Object
 
 PREFIXES: Final = {
+    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
     "endpoints": "services/endpoints",
     "ingresses.networking.k8s.io": "ingress",
     "nodes": "minions",

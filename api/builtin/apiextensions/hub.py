@@ -67,7 +67,12 @@ def hub(spec: Object) -> Hub:
     if not versions:
         return Hub(spec=spec, versions=(), shared={})
     first = versions[0]
-    same = [name for name in SHARED if all(same_json(each.get(name), first.get(name)) for each in versions[1:])]
+    same = [name for name in SHARED if all(_same(each.get(name), first.get(name)) for each in versions[1:])]
     rest = [{name: value for name, value in version.items() if name not in same} for version in versions]
     shared = {name: first[name] for name in same if first.get(name) is not None}
     return Hub(spec=spec, versions=rest, shared=shared)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two fields are equal. An empty list is none."""
+    return same_json(None if one == [] else one, None if other == [] else other)

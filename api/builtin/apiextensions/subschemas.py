@@ -6,12 +6,13 @@ Source: ``SchemaHas`` in apiextensions-apiserver ``pkg/apis/apiextensions/valida
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.values.objects import Object
 
-_LISTS: Final = ("allOf", "anyOf", "oneOf")
-_MAPS: Final = ("patternProperties", "definitions", "dependencies")
+_LISTS: Final = frozenset(("allOf", "anyOf", "oneOf", "items"))
+_MAPS: Final = frozenset(("properties", "patternProperties", "definitions", "dependencies"))
+_SINGLE: Final = frozenset(("items", "not", "additionalProperties", "additionalItems"))
 
 UNSUPPORTED: Final = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
 """Keywords that no structural schema has."""
@@ -25,18 +26,16 @@ _EXTENSIONS: Final = (
 
 
 def _below(schema: Object) -> list[Object]:
-    found: list[Any] = []
-    items = schema.get("items")
-    found += items if isinstance(items, list) else (items,)
-    for name in _LISTS:
-        found += schema.get(name) or ()
-    found.append(schema.get("not"))
-    found += (schema.get("properties") or {}).values()
-    found.append(schema.get("additionalProperties"))
-    found.append(schema.get("additionalItems"))
-    for name in _MAPS:
-        found += (schema.get(name) or {}).values()
-    return [each for each in found if isinstance(each, dict)]
+    found: list[Object] = []
+    for name, value in schema.items():
+        if value.__class__ is dict:
+            if name in _MAPS:
+                found += [each for each in value.values() if each.__class__ is dict]
+            elif name in _SINGLE:
+                found.append(value)
+        elif value.__class__ is list and name in _LISTS:
+            found += value
+    return found
 
 
 def every(schema: Object | None) -> Iterator[Object]:

@@ -30,6 +30,8 @@ from kubechronicle.api.values.objects import Object
 
 SCOPES = ("Cluster", "Namespaced")
 ESTABLISHED = "Established"
+STRICT = Demands(any_bundle=False)
+"""All rules, for an update that needs no tolerance."""
 
 
 def definition(new: Object) -> list[Cause]:
@@ -46,7 +48,9 @@ def definition(new: Object) -> list[Cause]:
 def definition_change(new: Object, old: Object) -> list[Cause]:
     """Return the problems of a changed definition. The problems of its metadata are found elsewhere."""
     form, held = hub(new["spec"]), hub(old["spec"])
-    causes = _Spec(form, demands_of(form, held, old)).check()
+    causes = _Spec(form, STRICT).check()
+    if causes:  # seldom, so the old definition is seldom searched for flaws to tolerate
+        causes = _Spec(form, demands_of(form, held, old)).check()
     causes += _constant(new["spec"], old["spec"], established=condition_is_true(old, ESTABLISHED))
     causes += definition_status(new, old)
     causes += _stored_versions(new)

@@ -33,11 +33,9 @@ def defaults(schema: Object, where: Where, rules: RuleCheck, *, pruned: bool) ->
     """Return the problems of the defaults of a structural schema. ``pruned``: unknown fields are a problem."""
     if not has_default(schema):
         return []
-    from kubechronicle.api.custom.schema.structure import Node
-
-    root = Node({**schema, _EMBEDDED: True})
     check = _Check(rules, pruned=pruned)
-    check.below(root, where, root, lambda value: value, in_metadata=False)
+    root = {**schema, _EMBEDDED: True}
+    check.below(root, where, _Place(root), None)
     return check.causes.found
 
 
@@ -84,96 +82,130 @@ def drop_unknown_metadata(new: Object) -> None:
             pending += [field for name, field in node.properties.items() if not node.embedded or name != "metadata"]
 
 
+class _Place:
+    """The enclosing resource of a schema: its schema, and the whole object around a value, if it is in the metadata."""
+
+    __slots__ = ("_node", "schema", "surround")
+
+    def __init__(self, schema: Object, surround: Surround | None = None, resource: _Place | None = None) -> None:
+        self.schema = schema
+        self.surround = surround
+        self._node: Node | _Place | None = resource
+
+    @property
+    def node(self) -> Node:
+        """The structure of the resource's schema, built once."""
+        if isinstance(self._node, _Place):
+            return self._node.node
+        if self._node is None:
+            self._node = _node(self.schema)
+        return self._node
+
+    def field(self, name: str) -> _Place:
+        """Return the place of a field of the resource, or of a value in its metadata."""
+        above = self.surround
+        if above is None:
+            return _Place(self.schema, lambda value: {name: value}, self) if name in _META_FIELDS else self
+        return _Place(self.schema, lambda value: above({name: value}), self)
+
+    def items(self) -> _Place:
+        """Return the place of the items of a list."""
+        above = self.surround
+        return self if above is None else _Place(self.schema, lambda value: above([value]), self)
+
+
 class _Check:
     def __init__(self, rules: RuleCheck, *, pruned: bool) -> None:
         self.causes = Causes()
         self._rules = rules
         self._pruned = pruned
 
-    def below(self, node: Node, where: Where, root: Node, surround: Surround, *, in_metadata: bool) -> None:
-        """Check the default of a schema and those within it. ``root``: the schema of the enclosing resource."""
+    def below(self, schema: Object, where: Where, place: _Place, node: Node | None) -> None:
+        """Check the default of a schema and those within it. ``node``: the structure of the schema, if it was built."""
         if self.causes.full:
             return
-        if node.embedded:
-            in_metadata, root, surround = False, node, _identity
-        if node.has_default:
+        resource = bool(schema.get(_EMBEDDED))
+        if resource:
+            place = _Place(schema)
+        value: Any = schema.get("default")
+        if value is not None:
             at = where.child("default")
-            if in_metadata:
-                self._in_metadata(node, at, root, surround)
+            if node is None and isinstance(value, dict | list):
+                node = _node(schema)  # for the defaults within it, too
+            if place.surround is not None:
+                self._in_metadata(schema, at, place, place.surround)
             else:
-                self._plain(node, at)
-        if node.items is not None and _matters(node.items):
-            self.below(node.items, where.child("items"), root, _listed(surround), in_metadata=in_metadata)
-        at = where.child("properties")
-        for name, field in node.properties.items():
-            if _matters(field):
-                inside = in_metadata or (node.embedded and name in _META_FIELDS)
-                self.below(field, at.key(name), root, _named(surround, name), in_metadata=inside)
+                self._plain(schema, at, node)
+        items = schema.get("items")
+        if isinstance(items, dict):
+            self.below(items, where.child("items"), place.items(), None if node is None else node.items)
+        at, nodes = where.child("properties"), {} if node is None else node.properties
+        for name, field in (schema.get("properties") or {}).items():
+            inner = place.field(name) if resource or place.surround is not None else place
+            self.below(field, at.key(name), inner, nodes.get(name))
 
-    def _in_metadata(self, node: Node, where: Where, root: Node, surround: Surround) -> None:
+    def _in_metadata(self, schema: Object, where: Where, place: _Place, surround: Surround) -> None:
         from kubechronicle.api.custom.schema import embedded
 
-        whole = {"kind": "Validation", "apiVersion": "validation/v1", **surround(copy_object(node.default))}
+        value: Any = schema["default"]
+        whole = {"kind": "Validation", "apiVersion": "validation/v1", **surround(copy_object(value))}
         try:
-            embedded.coerce_embedded(whole, root, drop_malformed=False)
-            found = embedded.validate_embedded(whole, root)
+            embedded.coerce_embedded(whole, place.node, drop_malformed=False)
+            found = embedded.validate_embedded(whole, place.node)
             problem = aggregate(found) if found else ""
         except embedded.MalformedError as error:
             problem = str(error)
         if problem:
-            shown = encoded(node.default)
+            shown = encoded(value)
             self.causes.add(invalid_value(where, shown, f"must result in valid metadata: {problem}"))
         else:
-            self._valid(node, where)
+            self._valid(schema, where)
 
-    def _plain(self, node: Node, where: Where) -> None:
-        from kubechronicle.api.custom.schema import embedded
-
-        if self._pruned and _unknown_fields(node):
-            self.causes.add(invalid_value(where, encoded(node.default), "must not have unknown fields"))
-        value: Any = node.default
+    def _plain(self, schema: Object, where: Where, node: Node | None) -> None:
         found: list[Cause] = []
-        is_container = isinstance(node.default, dict | list)
-        if node.deep_embedded and is_container:
-            found = embedded.validate_embedded(value, node)
-            try:
-                embedded.coerce_embedded(copy_object(value), node, drop_malformed=False)
-            except embedded.MalformedError as error:
-                found = [cause for cause in found if str(cause) == str(error)][:1]
+        value: Any = schema["default"]
+        if node is not None and isinstance(schema["default"], dict | list):
+            if self._pruned and _unknown_fields(node):
+                self.causes.add(invalid_value(where, encoded(value), "must not have unknown fields"))
+            found = _embedded_problems(value, node)
         if found:
             self.causes.extend(_moved(cause, where) for cause in found)
         else:
-            self._valid(node, where)
+            self._valid(schema, where)
 
-    def _valid(self, node: Node, where: Where) -> None:
+    def _valid(self, schema: Object, where: Where) -> None:
         """Check a default by the keywords and the rules of its schema."""
         from kubechronicle.api.custom.schema import keywords
         from kubechronicle.api.custom.schema.failures import Failures
         from kubechronicle.api.custom.schema.tables import apply
 
+        value: Any = schema["default"]
         failures = Failures(str(where))
-        apply(keywords.table(node.schema), node.default, None, failures)
+        apply(keywords.table(schema), value, None, failures)
         if failures:
             self.causes.extend(failures.causes())
         else:
-            self.causes.extend(self._rules.default(node.schema, node.default, where, resource=node.embedded))
+            self.causes.extend(self._rules.default(schema, value, where, resource=bool(schema.get(_EMBEDDED))))
 
 
-def _matters(node: Node) -> bool:
-    """Return whether a schema or one within it has a default."""
-    return node.has_default or node.deep_defaults
+def _node(schema: Object) -> Node:
+    from kubechronicle.api.custom.schema.structure import Node
+
+    return Node(schema)
 
 
-def _identity(value: Any) -> Any:
-    return value
+def _embedded_problems(value: Any, node: Node) -> list[Cause]:
+    """Return the problems of embedded resources within a default."""
+    if not node.deep_embedded:
+        return []
+    from kubechronicle.api.custom.schema import embedded
 
-
-def _named(surround: Surround, name: str) -> Surround:
-    return lambda value: surround({name: value})
-
-
-def _listed(surround: Surround) -> Surround:
-    return lambda value: surround([value])
+    found = embedded.validate_embedded(value, node)
+    try:
+        embedded.coerce_embedded(copy_object(value), node, drop_malformed=False)
+    except embedded.MalformedError as error:
+        return [cause for cause in found if str(cause) == str(error)][:1]
+    return found
 
 
 def _moved(cause: Cause, where: Where) -> Cause:
