@@ -203,9 +203,10 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     """
     if not ctx.patches:
         _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
-    metadata.drop_repeated_owners(new["metadata"])
+        metadata.drop_repeated_owners(new["metadata"])
     if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
         tracking.track(rt, old, new, ctx)
+    metadata.drop_repeated_owners(new["metadata"])  # the managers of a patch have seen them
     return new
 
 
@@ -301,7 +302,7 @@ def apply_patch(
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
     _match_url(rt, meta, ctx, warnings)
-    if repeated := metadata.drop_repeated_owners(meta):
+    if repeated := metadata.drop_repeated_owners(dict(meta)):
         warnings = [*warnings, metadata.repeated_owners_warning(repeated, after_admission=True)]
     return patched, warnings
 

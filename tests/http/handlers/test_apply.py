@@ -115,3 +115,17 @@ async def test_an_object_whose_fields_have_no_manager_must_have_keys(secrets: li
                 f"(default/b; /v1, Kind=ServiceAccount) to smd typed: .secrets: element 1: {keyless}"
             )
         assert await server.get(f"{accounts}/b") == made
+
+
+async def test_a_patch_with_repeated_owners_takes_them_over(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "u"}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": [owner]}}
+        (await apply(server, f"{MAPS}/a", body)).ok()
+        patch = {"metadata": {"ownerReferences": [owner, owner]}}
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = await server.ask("PATCH", f"{MAPS}/a?fieldManager=other", patch, headers=headers)
+        assert "contains duplicate entries after mutating admission" in answer.header_all("warning")[0]
+        meta = answer.ok()["metadata"]
+        assert meta["ownerReferences"] == [owner]
+        assert [entry["manager"] for entry in meta["managedFields"] if entry["fieldsV1"]] == ["other"]
