@@ -32,9 +32,9 @@ def parse(text: str) -> int:
         return 0
     if not rest:
         raise _invalid(text)
-    total = 0
-    while rest:
-        match = _PART.match(rest)
+    total = at = 0
+    while at < len(rest):
+        match = _PART.match(rest, at)
         assert match is not None
         whole, fraction, unit = match.groups()
         if not whole and not (fraction or "")[1:]:
@@ -49,7 +49,7 @@ def parse(text: str) -> int:
             total += int(fraction[1:]) * size // 10 ** (len(fraction) - 1)
         if total > _MAX + (sign < 0):
             raise _invalid(text)
-        rest = rest[match.end() :]
+        at = match.end()
     return sign * total
 
 

@@ -10,6 +10,7 @@ from kubechronicle.api.custom.schema.list_types import identity_of
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import NO_FIELDS, Schema, Where
 from kubechronicle.api.custom.schema.tables import Check, Table, apply_ratcheted
+from kubechronicle.api.errors.field_errors import MOST_CAUSES
 
 TYPE_FIELDS: Final = frozenset(("apiVersion", "kind"))
 Fields = dict[str, tuple[Table, str]]
@@ -53,6 +54,7 @@ def size_check(schema: Schema) -> Check | None:
 
 def _fields_check(fields: Fields, others: Table | None, required: Sequence[str]) -> Check:
     get_field = fields.get
+    needed = frozenset(required)
 
     def check(value: dict[str, Any], where: Where, failures: Failures, old: Correlated | None) -> int:
         count = 0
@@ -71,9 +73,12 @@ def _fields_check(fields: Fields, others: Table | None, required: Sequence[str])
                 count += constant + inner(item, (where, suffix), failures, None)
             else:
                 count += apply_ratcheted(below, (where, suffix), failures, correlated)
-        for name in required:
-            if name not in value:
-                failures.add("required", where, name)
+        if not needed <= value.keys():
+            for name in required:
+                if name not in value:
+                    failures.add("required", where, name)
+                    if len(failures) >= MOST_CAUSES:
+                        break
         return count
 
     return check

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kubechronicle.api.custom.schema.bounds import BoundedCauses, BoundedPaths
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
 from kubechronicle.api.custom.schema.texts import bad_value
-from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta import metadata as object_meta
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check
@@ -37,30 +38,30 @@ def coerce_root(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
 
 def coerce_embedded(obj: dict[str, Any], root: Node, *, drop_malformed: bool) -> list[str]:
     """Bring embedded resources into form, in place. Return the sorted paths of unknown fields of their metadata."""
-    found: list[str] = []
+    unknown = BoundedPaths()
     if root.deep_embedded:
         for value, where in _resources(obj, root, None):
-            _coerce(value, where, found, drop_malformed=drop_malformed)
-        found.sort()
-    return found
+            _coerce(value, where, unknown, drop_malformed=drop_malformed)
+    return sorted(unknown.found)
 
 
 def coerce_default(value: Any, node: Node) -> None:
     """Drop malformed and unknown metadata of embedded resources within a default, in place."""
     if node.deep_embedded and value.__class__ in CONTAINERS:
+        unknown = BoundedPaths()
         for resource, where in _resources(value, node, None):
-            _coerce(resource, where, [], drop_malformed=True)
+            _coerce(resource, where, unknown, drop_malformed=True)
 
 
 def validate_embedded(obj: dict[str, Any], root: Node) -> list[Cause]:
     """Return the problems of the types and metadata of embedded resources."""
-    causes: list[Cause] = []
+    causes = BoundedCauses()
     if root.deep_embedded:
         for value, where in _resources(obj, root, None):
-            causes += _validate(value, where)
-            if len(causes) >= MOST_CAUSES:
+            causes.extend(_validate(value, where))
+            if causes.full:
                 break
-    return causes
+    return causes.found
 
 
 def _resources(value: Any, node: Node, where: Where) -> Iterator[tuple[dict[str, Any], Where]]:
@@ -84,7 +85,7 @@ def _resources(value: Any, node: Node, where: Where) -> Iterator[tuple[dict[str,
             ]
 
 
-def _coerce(value: dict[str, Any], where: Where, found: list[str], *, drop_malformed: bool) -> None:
+def _coerce(value: dict[str, Any], where: Where, unknown: BoundedPaths, *, drop_malformed: bool) -> None:
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
             if not drop_malformed:
@@ -93,17 +94,14 @@ def _coerce(value: dict[str, Any], where: Where, found: list[str], *, drop_malfo
             del value[name]
     if "metadata" not in value:
         return
-    path = path_text(child(where, "metadata"))
-    given = value["metadata"]
-    kept = copy_object(given)
+    kept = copy_object(value["metadata"])
     try:
-        unknown = _coerce_metadata(value, drop_malformed=drop_malformed)
+        for name in _coerce_metadata(value, drop_malformed=drop_malformed):
+            unknown.add(child(child(where, "metadata"), name))
     except TypeMismatch as problem:
-        if drop_malformed:
-            return
-        raise MalformedError(str(invalid_value(path, bad_value(kept), str(problem)))) from None
-    if len(found) < check.MAX_UNKNOWN:
-        found += [f"{path}.{name}" for name in unknown]
+        if not drop_malformed:
+            path = path_text(child(where, "metadata"))
+            raise MalformedError(str(invalid_value(path, bad_value(kept), str(problem)))) from None
 
 
 def _coerce_metadata(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
@@ -134,19 +132,18 @@ def _object_meta() -> ObjectType:
     return object_type(f"{META}ObjectMeta")
 
 
-def _validate(value: dict[str, Any], where: Where) -> list[Cause]:
-    causes = []
+def _validate(value: dict[str, Any], where: Where) -> Iterator[Cause]:
     for name, problem_of in (("apiVersion", _version_problem), ("kind", _kind_problem)):
-        path = path_text(child(where, name))
         if name not in value:
-            causes.append(required(path))
+            yield required(path_text(child(where, name)))
         elif not isinstance(value[name], str):
-            causes.append(invalid_value(path, bad_value(value[name]), "must be a string"))
+            yield invalid_value(path_text(child(where, name)), bad_value(value[name]), "must be a string")
         elif problem := problem_of(value[name]):
-            causes.append(invalid_value(path, value[name], problem))
+            yield invalid_value(path_text(child(where, name)), value[name], problem)
     if "metadata" in value:
-        causes += _validate_metadata(value["metadata"], path_text(child(where, "metadata")))
-    return causes
+        for cause in _validate_metadata(value["metadata"]):
+            cause.field = path_text(child(where, cause.field))
+            yield cause
 
 
 def _version_problem(text: str) -> str:
@@ -162,14 +159,15 @@ def _kind_problem(text: str) -> str:
     return f"may have mixed case, but should otherwise match: {','.join(problems)}" if problems else ""
 
 
-def _validate_metadata(given: Any, path: str) -> list[Cause]:
+def _validate_metadata(given: Any) -> list[Cause]:
+    """Return the problems of metadata, with their fields below the resource."""
     holder = {"metadata": copy_object(given)}
     try:
         _coerce_metadata(holder, drop_malformed=False)
     except TypeMismatch as problem:
-        return [invalid_value(path, bad_value(given), str(problem))]
+        return [invalid_value("metadata", bad_value(given), str(problem))]
     metadata = holder["metadata"]
     metadata["name"] = metadata.get("name") or "fakename"  # a name is not required
     return object_meta.validate(
-        metadata, namespaced=bool(metadata.get("namespace")), name_check=names.segment_name, kube=False, field=path
+        metadata, namespaced=bool(metadata.get("namespace")), name_check=names.segment_name, kube=False
     )

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
+
 from kubechronicle.api.custom.schema.containers import list_check, object_check, size_check
 from kubechronicle.api.custom.schema.failures import Choices, Failures
 from kubechronicle.api.custom.schema.formats import FORMATS
@@ -23,7 +25,6 @@ from kubechronicle.api.custom.schema.scalars import format_check, is_integral, n
 from kubechronicle.api.custom.schema.structure import Schema, Where
 from kubechronicle.api.custom.schema.tables import Check, Entry, Table
 from kubechronicle.api.custom.schema.texts import bad_value, enum_text
-from kubechronicle.api.schema.equality import same_json
 
 _NULL: Final = type(None)
 _TYPE_NAMES: Final = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
@@ -161,6 +162,7 @@ def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
     reals = frozenset(each for each in allowed if each.__class__ is float)
     whole = frozenset(each for each in allowed if each.__class__ is int)
     texts = frozenset(each for each in allowed if each.__class__ is str)
+    others = frozenset(_written(each) for each in allowed if each.__class__ in (dict, list, bool))
 
     def holds(value: Any) -> bool:
         if cls is str:
@@ -169,7 +171,7 @@ def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
             return value in whole or float(value) in reals or _character(value) in texts
         if cls is float:
             return value in reals or wrapped(value) in whole
-        return cls is not _NULL and any(same_json(value, each) for each in allowed)
+        return cls is not _NULL and _written(value) in others
 
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
         if not holds(value):
@@ -177,6 +179,11 @@ def _enum_check(allowed: Sequence[Any], cls: type) -> Check:
         return 0
 
     return check
+
+
+def _written(value: Any) -> bytes:
+    """Return a value as text, which is equal for equal values, and not for 1 and 1.0."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _character(value: int) -> str:

@@ -10,18 +10,19 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.custom.schema.bounds import BoundedCauses
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
 from kubechronicle.api.custom.schema.texts import bad_value, go_value
-from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, duplicate, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value
 
 _ABSENT: Final = object()
 
 
 def validate_lists(obj: dict[str, Any], root: Node) -> list[Cause]:
     """Return the repeated items of all sets and maps within an object."""
-    causes: list[Cause] = []
+    causes = BoundedCauses()
     stack: list[tuple[Any, Node, Where]] = [(obj, root, None)] if root.deep_lists else []
-    while stack and len(causes) < MOST_CAUSES:
+    while stack and not causes.full:
         value, node, where = stack.pop()
         if value.__class__ is dict:
             fields, additional = node.list_fields, node.additional
@@ -35,11 +36,11 @@ def validate_lists(obj: dict[str, Any], root: Node) -> list[Cause]:
                 ]
             continue
         if node.list_type == "set":
-            causes += [
+            causes.extend(
                 duplicate(path_text(index(where, position)), bad_value(value[position])) for position in repeated(value)
-            ]
+            )
         elif node.list_type == "map":
-            causes += _validate_map(value, node.map_keys, where)
+            causes.extend(_validate_map(value, node.map_keys, where))
         items = node.items
         if items is not None and items.deep_lists:
             stack += [
@@ -47,7 +48,7 @@ def validate_lists(obj: dict[str, Any], root: Node) -> list[Cause]:
                 for position, item in enumerate(value)
                 if item.__class__ in CONTAINERS
             ]
-    return causes[:MOST_CAUSES]
+    return causes.found
 
 
 def repeated(items: Sequence[Any]) -> list[int]:
@@ -92,4 +93,4 @@ def _validate_map(items: list[Any], keys: Sequence[str], where: Where) -> Iterab
         {} if item is None else {name: item[name] for name in keys if name in item} for item in items
     ]
     compared = [each.get(keys[0], _ABSENT) for each in found] if len(keys) == 1 else found
-    return [duplicate(path_text(index(where, position)), go_value(found[position])) for position in repeated(compared)]
+    return (duplicate(path_text(index(where, position)), go_value(found[position])) for position in repeated(compared))

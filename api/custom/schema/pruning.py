@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, path_text
-
-MAX_UNKNOWN: Final = 10_000
-"""The most unknown fields whose paths are collected; answers show fewer."""
+from kubechronicle.api.custom.schema.bounds import BoundedPaths
+from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index
 
 _VISITED: Final = frozenset((dict, list, type(None)))
 """The classes of values of which something may be removed."""
@@ -25,8 +23,7 @@ def prune(obj: dict[str, Any], root: Node) -> list[str]:
     """Remove unknown fields and forbidden nulls of an object, in place. Return the fields' sorted paths."""
     pruning = _Pruning(nulls=True)
     pruning.fields(obj, root, None, resource=True)
-    pruning.found.sort()
-    return pruning.found
+    return sorted(pruning.unknown.found)
 
 
 def prune_value(value: Any, node: Node) -> list[str]:
@@ -34,16 +31,16 @@ def prune_value(value: Any, node: Node) -> list[str]:
     pruning = _Pruning(nulls=False)
     if value.__class__ in CONTAINERS:
         pruning.value(value, node, None)
-    return pruning.found
+    return pruning.unknown.found
 
 
 class _Pruning:
     """One walk, with the paths of the unknown fields. ``nulls``: remove nulls that may not stand."""
 
-    __slots__ = ("found", "nulls")
+    __slots__ = ("nulls", "unknown")
 
     def __init__(self, *, nulls: bool) -> None:
-        self.found: list[str] = []
+        self.unknown = BoundedPaths()
         self.nulls = nulls
 
     def value(self, value: Any, node: Node | None, where: Where) -> None:
@@ -51,7 +48,7 @@ class _Pruning:
         if value.__class__ is dict:
             if node is None:
                 for name in value:
-                    self._note(where, name)
+                    self.unknown.add(child(where, name))
                 value.clear()
             else:
                 self.fields(value, node, where, resource=node.embedded)
@@ -94,7 +91,7 @@ class _Pruning:
                 if not is_open:
                     if not preserve:
                         drop.append(name)
-                        self._note(where, name)
+                        self.unknown.add(child(where, name))
                     continue
                 below = additional
             if item.__class__ in CONTAINERS:
@@ -103,7 +100,3 @@ class _Pruning:
                 drop.append(name)
         for name in drop:
             del value[name]
-
-    def _note(self, where: Where, name: str) -> None:
-        if len(self.found) < MAX_UNKNOWN:
-            self.found.append(path_text(child(where, name)))
