@@ -14,8 +14,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import custom_versions, deletion
+from kubechronicle.api.pipeline import custom_versions, deletion, tracking
 from kubechronicle.api.pipeline.preconditions import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
@@ -51,7 +50,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
 def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteContext, known: Sequence[Cause]) -> Prepared:
     """Apply the rules of an update, as pipeline.finish_update does for built-in kinds. ``stored``: as it was stored."""
     custom: CustomVersion = rt.custom
-    old = custom_versions.read(rt, copy_object(stored))
+    old = tracking.seen_by(rt, stored, ctx)
     meta, held = new["metadata"], old["metadata"]
     expected = int(held["resourceVersion"])
     check_revision(rt, custom.strategy, meta, held, expected, ctx)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import orjson
+
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer
@@ -93,7 +95,7 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
     if new["apiVersion"] != rt.api_version or new["kind"] != rt.kind:
         new["metadata"].pop("managedFields", None)
         return
-    before = None if old is None else custom_versions.read(rt, copy_object(old))
+    before = None if old is None else seen_by(rt, old, ctx)
     kind = rt.custom.kind_type
     if not (_fits(before, kind) and (not ctx.subresource or _fits(new, kind))):
         managers.carry_over(before, new, subresource=ctx.subresource)
@@ -107,6 +109,14 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
         versions=None if before is None else server_side_apply.versions_of(rt),
         is_version=partial(server_side_apply.is_version, rt),
     )
+
+
+def seen_by(rt: ResourceType, old: Object, ctx: WriteContext) -> Object:
+    """Return the stored custom object of an update as the request sees it. The steps of a write share it."""
+    if not ctx.seen or ctx.seen[0] is not old:
+        # Bytes are cheaper than a copy.
+        ctx.seen[:] = old, custom_versions.read(rt, orjson.loads(orjson.dumps(old)))
+    return ctx.seen[1]
 
 
 def _fits(obj: Object | None, kind: ObjectType) -> bool:

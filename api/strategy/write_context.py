@@ -55,6 +55,8 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     ``applies``: a server-side apply, which computes field owners by itself.
     ``force``: the apply takes fields from other managers.
     ``empties``: the empty lists and maps of the request's object, noted by the step that decodes it.
+    ``seen``: (stored object of an update, the same as requests see it), noted by the first step that needs it. For
+    custom resources.
     """
 
     now: str
@@ -71,6 +73,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
     requester: Requester = NOBODY
     empties: list[Empty] = msgspec.field(default_factory=list)
+    seen: list[Object] = msgspec.field(default_factory=list)
 
 
 class Outcome(enum.Enum):
