@@ -117,7 +117,7 @@ async def test_an_object_whose_fields_have_no_manager_must_have_keys(secrets: li
         assert await server.get(f"{accounts}/b") == made
 
 
-async def test_a_patch_with_repeated_owners_takes_them_over(autojump_clock: MockClock) -> None:
+async def test_a_patch_with_repeated_owners_takes_them_over() -> None:
     async with open_server() as server:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "u"}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": [owner]}}
