@@ -101,10 +101,8 @@ def _many_fields(new: Hub, old: Hub) -> frozenset[str]:
 
 
 def _unchanged(new: Hub, old: Hub) -> frozenset[str]:
-    found = set()
-    for version in new.versions:
-        name = version.get("name", "")
-        known, before = old.schema_of(name)
-        if known and same_json(new.schema_of(name)[1], before):
-            found.add(name)
-    return frozenset(found)
+    schemas, before = new.schemas_by_version(), old.schemas_by_version()
+    if not any(version.get("schema") is not None for version in old.versions):
+        # Versions that the old definition does not have count as well, by the schema that its versions share.
+        before = dict.fromkeys(schemas, old.shared.get("schema"))
+    return frozenset(name for name, schema in schemas.items() if name in before and same_json(schema, before[name]))

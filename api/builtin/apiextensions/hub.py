@@ -38,19 +38,12 @@ class Hub:
             if schema is not None:
                 yield schema
 
-    def schema_of(self, name: str) -> tuple[bool, Any]:
-        """Return (whether a version of this name is known, its ``schema``)."""
-        if not any(version.get("schema") is not None for version in self.versions):
-            return True, self.shared.get("schema")
+    def schemas_by_version(self) -> dict[str, Any]:
+        """Return the ``schema`` of each version by its name; of several versions with one name, that of the first."""
+        own = any(version.get("schema") is not None for version in self.versions)
+        found: dict[str, Any] = {}
         for version in self.versions:
-            if version.get("name", "") == name:
-                return True, version.get("schema")
-        return False, None
-
-    def subresources_of(self, version: Object) -> Object | None:
-        """Return the subresources of a version."""
-        per_version = any(each.get("subresources") is not None for each in self.versions)
-        found: Object | None = (version if per_version else self.shared).get("subresources")
+            found.setdefault(version.get("name", ""), (version if own else self.shared).get("schema"))
         return found
 
 

@@ -123,6 +123,7 @@ class _Spec:
             demands.structural or not form.preserves_unknown or self._defaults or any(map(has_extensions, schemas))
         )
         self._patterns = Patterns()
+        self._own_subresources = any(version.get("subresources") is not None for version in form.versions)
         self._found = Causes()
 
     def check(self) -> list[Cause]:
@@ -159,7 +160,8 @@ class _Spec:
         found, name = self._found, version.get("name", "")
         found.extend(validation_names.version_name(name, where.child("name")))
         found.extend(validation_names.deprecation_warning(version, where.child("deprecationWarning")))
-        self._schema(version, where.child("schema"), name, has_status=_has_status(self._hub.subresources_of(version)))
+        holder = version if self._own_subresources else self._hub.shared
+        self._schema(version, where.child("schema"), name, has_status=_has_status(holder.get("subresources")))
         found.extend(validation_serving.subresources(version.get("subresources"), where.child("subresources")))
         columns = version.get("additionalPrinterColumns") or ()
         found.extend(validation_serving.columns(columns, where.child("additionalPrinterColumns")))

@@ -21,7 +21,8 @@ BYPASSED: Final = "bypassed"
 MISSING: Final = "missing"
 MALFORMED: Final = "malformed"
 
-_PROTECTED: Final = ("k8s.io", "kubernetes.io")
+_PROTECTED: Final = ("k8s.io", "kubernetes.io", "history.kubechronicle.dev")
+"""Kubernetes' own domains, and the group in which this server answers questions about history."""
 _RULES: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
@@ -110,7 +111,7 @@ def _invalid_text(where: Where, text: str, detail: str) -> Cause:
 
 
 def is_protected(group_name: str) -> bool:
-    """Return whether an API group is one of Kubernetes' own, whose definitions need an approval."""
+    """Return whether an API group is reserved, so that its definitions need an approval."""
     return any(group_name == domain or group_name.endswith(f".{domain}") for domain in _PROTECTED)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.builtin.apiextensions import validation
+from kubechronicle.api.builtin.apiextensions.validation_names import is_protected
 from kubechronicle.api.builtin.apiextensions.warnings import definition_warnings
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
@@ -213,3 +214,17 @@ def test_only_new_formats_are_warned_about() -> None:
     )
     assert definition_warnings(new, old) == ['unrecognized format "int8"']
     assert definition_warnings(new, None) == ['unrecognized format "odd"', 'unrecognized format "int8"']
+
+
+def test_the_group_of_history_is_protected() -> None:
+    assert is_protected("history.kubechronicle.dev")
+    assert not is_protected("kubechronicle.dev")
+    new = definition(group="history.kubechronicle.dev")
+    new["metadata"]["name"] = "foos.history.kubechronicle.dev"
+    assert [cause.field for cause in validation.definition(new)] == ["metadata.annotations[api-approved.kubernetes.io]"]
+
+
+def test_many_versions_take_linear_time() -> None:
+    versions = [version(name=f"v{number}", storage=number == 1) for number in range(1, 3001)]
+    new = definition(*versions)
+    assert texts(new, new) == []
