@@ -35,6 +35,7 @@ class CustomVersion:
 
     ``name``: "v1". ``uid``, ``generation``: of the definition. ``storage_version``: the name of the stored version.
     ``group``, ``plural``, ``kind``: the accepted names.
+    ``since``: objects stored at this revision or later were stored with this schema; older ones are read with it.
     ``served``: the version has paths. ``terminating``: the definition is being deleted, and nothing may be created.
     ``preserves_unknown``: spec.preserveUnknownFields. ``conversion``: spec.conversion.
     ``subresources``, ``selectable_fields``: of the version, as the definition gives them.
@@ -53,6 +54,7 @@ class CustomVersion:
         "preserves_unknown",
         "selectable_fields",
         "served",
+        "since",
         "storage_version",
         "subresources",
         "terminating",
@@ -68,6 +70,7 @@ class CustomVersion:
         load: Callable[[], Object],
         versions: Mapping[str, CustomVersion],
         terminating: bool,
+        since: int = 0,
         like: CustomVersion | None = None,
     ) -> None:
         """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``like``: the same
@@ -87,6 +90,7 @@ class CustomVersion:
         self.conversion: Final[ReadOnlyObject] = spec.get("conversion") or NO_CONVERSION
         self.subresources: Final[ReadOnlyObject] = version.get("subresources") or {}
         self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
+        self.since: Final[int] = since if like is None else like.since
         self.versions: Final = versions
         self._load: Final = load
         self._parts: Final[dict[str, Any]] = {} if like is None else like._parts

@@ -15,6 +15,7 @@ Each request has an EntryEncoder of its own. Events of a watch: event_encoder.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -97,6 +98,8 @@ class EntryEncoder:
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
+        # Objects of a custom resource that are older than its schema get its defaults when they are read.
+        self._since: int = rt.custom.since if rt.custom is not None else 0
         # Length of the prefix that list items of this type lack (see the head of this file).
         typed = rt.custom is None
         self._prefix = (
@@ -145,7 +148,7 @@ class EntryEncoder:
 
     def _row(self, entry: Entry) -> Row:
         obj = entry.object()
-        served = None if self._stored_form else self.served(obj)
+        served = None if self._stored_form and not self._since else self.served(obj)
         return encoded_row(self.rt, obj, include_object=self._include, version=self._meta, served=served)
 
     def _shown(self, obj: Object) -> Object:
@@ -157,7 +160,7 @@ class EntryEncoder:
     def one(self, entry: Entry) -> bytes:
         """Encode an answer of one object. StatusError 400, 406."""
         self._check_object_form()
-        if self.splices:
+        if self.splices and entry.revision >= self._since:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
             return self._enveloped(self._items.one(entry))
@@ -175,7 +178,9 @@ class EntryEncoder:
 
     def served(self, obj: Object) -> Object:
         """Return a stored object in the request's version."""
-        return obj if self._stored_form else to_request_version(self.rt, obj)
+        if self._stored_form and (not self._since or _revision(obj) >= self._since):
+            return obj
+        return to_request_version(self.rt, obj)
 
     def check_rows(self) -> None:
         """Check the includeObject parameter, as late as kube-apiserver does: when the object is read or written.
@@ -206,7 +211,7 @@ class EntryEncoder:
             include_object=self._include,
             list_metadata={key: value for key, value in metadata.items() if value},
             version=self._meta,
-            served=None if self._stored_form else [self.served(obj) for obj in objects],
+            served=None if self._stored_form and not self._since else [self.served(obj) for obj in objects],
             no_headers=no_headers,
         )
 
@@ -274,6 +279,8 @@ class EntryEncoder:
         if self._partial and not entries:
             return head[:-1] + b',"items":null}\n'
         stored = self._plain and self._stored_form
+        if stored and self._since:
+            stored = all(entry.revision >= self._since for entry in entries)
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
         items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
         return ListBody(head[:-1] + b',"items":[', items, b"]}\n")
@@ -333,3 +340,8 @@ def _go_type(rt: ResourceType, kind: str) -> str:
         return "unstructured.Unstructured" if kind == rt.kind else "unstructured.UnstructuredList"
     package = rt.group.partition(".")[0]
     return f"{'core' if package in ('', 'events') else package}.{kind}"
+
+
+def _revision(obj: Object) -> float:
+    """Return the revision at which an object was stored; infinite for one that is not stored (a dry run)."""
+    return int(obj["metadata"].get("resourceVersion") or 0) or math.inf

@@ -81,7 +81,7 @@ class EventEncoder(EntryEncoder):
         return bytes(framed) if not isinstance(framed, bytes) else framed
 
     def _framed(self, kind: str, entry: Entry) -> bytes:
-        if self._plain and self._stored_form and self.form.media_type == JSON:
+        if self._plain and self._stored_form and self.form.media_type == JSON and entry.revision >= self._since:
             return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
         return self.frame(kind, self._shown(entry.object()))
 

@@ -215,3 +215,35 @@ async def test_selectable_fields_also_select_objects_that_are_older(autojump_clo
             assert (await stream.event())[:2] == ("DELETED", "a")
     async with serving(MemoryLog(store)) as again:
         assert await again.names(selected) == ["b"]
+
+
+async def test_objects_older_than_their_schema_are_read_with_it(autojump_clock: MockClock) -> None:
+    def sized(**size: Any) -> dict[str, Any]:
+        schema = {
+            "type": "object",
+            "properties": {"size": {"type": "string", **size}, "old": {"type": "string"}},
+        }
+        columns = [{"name": "Size", "type": "string", "jsonPath": ".size"}]
+        return version(schema={"openAPIV3Schema": schema}, additionalPrinterColumns=columns)
+
+    async with serving() as server:
+        await define(server, definition(sized()))
+        await server.post(WIDGETS, widget("a") | {"old": "o"})
+        held = await server.get(f"{CRDS}/{NAME}")
+        held["spec"]["versions"] = [sized(default="L")]
+        del held["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["old"]
+        await server.put(f"{CRDS}/{NAME}", held)
+        await server.post(WIDGETS, widget("b"))
+        assert (await server.get(f"{WIDGETS}/a"))["size"] == "L"
+        listed = (await server.get(WIDGETS))["items"]
+        assert [(one["metadata"]["name"], one["size"], "old" in one) for one in listed] == [
+            ("a", "L", False),
+            ("b", "L", False),
+        ]
+        table = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+        assert [row["cells"][1] for row in (await server.get(WIDGETS, headers=table))["rows"]] == ["L", "L"]
+        async with server.watch(f"{WIDGETS}?watch=1") as stream:
+            for _ in range(2):
+                event = await stream.next()
+                assert event is not None
+                assert event["object"]["size"] == "L"
