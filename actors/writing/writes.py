@@ -139,11 +139,13 @@ class Writes:
             return self._preparation.update(target, old, patched, context, turn, len(body))
 
         creation = None
-        if applies and not target.subresource:
+        if applies and target.subresource != pipeline.SCALE:
             context = context_of(target, creates=True, applies=True, force=force)
 
             def applied() -> dict[str, Any]:
                 obj, warnings[:] = pipeline.apply_new(target.rt, body, context)
+                if target.subresource:  # creates nothing, but the errors of the configuration come first
+                    raise status.not_found(target.rt, target.name)
                 return obj
 
             creation = Creation(object=applied, context=context, may_create=may_create)

@@ -129,3 +129,13 @@ async def test_a_patch_with_repeated_owners_takes_them_over() -> None:
         meta = answer.ok()["metadata"]
         assert meta["ownerReferences"] == [owner]
         assert [entry["manager"] for entry in meta["managedFields"] if entry["fieldsV1"]] == ["other"]
+
+
+async def test_an_apply_to_a_status_that_is_absent_reads_the_configuration_first() -> None:
+    async with open_server() as server:
+        target = "/api/v1/namespaces/default/services/a/status"
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "status": {"conditions": 1}}
+        error = (await apply(server, target, body)).refused(500)
+        assert ".status.conditions: expected list" in error["message"]
+        (await apply(server, target, {**body, "status": {}})).refused(404)
+        (await apply(server, target, {**body, "kind": "Pod"})).refused(400)
