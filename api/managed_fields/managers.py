@@ -108,15 +108,6 @@ def track(
         metadata["managedFields"] = result
 
 
-def carry_over(old: Mapping[str, Any] | None, new: dict[str, Any], *, subresource: str) -> None:
-    """Set ``new``'s managedFields to the entries from before this write, without its changes."""
-    metadata = new["metadata"]
-    held = list(old["metadata"].get("managedFields", ())) if old is not None else []
-    entries = _entries_to_start_from(metadata.pop("managedFields", None), held, subresource=subresource)
-    if entries:
-        metadata["managedFields"] = entries
-
-
 Differences = Mapping[str, tuple[FieldSet, FieldSet]]
 """apiVersion -> (changed, removed)."""
 

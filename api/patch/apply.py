@@ -49,6 +49,18 @@ class Applied:
     entries: list[Entry]
 
 
+class Unconvertible(Exception):
+    """An object that does not fit the schema of another version. The text says which conversion failed, and why."""
+
+
+def _in_step(versions: Versions, obj: Object, api_version: str, step: str) -> Typed | None:
+    """Convert an object. Unconvertible names the step that needed it."""
+    try:
+        return versions(obj, api_version)
+    except Unconvertible as error:
+        raise Unconvertible(f"{step}: {error}") from None
+
+
 class Conflicts(Exception):
     """Other managers own fields that would change: their entries and these fields."""
 
@@ -170,14 +182,20 @@ def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | No
 def _prune(merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_version: str, versions: Versions) -> Object:
     """Remove the manager's last applied fields that have no owner now; ``held`` already has its new entry."""
     last_version = last.get("apiVersion", "")
-    typed = versions(merged, last_version)
+    typed = _in_step(
+        versions,
+        merged,
+        last_version,
+        "failed to prune fields: failed to convert merged object to last applied version",
+    )
     if typed is None:
         return merged
     whole, kind = typed
     formerly = with_named_fields(last["fieldsV1"], kind)
     pruned = _removed(whole, formerly, kind)
     pruned = _add_back_owned(whole, pruned, held, last_version, versions)
-    remaining = versions(pruned, last_version)
+    dangling = "failed to prune fields: failed add back dangling items: failed to convert pruned object"
+    remaining = _in_step(versions, pruned, last_version, f"{dangling} to last applied version")
     if remaining is None:
         return merged
     # Keep fields without owners that this manager never applied, below fields that it did apply.
@@ -200,7 +218,9 @@ def _add_back_owned(
         version = entry.get("apiVersion", "")
         owned[version] = field_sets.union(owned.get(version, {}), entry["fieldsV1"])
     for version, fields in owned.items():
-        all_of, some_of = versions(whole, version), versions(pruned, version)
+        step = "failed to prune fields: failed add back owned items: failed to convert"
+        all_of = _in_step(versions, whole, version, f"{step} merged object at version {version}")
+        some_of = _in_step(versions, pruned, version, f"{step} pruned object at version {version}")
         if all_of is None or some_of is None:
             continue
         whole, kind = all_of
@@ -240,7 +260,8 @@ def _settle(
         if key != own:
             version = entry.get("apiVersion", "")
             if version not in compared:
-                before, after = versions(live, version), versions(merged, version)
+                before = _in_step(versions, live, version, "failed to convert old object")
+                after = _in_step(versions, merged, version, "failed to convert new object")
                 if before is None or after is None:
                     continue
                 compared[version] = _compare(before[0], after[0], before[1], reset)

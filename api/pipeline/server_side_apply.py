@@ -25,7 +25,7 @@ from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement,
 from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, typed_values
-from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
+from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
 from kubechronicle.api.pipeline import bodies, conversion, custom_versions, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, free_fields, unstructured
@@ -93,6 +93,8 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
         applied = _apply(rt, kind, live, config, named, entries, request)
     except NoPathElement as error:
         raise status.unknown(f"failed to create typed live object ({_named(rt, live)}): {error}") from None
+    except Unconvertible as error:
+        raise status.unknown(str(error)) from None
     obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
     if noted is not None:
         _note_last_applied(obj, noted)
@@ -259,12 +261,14 @@ def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
 
 
 def _custom_typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
-    """Do as ``_typed`` for a custom object."""
+    """Do as ``_typed`` for a custom object. Unconvertible if it does not fit the schema of the other version."""
     if not is_version(rt, api_version):
         return None
     version: CustomVersion = rt.custom.versions[api_version.rpartition("/")[2]]
     if obj["apiVersion"] != api_version:
         obj = custom_versions.convert_custom(rt.custom, copy_object(obj), api_version)
+        if problems := typed_values.misfits(obj, version.kind_type):
+            raise Unconvertible(typed_values.explain(problems))
     return obj, version.kind_type
 
 

@@ -11,6 +11,7 @@ from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import typed_values
+from kubechronicle.api.patch.apply import Unconvertible
 from kubechronicle.api.pipeline import bodies, conversion, custom_versions, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
@@ -87,10 +88,10 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
 
 
 def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> None:
-    """Do as ``track`` for a custom object. If the stored one does not fit its schema, the entries stay as they are.
+    """Do as ``track`` for a custom object. It loses all entries if field managers cannot handle it.
 
-    An object of another kind or version loses them. The checks refuse it, and a new object that does not fit, except
-    through a subresource.
+    That is an object of another kind or version, or outside its schema, also that of an entry's version. The checks
+    refuse most of these objects: not those that were stored before, nor changes that a subresource ignores.
     """
     if new["apiVersion"] != rt.api_version or new["kind"] != rt.kind:
         new["metadata"].pop("managedFields", None)
@@ -98,17 +99,20 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
     before = None if old is None else seen_by(rt, old, ctx)
     kind = rt.custom.kind_type
     if not (_fits(before, kind) and (not ctx.subresource or _fits(new, kind))):
-        managers.carry_over(before, new, subresource=ctx.subresource)
+        new["metadata"].pop("managedFields", None)
         return
-    managers.track(
-        kind,
-        before,
-        new,
-        writer=writer(rt, ctx),
-        reset=reset(rt, ctx),
-        versions=None if before is None else server_side_apply.versions_of(rt),
-        is_version=partial(server_side_apply.is_version, rt),
-    )
+    try:
+        managers.track(
+            kind,
+            before,
+            new,
+            writer=writer(rt, ctx),
+            reset=reset(rt, ctx),
+            versions=None if before is None else server_side_apply.versions_of(rt),
+            is_version=partial(server_side_apply.is_version, rt),
+        )
+    except Unconvertible:
+        new["metadata"].pop("managedFields", None)
 
 
 def seen_by(rt: ResourceType, old: Object, ctx: WriteContext) -> Object:
