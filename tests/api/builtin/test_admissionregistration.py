@@ -8,6 +8,8 @@ import pytest
 from pipeline_writes import rejections_of
 from rejections import rejection_reasons
 
+from kubechronicle.api.builtin.admissionregistration.validation_webhooks import client_config
+
 HOOK = {
     "name": "a.b.example.com",
     "sideEffects": "None",
@@ -99,3 +101,18 @@ def test_audit_annotations_need_the_name_of_their_policy() -> None:
         "metadata.name: Required value: name or generateName is required",
         'spec.auditAnnotations[0].key: Invalid value: "k": requires metadata.name be non-empty',
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://%zz", 'Required value: url must be a valid URL: parse "https://%zz": invalid URL escape "%zz"'),
+        ("https://u:p@x/y", 'Invalid value: "u:p": user information is not permitted in the URL'),
+        ("https://x/#f", 'Invalid value: "f": fragments are not permitted in the URL'),
+        ("//x", "Invalid value: \"\": 'https' is the only allowed URL scheme"),
+    ],
+)
+def test_urls_are_parsed_as_go_does(url: str, text: str) -> None:
+    found = [cause.message for cause in client_config({"url": url}, "clientConfig")]
+    assert len(found) == 1
+    assert found[0].startswith(text)
