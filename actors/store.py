@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 
+from kubechronicle.actors.conversion.conversions import Conversions, without_webhooks
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.writes import Caller, Writes
@@ -31,12 +32,16 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """``served``: the present resource types; custom resources come and go. ``past``: those of earlier moments."""
+    """``served``: the present resource types; custom resources come and go. ``past``: those of earlier moments.
+
+    ``conversions``: those of custom objects by webhooks.
+    """
 
     served: Served
     past: PastDefinitions
     reads: Reads
     writes: Writes
+    conversions: Conversions = field(default_factory=without_webhooks)
 
     @property
     def registry(self) -> Registry:

@@ -29,6 +29,7 @@ MAY_IMPORT = {
 # The modules of actors and eventlog that http may import: the store interface, and the read side of the log.
 HTTP_MAY_IMPORT = (
     "actors.admission.chain",
+    "actors.conversion",
     "actors.errors",
     "actors.eviction",
     "actors.external_answers",
@@ -58,7 +59,7 @@ STAIRCASES = {
         "tables", "openapi",
     ),
     "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
-    "actors": ("reading", "admission", "writing", "allocation", "history", "loops", "definitions"),
+    "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": ("outgoing", "wire", "representation", "authentication", "authorization", "handlers"),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip

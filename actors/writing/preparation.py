@@ -15,6 +15,7 @@ import msgspec
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
@@ -109,6 +110,9 @@ class Preparation:
 
     async def delete(self, target: Target, old: Entry, turn: Turn, *, options: DeleteOptions) -> Proposal:
         """Prepare the deletion of ``old`` as ``prepare_delete``, after admission."""
+        if needs_webhook(target.rt):
+            # A webhook that fails keeps the object: kube-apiserver reads what it deletes in the request's version.
+            pipeline.to_request_version(target.rt, old.object())
         self._admission.admit(attributes_of(target, "DELETE", None, old))
         return await turn.run(len(old.json), prepare_delete, target, old, options)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionChain
+from kubechronicle.actors.conversion.conversions import Conversions
+from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LARGE, Turn
@@ -23,10 +26,13 @@ from kubechronicle.actors.writing.transactions import deletion_of, kept_object, 
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.pipeline.custom_versions import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
+
+_NOTHING: Final = nullcontext()
 
 MAX_ATTEMPTS = 64
 """Attempts of one write while others keep changing the object. The deadline bounds them too, as in the etcd3 store."""
@@ -43,12 +49,14 @@ class WriteLoop:
         admission: AdmissionChain,
         describe: Describe,
         preparation: Preparation,
+        conversions: Conversions | None = None,
     ) -> None:
         self._reads = reads
         self._actors = actors
         self._admission = admission
         self._describe = describe
         self._preparation = preparation
+        self._conversions = conversions
         self._key_locks = KeyLocks()
 
     def carry_out(self, write: PendingWrite) -> Awaitable[Written]:
@@ -62,13 +70,20 @@ class WriteLoop:
         a large write is given back then: the answer may depend on another large write.
         """
         try:
-            return await self._attempts(write)
+            with self.converting(write.target.rt):
+                return await self._attempts(write)
         except NeedsExternalAnswer:
             write.turn.pause()
             raise
         finally:
             if write.caller.turn is None:
                 write.turn.end()
+
+    def converting(self, rt: ResourceType) -> AbstractContextManager[None]:
+        """Return the context in which rules may convert objects of the type by its webhook, if it has one."""
+        if self._conversions is None or not needs_webhook(rt):
+            return _NOTHING
+        return converting_by(self._conversions.recall)
 
     async def _attempts(self, write: PendingWrite) -> Written:
         caller, target, turn = write.caller, write.target, write.turn

@@ -31,6 +31,7 @@ from msgspec import structs
 
 from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
@@ -64,12 +65,26 @@ Compute = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Writes:
-    def __init__(self, *, reads: Reads, actors: ResourceActors, admission: AdmissionChain, describe: Describe) -> None:
+    def __init__(
+        self,
+        *,
+        reads: Reads,
+        actors: ResourceActors,
+        admission: AdmissionChain,
+        describe: Describe,
+        conversions: Conversions | None = None,
+    ) -> None:
+        """``conversions``: those of webhooks; None: no definition has one."""
         self._reads = reads
         self._actors = actors
         self._preparation = Preparation(reads, admission)
         self._loop = WriteLoop(
-            reads=reads, actors=actors, admission=admission, describe=describe, preparation=self._preparation
+            reads=reads,
+            actors=actors,
+            admission=admission,
+            describe=describe,
+            preparation=self._preparation,
+            conversions=conversions,
         )
         self.large = LargeWork()
 
@@ -259,7 +274,8 @@ class Writes:
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
             attempt = partial(self._preparation.delete, one, entry, turn, options=options)
-            proposal = await retry_with_answers(attempt, deadline=caller.deadline)
+            with self._loop.converting(target.rt):
+                proposal = await retry_with_answers(attempt, deadline=caller.deadline)
             if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
                 transaction = await self._loop.transaction(one, proposal, entry, caller.who, turn, len(entry.json))
                 begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), proposal.then_delete))

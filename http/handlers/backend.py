@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -28,6 +29,7 @@ class Backend:
     ``encoders``: the choice of an answer's encoder.
     ``compression``: the compression of long answers.
     ``issuer``: the issuer of service account tokens; None if none are issued.
+    ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
     store: Store
@@ -41,3 +43,4 @@ class Backend:
     encoders: EncoderChoice
     compression: Compression
     issuer: ServiceAccountIssuer | None = None
+    converted: ConvertedEntries | None = None

@@ -7,8 +7,10 @@ answered by reading.py, writes by writing.py, subresources that are no other vie
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, ConvertedReads, needs_webhook
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
@@ -82,6 +84,9 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
     if rt.group == HISTORY:
         backend = read_revisions(backend, context)
+    if needs_webhook(rt):
+        converted = ConvertedEntries(backend.store.conversions, rt)
+        backend = replace(backend, reads=ConvertedReads(backend.reads, converted), converted=converted)
     handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
     if rt.resource == "bindings" and verb == "create":
         handler = bind

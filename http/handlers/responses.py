@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
+from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
@@ -30,10 +33,21 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
     size = len(entry.json)
-    if size <= LARGE_BYTES or encoder.splices:
+    if size <= LARGE_BYTES or encoder.splices(entry):
         return encoder.one(entry)
     await context.turn.begin(size)
     return await context.turn.run(size, encoder.one, entry)
+
+
+async def in_version(backend: Backend, written: Written) -> Written:
+    """Return the result of a write in the version of the request, if that takes a webhook. StatusError 500."""
+    if backend.converted is None:
+        return written
+    if written.entry is not None:
+        return structs.replace(written, entry=await backend.converted.one(written.entry))
+    if written.object is None:
+        return written
+    return structs.replace(written, object=await backend.converted.object(written.object))
 
 
 def computed_response(code: int, form: Representation, rt: ResourceType, obj: Object) -> Response:

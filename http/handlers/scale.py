@@ -15,7 +15,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.responses import object_response
+from kubechronicle.http.handlers.responses import in_version, object_response
 from kubechronicle.http.handlers.write_request import patch_type, read_patch, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
@@ -37,6 +37,7 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
     else:
         written = await _patch(backend, request, context, rt)
     context.warnings.extend(written.warnings)
+    written = await in_version(backend, written)
     if written.entry is not None:
         return _response(request, context, rt, await _scale_of(context, rt, written.entry))
     if written.object is None:

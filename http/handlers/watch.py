@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import trio
 
+from kubechronicle.actors.conversion.converted_reads import ConvertedCursor
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
@@ -74,7 +75,9 @@ async def watch(
         bookmarks=options.allow_watch_bookmarks,
         drain=backend.drain,
     )
-    if isinstance(watching.cursor, WatchCursor):  # a replay of the past depends on no present definition
+    if isinstance(
+        watching.cursor, WatchCursor | ConvertedCursor
+    ):  # a replay of the past depends on no present definition
         stream.end_with(backend.store.served)
     if request.websocket is not None:
         # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
@@ -254,6 +257,9 @@ class WatchStream:
         except ReplayOver:
             self._over = True
             return self._bookmark()
+        except status.StatusError as error:  # an object that a webhook cannot convert
+            self._over = True
+            return [self._encoder.error(error)]
         except LogUnavailable:
             await trio.sleep(LOG_RETRY)
             events = []
@@ -291,7 +297,7 @@ class WatchStream:
 
 def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
     """Return True if the frames of these events must be made in a thread: large objects are encoded."""
-    return not encoder.splices and any(len(event.entry.json) > LARGE_BYTES for event in events)
+    return any(len(event.entry.json) > LARGE_BYTES and not encoder.splices(event.entry) for event in events)
 
 
 def _take_none(batch: Batch) -> bool:

@@ -19,7 +19,7 @@ from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision, reads_exactly
-from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
+from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.write_request import patch_type, read_delete, read_patch, read_write
 from kubechronicle.http.messages import Request, Response
@@ -40,7 +40,7 @@ async def create(backend: Backend, request: Request, context: Context, rt: Resou
         duplicates=write.body.duplicates,
         size=len(write.body.raw),
     )
-    return await _response(context, encoder, written)
+    return await _response(context, encoder, await in_version(backend, written))
 
 
 async def update(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -54,7 +54,7 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
         size=len(write.body.raw),
         may_create=partial(_check_create, backend, context),
     )
-    return await _response(context, encoder, written)
+    return await _response(context, encoder, await in_version(backend, written))
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -69,7 +69,7 @@ async def patch(backend: Backend, request: Request, context: Context, rt: Resour
         force=bool(write.options.force),
         may_create=partial(_check_create, backend, context),
     )
-    return await _response(context, encoder, written)
+    return await _response(context, encoder, await in_version(backend, written))
 
 
 def _check_create(backend: Backend, context: Context) -> None:
@@ -92,6 +92,11 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     prepared = written.prepared
     if prepared is None:
         raise AssertionError("a deletion is prepared")
+    written = await in_version(backend, written)
+    if written.object is not None:
+        prepared = replace(prepared, object=written.object)
+    elif backend.converted is not None and written.entry is not None:
+        prepared = replace(prepared, object=written.entry.object())
     answer = pipeline.delete_answer(rt, prepared, write.target.name)
     pending = prepared.outcome is not pipeline.Outcome.GONE and not deletion.is_over(prepared.object)
     code = 202 if pending and write.options.orphan_dependents is False else 200
@@ -118,6 +123,8 @@ async def delete_collection(backend: Backend, request: Request, context: Context
         revision=revision,
         exact=reads_exactly(list_options, revision, paged=True),  # kube-apiserver pages through a collection
     )
+    if backend.converted is not None:
+        deleted = replace(deleted, entries=await backend.converted.convert(deleted.entries))
     return await list_response(backend, request, encoder, deleted)
 
 

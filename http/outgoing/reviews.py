@@ -51,7 +51,7 @@ def status_of(answer: Answer, kind: str, api_version: str) -> Mapping[str, Any]:
         message = value.get("message")
         raise AskError(message if isinstance(message, str) and message else f"unknown (status {answer.status})")
     if not 200 <= answer.status <= 206:
-        raise AskError(_failure(answer))
+        raise AskError(failure(answer))
     if not isinstance(value, dict):
         raise AskError("the answer is no JSON object")
     for field, wanted in (("kind", kind), ("apiVersion", api_version)):
@@ -70,7 +70,7 @@ def _decoded(body: bytes) -> Any:
         return None
 
 
-def _failure(answer: Answer) -> str:
+def failure(answer: Answer) -> str:
     message = FAILURES.get(answer.status)
     if message is not None:
         return message

@@ -5,6 +5,10 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 import trio
 
 from kubechronicle.actors.admission import plugins
@@ -12,6 +16,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
+from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.description import Description
 from kubechronicle.actors.definitions.past import PastDefinitions
@@ -32,6 +37,7 @@ from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators, permission_check
 from kubechronicle.ops.server.allocation_metrics import AllocationCollector
@@ -66,10 +72,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
-    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
+    conversions = Conversions(Webhooks(outgoing, partial(_service, reads)))
+    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe, conversions=conversions)
     current = CurrentRegistry(plan.registry, views, description)
     past = PastDefinitions(plan.registry, current, reads)
-    store = Store(served=current, past=past, reads=reads, writes=writes)
+    store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
     own = own_objects(plan, store)
     jwt = jwt_authenticators(plan, outgoing)
     authentication = authentication_chain(plan, views, own.legacy_tokens, jwt, outgoing)
@@ -118,6 +125,11 @@ def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: Serv
     metrics.registry.register(
         AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
     )
+
+
+def _service(reads: Reads, namespace: str, name: str) -> Mapping[str, Any] | None:
+    entry = reads.peek("services", namespace, name)
+    return None if entry is None else entry.object()
 
 
 def _log_checks(tail: Tail) -> list[Check]:
