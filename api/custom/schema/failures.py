@@ -19,7 +19,6 @@ from kubechronicle.api.errors.field_errors import (
     Cause,
     go_quote,
     invalid_value,
-    not_supported,
     required,
     too_long,
     too_many,
@@ -30,12 +29,18 @@ NO_FIELD: Final = "<nil>"
 
 
 class Choices:
-    """The printed values of an enumeration. They are compared by identity, because there may be many."""
+    """The supported values of an enumeration, printed once for all failures. They are compared by identity."""
 
-    __slots__ = ("texts",)
+    __slots__ = ("_printed", "_texts")
 
     def __init__(self, texts: tuple[str, ...]) -> None:
-        self.texts = texts
+        self._texts = texts
+        self._printed = ""
+
+    def __str__(self) -> str:
+        if not self._printed:
+            self._printed = f"supported values: {', '.join(map(go_quote, self._texts))}"
+        return self._printed
 
 
 class Failures:
@@ -80,7 +85,7 @@ class Failures:
         size = 0
         for (kind, where, about), value in self._found.items():
             path = path_text(where)
-            identity = (kind, path, about.texts if about.__class__ is Choices else about)
+            identity = (kind, path, str(about) if about.__class__ is Choices else about)
             if identity not in found:
                 found[identity] = _CAUSES[kind](self, path, about, value)
                 size += len(path)
@@ -122,7 +127,7 @@ def _required(failures: Failures, path: str, about: Any, value: Any) -> Cause:
 
 
 def _enum(failures: Failures, path: str, about: Any, value: Any) -> Cause:
-    return not_supported(failures.field(path), value, about.texts)
+    return Cause("FieldValueNotSupported", "Unsupported value", failures.field(path), value=value, detail=about)
 
 
 def _long(failures: Failures, path: str, about: Any, value: Any) -> Cause:

@@ -28,7 +28,7 @@ _CREDIT_CARD: Final = re.compile(
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DURATION_PART: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_DURATION_PART: Final = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]+)")
 _UNITS: Final = (
     ("ns", "nano"),
     ("us", "µs", "micro"),

@@ -140,7 +140,7 @@ def test_items_of_a_set_are_unique(items: list[Any], expected: list[str]) -> Non
 
 
 def test_keys_of_a_map_are_unique() -> None:
-    schema = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    schema: dict[str, Any] = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     schema["items"] = {"type": "object", "properties": {"k": TEXT}}
     assert causes(schema, [{"k": "a"}, {"k": "a", "b": 1}, {}, {}]) == [
         'f[1]: Duplicate value: {"k":"a"}',
