@@ -10,7 +10,7 @@ from kubechronicle.api.custom.schema.failures import Failures
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import Schema, Where
 from kubechronicle.api.custom.schema.tables import Check
-from kubechronicle.api.custom.schema.texts import plain
+from kubechronicle.api.errors.field_errors import go_number
 
 MAX_SAFE: Final = float(2**53 - 1)
 EPSILON: Final = 1e-9
@@ -131,7 +131,7 @@ def _multiple(schema: Schema, integer: bool, type_name: str, format_name: str) -
     unfit = _unfit("MultipleOf", factor, type_name, format_name)
     whole = wrapped(factor) if integer and not unfit else None
     positive = (factor if whole is None else whole) > 0
-    printed = plain(factor) if whole is None else str(whole)
+    printed = go_number(factor) if whole is None else str(whole)
 
     def check(value: Number, where: Where, failures: Failures) -> None:
         if not positive:
@@ -153,7 +153,7 @@ def _minimum(schema: Schema, integer: bool, type_name: str, format_name: str) ->
     exclusive = bool(schema.get("exclusiveMinimum"))
     unfit = _unfit("Minimum boundary", limit, type_name, format_name)
     bound: Number = wrapped(limit) if integer and not unfit else limit
-    problem = f"should be greater than {'' if exclusive else 'or equal to '}{plain(bound)}"
+    problem = f"should be greater than {'' if exclusive else 'or equal to '}{go_number(bound)}"
     as_float = integer and bool(unfit)
 
     def check(value: Number, where: Where, failures: Failures) -> None:
@@ -169,7 +169,7 @@ def _maximum(schema: Schema, integer: bool, type_name: str, format_name: str) ->
     exclusive = bool(schema.get("exclusiveMaximum"))
     unfit = _unfit("Maximum boundary", limit, type_name, format_name)
     bound: Number = wrapped(limit) if integer and not unfit else limit
-    problem = f"should be less than {'' if exclusive else 'or equal to '}{plain(bound)}"
+    problem = f"should be less than {'' if exclusive else 'or equal to '}{go_number(bound)}"
     as_float = integer and bool(unfit)
 
     def check(value: Number, where: Where, failures: Failures) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.errors.field_errors import go_json, go_number
+from kubechronicle.api.errors.field_errors import go_json
 
 
 def go_value(value: Any) -> Any:
@@ -26,16 +26,3 @@ def bad_value(value: Any) -> Any:
 def enum_text(value: Any) -> str:
     """Return an allowed value as the list of supported values names it."""
     return value if isinstance(value, str) else go_json(go_value(value))
-
-
-def plain(value: int | float) -> str:
-    """Return a number as Go's ``%v`` prints it."""
-    return go_number(value)
-
-
-def decimal(value: float) -> str:
-    """Return a float without an exponent (strconv.FormatFloat with 'f', -1)."""
-    if value.is_integer():
-        return str(int(value))
-    text = repr(value)
-    return text if "e" not in text else format(value, "f")
