@@ -180,10 +180,8 @@ def as_warnings(texts: Sequence[str], validation: str) -> list[str]:
 
 def kind_type(rt: ResourceType) -> types.ObjectType | None:
     """Return the structural type of a resource's objects, None for kinds without one."""
-    if rt.custom is not None:
-        kind: types.ObjectType = rt.custom.kind_type
-        return kind
-    return types.object_type(rt.definition) if rt.definition else None
+    kind: types.ObjectType | None = None if rt.custom is None else rt.custom.kind_type
+    return types.object_type(rt.definition) if rt.definition else kind
 
 
 def decode(

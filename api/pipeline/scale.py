@@ -117,6 +117,12 @@ def decode_scale(
     return scale, warnings
 
 
+def unreadable(rt: ResourceType, error: status.StatusError) -> status.StatusError:
+    """Return the error for a body that cannot be decoded as a Scale: of custom objects, it says nothing of the body."""
+    unrecognized = error.message.startswith("the object provided is unrecognized")
+    return status.bad_request(custom_scale.NOT_REGISTERED) if rt.custom is not None and unrecognized else error
+
+
 def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, dry_run: bool) -> Object:
     """Return the workload after an update of its Scale to ``wanted``. 409 for a Scale with another uid.
 

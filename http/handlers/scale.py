@@ -52,7 +52,10 @@ async def _scale_of(context: Context, rt: ResourceType, entry: Entry, *, require
 
 
 async def _put(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Written:
-    write = await read_write(request, context, rt, parse_update_options, body_type=scales.scale_type(rt))
+    try:
+        write = await read_write(request, context, rt, parse_update_options, body_type=scales.scale_type(rt))
+    except status.StatusError as error:
+        raise scales.unreadable(rt, error) from None
     decode = partial(
         scales.decode_scale,
         rt,

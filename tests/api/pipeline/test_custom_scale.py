@@ -157,3 +157,10 @@ def test_entries_of_versions_without_a_scale_stay() -> None:
     old = stored(create(older, widget({"replicas": 1}) | {"apiVersion": f"{GROUP}/v1beta1"}))
     done = put(old, wanted(2), rt=served).object
     assert ("one", "Update", "") in owners(done)
+
+
+def test_an_unreadable_body_is_not_described() -> None:
+    error = StatusError(400, "BadRequest", "the object provided is unrecognized (must be of type Scale): …")
+    assert scale.unreadable(RT, error).message.startswith("no kind is registered for the type v1.Scale")
+    other = StatusError(413, "RequestEntityTooLarge", "limit is 3145728")
+    assert scale.unreadable(RT, other) is other
