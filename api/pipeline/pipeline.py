@@ -85,11 +85,11 @@ def decode_object(
     if not isinstance(obj, dict):
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
     ctx.empties.clear()
-    decoding: dict[str, Any] = {"duplicates": duplicates, "validation": ctx.field_validation}
+    strictness = ctx.field_validation
     if rt.custom is not None:
-        obj, warnings = custom_bodies.decode(rt, obj, raw=raw, **decoding)
+        obj, warnings = custom_bodies.decode(rt, obj, duplicates=duplicates, validation=strictness, raw=raw)
     else:
-        obj, warnings = bodies.decode(rt, obj, empties=ctx.empties, **decoding)
+        obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=strictness, empties=ctx.empties)
     meta = obj["metadata"]
     _match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
