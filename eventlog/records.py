@@ -71,8 +71,8 @@ class Who:
 
 
 def _compared(change: Change | Record) -> list[Any]:
-    """Return the fields for comparison: all but ``decoded``, which repeats the body."""
-    return [getattr(change, name) for name in change.__struct_fields__ if name != "decoded"]
+    """Return the fields for comparison: all but ``decoded``, which repeats the body, and ``mark``."""
+    return [getattr(change, name) for name in change.__struct_fields__ if name not in ("decoded", "mark")]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -82,6 +82,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``body``: the object as UTF-8 JSON *without* ``metadata.resourceVersion``; for DELETE the object's last state. Its
     first members are ``apiVersion``, ``kind`` and a non-empty ``metadata``, in this order (``seal`` relies on it).
     ``decoded``: the same object as Python data if the caller has it, so that applying it to a view needs no parsing.
+    ``mark``: the caller's note about the object, for its entry in the view of this server (``Entry.mark``).
     """
 
     key: Key
@@ -90,6 +91,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     operation: Operation
     body: bytes
     decoded: dict[str, Any] | None = None
+    mark: Any = None
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _compared(self) == _compared(other)
@@ -129,6 +131,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     committed_at: datetime  # UTC, never decreasing along revisions
     who: Who | None = None  # None where the query did not ask for it
     decoded: dict[str, Any] | None = None
+    mark: Any = None
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _compared(self) == _compared(other)

@@ -47,6 +47,7 @@ def transaction_for(
         operation=Operation.CREATE if old is None else Operation.DELETE if deletes else Operation.UPDATE,
         body=body,
         decoded=obj,
+        mark=None if deletes else prepared.mark,
     )
     if not companions:
         return Transaction(changes=(change,), who=who)

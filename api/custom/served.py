@@ -28,13 +28,11 @@ def all_types(
     definition: ReadOnlyObject,
     *,
     load: Callable[[], Object] | None = None,
-    since: int = 0,
     like: Iterable[ResourceType] = (),
 ) -> tuple[ResourceType, ...]:
     """Return the types of all versions, served or not, in the order of the definition, whose names are accepted.
 
     ``load``: returns the definition, freshly decoded. With it, the types hold no reference to ``definition``.
-    ``since``: the revision of the definition, see CustomVersion.
     ``like``: the types before a change that left spec and accepted names alone. Both share their compiled parts.
     """
     former = {rt.version: rt.custom for rt in like}
@@ -52,7 +50,6 @@ def all_types(
             load=load or (lambda: dict(definition)),
             versions=versions,
             terminating=terminating,
-            since=since,
             like=former.get(name),
         )
         types.append(

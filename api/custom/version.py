@@ -30,12 +30,21 @@ Part = TypeVar("Part")
 NO_CONVERSION: Final[ReadOnlyObject] = {"strategy": "None"}
 
 
+class Marks:
+    """Notes in a stored object. ``kept``: the schema changes nothing in it; ``changed``: it does."""
+
+    __slots__ = ("changed", "kept")
+
+    def __init__(self) -> None:
+        self.kept: Final = object()
+        self.changed: Final = object()
+
+
 class CustomVersion:
     """One version of a definition.
 
     ``name``: "v1". ``uid``, ``generation``: of the definition. ``storage_version``: the name of the stored version.
     ``group``, ``plural``, ``kind``: the accepted names.
-    ``since``: objects stored at this revision or later were stored with this schema; older ones are read with it.
     ``served``: the version has paths. ``terminating``: the definition is being deleted, and nothing may be created.
     ``preserves_unknown``: spec.preserveUnknownFields. ``conversion``: spec.conversion.
     ``subresources``, ``selectable_fields``: of the version, as the definition gives them.
@@ -54,7 +63,6 @@ class CustomVersion:
         "preserves_unknown",
         "selectable_fields",
         "served",
-        "since",
         "storage_version",
         "subresources",
         "terminating",
@@ -70,7 +78,6 @@ class CustomVersion:
         load: Callable[[], Object],
         versions: Mapping[str, CustomVersion],
         terminating: bool,
-        since: int = 0,
         like: CustomVersion | None = None,
     ) -> None:
         """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``like``: the same
@@ -90,7 +97,6 @@ class CustomVersion:
         self.conversion: Final[ReadOnlyObject] = spec.get("conversion") or NO_CONVERSION
         self.subresources: Final[ReadOnlyObject] = version.get("subresources") or {}
         self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
-        self.since: Final[int] = since if like is None else like.since
         self.versions: Final = versions
         self._load: Final = load
         self._parts: Final[dict[str, Any]] = {} if like is None else like._parts
@@ -142,6 +148,11 @@ class CustomVersion:
         """The checks of the version's objects."""
         return self.part("checks", _checks)
 
+    @property
+    def marks(self) -> Marks:
+        """The notes in stored objects about the version's schema."""
+        return self.part("marks", _marks)
+
     def serves_like(self, other: CustomVersion) -> bool:
         """Tell whether both serve the same: they differ at most in the definition's metadata and conditions."""
         return self._parts is other._parts
@@ -158,6 +169,10 @@ def _schema(version: CustomVersion) -> CompiledSchema:
 
 def _rules(version: CustomVersion) -> Rules:
     return Rules(version.openapi)
+
+
+def _marks(_: CustomVersion) -> Marks:
+    return Marks()
 
 
 def _kind_type(version: CustomVersion) -> ObjectType:

@@ -44,7 +44,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     warnings += finalizer_warnings(obj, None)
     stored = custom_versions.to_stored(rt, obj)
     rejection = rejection_of_revision(stored["metadata"], ctx)
-    return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection)
+    return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=custom.storage.marks.kept)
 
 
 def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteContext, known: Sequence[Cause]) -> Prepared:
@@ -98,7 +98,7 @@ def _conclude(
     if same_json(result, stored):
         return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings)
     del meta["resourceVersion"]
-    return Prepared(Outcome.STORE, result, expected, warnings=warnings)
+    return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=rt.custom.storage.marks.kept)
 
 
 def _invalid(obj: Object, causes: Sequence[Cause], warnings: Sequence[str]) -> status.StatusError:

@@ -99,6 +99,7 @@ class Prepared:
     ``last``: the recorded last state of a GONE object: as stored before, even if the final update changed it.
     ``warnings``: for the client.
     ``rejection``: an error of the store, which kube-apiserver meets only after validating admission.
+    ``mark``: a note about the object, for its first reader.
     """
 
     outcome: Outcome
@@ -107,3 +108,4 @@ class Prepared:
     last: Object | None = None
     warnings: Sequence[str] = ()
     rejection: StatusError | None = None
+    mark: Any = None

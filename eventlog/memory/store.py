@@ -104,7 +104,7 @@ class MemoryStore:
         self._rows.append(row)
         self._history.setdefault(change.key, []).append(row)
         self.who[self.revision] = who
-        return structs.replace(row, who=who, decoded=change.decoded)
+        return structs.replace(row, who=who, decoded=change.decoded, mark=change.mark)
 
     def settle(self, batch: Batch) -> BatchResult | None:
         result = self._results.get(batch.id)

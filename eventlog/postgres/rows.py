@@ -193,6 +193,7 @@ def _appended(
         committed_at=committed_at,
         who=who,
         decoded=change.decoded,
+        mark=change.mark,
     )
 
 

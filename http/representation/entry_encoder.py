@@ -7,6 +7,8 @@ of a typed list have no apiVersion and kind (the list has them), so this common 
 
 Items of a list of custom resources keep both, since that list has no type in kube-apiserver.
 
+Custom resources are spliced as long as the present schema changes nothing in them (present_schema.py).
+
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
 Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks.
 
@@ -15,7 +17,6 @@ Each request has an EntryEncoder of its own. Events of a watch: event_encoder.py
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -45,6 +46,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, ListBody, joined_items, stored_bytes, stored_items
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.list_cache import Pauses, list_items
+from kubechronicle.http.representation.present_schema import PresentSchema
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -98,8 +100,7 @@ class EntryEncoder:
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
-        # Objects of a custom resource that are older than its schema get its defaults when they are read.
-        self._since: int = rt.custom.since if rt.custom is not None else 0
+        self._schema = PresentSchema(rt) if rt.custom is not None and self._stored_form else None
         # Length of the prefix that list items of this type lack (see the head of this file).
         typed = rt.custom is None
         self._prefix = (
@@ -123,9 +124,16 @@ class EntryEncoder:
         return None if self._table else self._variant
 
     @property
-    def splices(self) -> bool:
-        """True if the stored bytes of an entry are a part of the answer as they are."""
+    def _splices(self) -> bool:
+        """True if the stored bytes of entries are a part of the answer as they are, unless a schema changes them."""
         return self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty
+
+    def splices(self, entry: Entry) -> bool:
+        """Return True if the stored bytes of an entry are known to be a part of the answer as they are."""
+        return self._splices and (self._schema is None or self._schema.is_known_to_keep(entry))
+
+    def _is_shown_as_stored(self, entry: Entry) -> bool:
+        return self._stored_form and (self._schema is None or self._schema.keeps(entry))
 
     @cached_property
     def _items(self) -> CachedEncoder[bytes]:
@@ -141,6 +149,8 @@ class EntryEncoder:
         return protobuf.list_item(protobuf.encode_raw(self._shown(entry.object())))
 
     def _json_item(self, entry: Entry) -> bytes:
+        if self._plain and not self._cut_off and self._is_shown_as_stored(entry):
+            return entry.json
         obj = self._shown(entry.object())
         if self._plain:
             obj = {key: value for key, value in obj.items() if key not in self._cut_off}
@@ -148,7 +158,7 @@ class EntryEncoder:
 
     def _row(self, entry: Entry) -> Row:
         obj = entry.object()
-        served = None if self._stored_form and not self._since else self.served(obj)
+        served = None if self._is_shown_as_stored(entry) else self.served(obj)
         return encoded_row(self.rt, obj, include_object=self._include, version=self._meta, served=served)
 
     def _shown(self, obj: Object) -> Object:
@@ -160,7 +170,7 @@ class EntryEncoder:
     def one(self, entry: Entry) -> bytes:
         """Encode an answer of one object. StatusError 400, 406."""
         self._check_object_form()
-        if self.splices and entry.revision >= self._since:
+        if self._splices and self._is_shown_as_stored(entry):
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
             return self._enveloped(self._items.one(entry))
@@ -178,9 +188,7 @@ class EntryEncoder:
 
     def served(self, obj: Object) -> Object:
         """Return a stored object in the request's version."""
-        if self._stored_form and (not self._since or _revision(obj) >= self._since):
-            return obj
-        return to_request_version(self.rt, obj)
+        return obj if self._stored_form and self._schema is None else to_request_version(self.rt, obj)
 
     def check_rows(self) -> None:
         """Check the includeObject parameter, as late as kube-apiserver does: when the object is read or written.
@@ -211,7 +219,7 @@ class EntryEncoder:
             include_object=self._include,
             list_metadata={key: value for key, value in metadata.items() if value},
             version=self._meta,
-            served=None if self._stored_form and not self._since else [self.served(obj) for obj in objects],
+            served=None if self._stored_form and self._schema is None else [self.served(obj) for obj in objects],
             no_headers=no_headers,
         )
 
@@ -278,9 +286,7 @@ class EntryEncoder:
         head = json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
         if self._partial and not entries:
             return head[:-1] + b',"items":null}\n'
-        stored = self._plain and self._stored_form
-        if stored and self._since:
-            stored = all(entry.revision >= self._since for entry in entries)
+        stored = self._plain and self._stored_form and (self._schema is None or await self._schema.keeps_all(entries))
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
         items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
         return ListBody(head[:-1] + b',"items":[', items, b"]}\n")
@@ -340,8 +346,3 @@ def _go_type(rt: ResourceType, kind: str) -> str:
         return "unstructured.Unstructured" if kind == rt.kind else "unstructured.UnstructuredList"
     package = rt.group.partition(".")[0]
     return f"{'core' if package in ('', 'events') else package}.{kind}"
-
-
-def _revision(obj: Object) -> float:
-    """Return the revision at which an object was stored; infinite for one that is not stored (a dry run)."""
-    return int(obj["metadata"].get("resourceVersion") or 0) or math.inf

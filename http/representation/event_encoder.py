@@ -64,6 +64,8 @@ class EventEncoder(EntryEncoder):
             items = await self._items.all_large(entries)
             return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
         if self._plain:
+            if self._schema is not None:
+                await self._schema.keeps_all(entries)  # marks them
             return [self._framed("ADDED", entry) for entry in entries]
         return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
 
@@ -81,7 +83,7 @@ class EventEncoder(EntryEncoder):
         return bytes(framed) if not isinstance(framed, bytes) else framed
 
     def _framed(self, kind: str, entry: Entry) -> bytes:
-        if self._plain and self._stored_form and self.form.media_type == JSON and entry.revision >= self._since:
+        if self._plain and self.form.media_type == JSON and self._is_shown_as_stored(entry):
             return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
         return self.frame(kind, self._shown(entry.object()))
 

@@ -9,6 +9,8 @@ from custom.definitions import definition, version
 from custom.serving import CRDS, WIDGETS, define, serving, until_gone
 from trio.testing import MockClock
 
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.store import system_caller
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
@@ -247,3 +249,36 @@ async def test_objects_older_than_their_schema_are_read_with_it(autojump_clock: 
                 event = await stream.next()
                 assert event is not None
                 assert event["object"]["size"] == "L"
+
+
+async def test_a_late_write_by_the_former_schema_is_read_with_the_present_one(autojump_clock: MockClock) -> None:
+    """Another replica may commit it after the change of the definition."""
+    text: dict[str, Any] = {"type": "string"}
+
+    def with_size(**size: Any) -> dict[str, Any]:
+        return version(schema={"openAPIV3Schema": {"type": "object", "properties": {"size": {**text, **size}}}})
+
+    async with serving() as server:
+        await define(server, definition(with_size()))
+        await server.post(WIDGETS, widget("a"))
+        held = await server.get(f"{CRDS}/{NAME}")
+        held["spec"]["versions"] = [with_size(default="L")]
+        await server.put(f"{CRDS}/{NAME}", held)
+        entry = server.store.reads.peek(NAME, "default", "a")
+        assert entry is not None
+        late = CompanionChange(key=entry.key, old=entry, object=entry.object() | {"gone": "g"})
+        async with server.watch(f"{WIDGETS}?watch=1&resourceVersion={entry.revision}") as stream:
+            assert await server.store.writes.commit_own_changes(system_caller("test", "update"), [late])
+            event = await stream.next()
+        assert event is not None
+        for found in (event["object"], await server.get(f"{WIDGETS}/a"), (await server.get(WIDGETS))["items"][0]):
+            assert (found["size"], "gone" in found) == ("L", False)
+        patched = await server.patch(f"{WIDGETS}/a", {"metadata": {}})
+        assert patched["metadata"]["resourceVersion"] != event["object"]["metadata"]["resourceVersion"]
+        stored = server.store.reads.peek(NAME, "default", "a")
+        assert stored is not None
+        assert stored.object()["size"] == "L"
+        again = await server.patch(f"{WIDGETS}/a", {})
+        assert again["metadata"]["resourceVersion"] == patched["metadata"]["resourceVersion"]
+        deleted = await server.delete(f"{WIDGETS}/a")
+        assert deleted["status"] == "Success"
