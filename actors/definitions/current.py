@@ -10,7 +10,7 @@ A definition is served while its condition Established is true. Its ResourceType
 its accepted names or its uid change, so a request or watch finishes on the types it began with. Watches of the old
 types are ended then (``ended_with``).
 
-A new definition costs its own parsing, and a changed Registry at the next use: 0.2 ms with a thousand others.
+A new definition costs its own parsing, and a changed Registry: 0.2 ms with a thousand others.
 
 Not served: a definition whose resource is built in (kube-apiserver serves the built-in one), one in the groups of this
 server's own records, and a malformed one, which only a log from before the validation of definitions can hold.
@@ -34,27 +34,22 @@ from kubechronicle.eventlog.views.views import Views
 class CurrentRegistry:
     """``base``: the built-in resources. ``description``: of the objects in ``views``.
 
+    ``registry``: the registry of this moment. It never changes; a later one is another object.
     ``definitions``: all definitions by name, also those that are not served.
     """
 
     def __init__(self, base: Registry, views: Views, description: Description) -> None:
         self.definitions: Final[dict[str, Definition]] = {}
+        self.registry = base
         self._base = base
         self._views = views
         self._description = description
-        self._last = base
-        self._replaced: dict[str, tuple[ResourceType, ...]] = {}  # the types in ``_last`` of changed definitions
+        self._replaced: dict[str, tuple[ResourceType, ...]] = {}  # the types in ``registry`` of changed definitions
         self._by_group: defaultdict[str, dict[str, Definition]] = defaultdict(dict)
+        self._ending: list[Callable[[], None]] = []
         self._ends: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
         views.follow(DEFINITIONS, self._follow)
         self._follow(None)
-
-    @property
-    def registry(self) -> Registry:
-        """The registry of this moment. It never changes; a later one may be another object."""
-        if self._replaced:
-            self._last = self._assemble()
-        return self._last
 
     def may_serve(self, group: str, plural: str) -> bool:
         """Tell whether the resource may be a custom one: it is neither built in nor this server's own."""
@@ -95,6 +90,14 @@ class CurrentRegistry:
     # -- following the view -------------------------------------------------------------------------------------------
 
     def _follow(self, events: Sequence[Event] | None) -> None:
+        self._take(events)
+        if self._replaced:
+            self.registry = self._assemble()
+            for end in self._ending:
+                end()
+            self._ending.clear()
+
+    def _take(self, events: Sequence[Event] | None) -> None:
         if events is None:
             entries = {entry.key.name: entry for entry in self._views[DEFINITIONS].entries()}
             for name in self.definitions.keys() - entries.keys():
@@ -123,15 +126,14 @@ class CurrentRegistry:
         if self._description.choose(name, fields):
             self._views[name].describe_again()
         if before and not (after and after[0].custom.serves_like(before[0].custom)):
-            for end in tuple(self._ends.get(before[0].resource, ())):
-                end()
+            self._ending += self._ends.get(before[0].resource, ())
 
     def _assemble(self) -> Registry:
-        """Return the last registry with the changes since then."""
+        """Return the registry with the changes of the definitions."""
         gone = [rt for types in self._replaced.values() for rt in types]
         types = [rt for name in self._replaced if name in self.definitions for rt in self.definitions[name].types]
         self._replaced.clear()
-        return self._last.with_types(
+        return self.registry.with_types(
             (rt for rt in types if rt.custom.served),
             unserved=(rt for rt in types if not rt.custom.served),
             without=gone,

@@ -5,26 +5,23 @@ A definition may get selectable fields while its objects exist. Their view then 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Final
 
 from kubechronicle.api.selectors import field_selectors
-from kubechronicle.api.selectors.selectable_fields import Getter
+from kubechronicle.api.selectors.selectable_fields import SELECTABLE
+from kubechronicle.eventlog.entries import Describe
 
 
 class Description:
     """The functions ``describe`` and ``plain`` of field_selectors.py, for all resources that are served."""
 
     def __init__(self) -> None:
-        self._fields: dict[str, tuple[tuple[str, Getter], ...]] = {}
-
-    def describe(self, resource: str, obj: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return (labels, fields) of a stored object."""
-        return field_selectors.describe(resource, obj, self._fields.get(resource, ()))
+        self._fields = dict(SELECTABLE)
+        self.describe: Final[Describe] = field_selectors.describer(self._fields)
 
     def plain(self, resource: str) -> bool:
         """Return True if the resource has no selectable fields but name and namespace."""
-        return resource not in self._fields and field_selectors.plain(resource)
+        return resource not in self._fields
 
     def choose(self, resource: str, names: frozenset[str]) -> bool:
         """Set the selectable fields of a custom resource. Return whether they have changed."""

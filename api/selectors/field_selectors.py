@@ -10,7 +10,7 @@ own message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +41,7 @@ __all__ = [
     "check_field_syntax",
     "custom_fields",
     "describe",
+    "describer",
     "field_terms",
     "label_selector_problem",
     "parse_field_selector",
@@ -214,23 +215,38 @@ def value_required(text: str, field: str) -> str:
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-def describe(
-    resource: str, obj: Mapping[str, Any], extra: Iterable[tuple[str, selectable.Getter]] = ()
-) -> tuple[Mapping[str, str], Mapping[str, str]]:
+Fields = Mapping[str, tuple[tuple[str, selectable.Getter], ...]]
+"""Storage resource -> (name, getter) of its selectable fields."""
+Description = tuple[Mapping[str, str], Mapping[str, str]]
+"""(labels, fields) of an object."""
+
+
+def describer(table: Fields) -> Callable[[str, Mapping[str, Any]], Description]:
+    """Return ``describe`` for the resources of a table, which may change later."""
+
+    def describe_by_table(resource: str, obj: Mapping[str, Any]) -> Description:
+        metadata: Mapping[str, Any] = obj.get("metadata") or _NOTHING
+        fields: dict[str, str] = {
+            selectable.NAME: metadata.get("name", ""),
+            selectable.NAMESPACE: metadata.get("namespace", ""),
+        }
+        for name, get in table.get(resource, ()):
+            fields[name] = get(obj)
+        return metadata.get("labels") or _NOTHING, fields
+
+    return describe_by_table
+
+
+_describe_builtin: Final = describer(selectable.SELECTABLE)
+
+
+def describe(resource: str, obj: Mapping[str, Any], extra: Iterable[tuple[str, selectable.Getter]] = ()) -> Description:
     """Return (labels, fields) of a stored object: the input of all selectors.
 
     ``extra`` are the selectable fields of a custom resource, see ``custom_fields``. The labels are the object's own.
     """
-    metadata: Mapping[str, Any] = obj.get("metadata") or _NOTHING
-    fields: dict[str, str] = {
-        selectable.NAME: metadata.get("name", ""),
-        selectable.NAMESPACE: metadata.get("namespace", ""),
-    }
-    for name, get in selectable.SELECTABLE.get(resource, ()):
-        fields[name] = get(obj)
-    for name, get in extra:
-        fields[name] = get(obj)
-    return metadata.get("labels") or _NOTHING, fields
+    labels, fields = _describe_builtin(resource, obj)
+    return labels, {**fields, **{name: get(obj) for name, get in extra}} if extra else fields
 
 
 def plain(resource: str) -> bool:
