@@ -25,6 +25,7 @@ from typing import Final
 
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, may_serve, read_definition
 from kubechronicle.actors.definitions.description import Description
+from kubechronicle.api.custom.selectable import selectable_fields
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Operation
@@ -122,8 +123,7 @@ class CurrentRegistry:
         if before is after:
             return
         self._replaced.setdefault(name, before)
-        fields = frozenset(field for rt in after for field in rt.selectable_fields)
-        if self._description.choose(name, fields):
+        if self._description.choose(name, selectable_fields(after)):
             self._views[name].describe_again()
         if before and not (after and after[0].custom.serves_like(before[0].custom)):
             self._ending += self._ends.get(before[0].resource, ())

@@ -219,6 +219,35 @@ async def test_selectable_fields_also_select_objects_that_are_older(autojump_clo
         assert await again.names(selected) == ["b"]
 
 
+async def test_selectable_fields_have_the_defaults_of_the_present_schema(autojump_clock: MockClock) -> None:
+    def colored(**color: Any) -> dict[str, Any]:
+        spec = {"type": "object", "properties": {"color": {"type": "string", **color}}}
+        if color:
+            spec["default"] = {}
+        schema = {"type": "object", "properties": {"spec": spec}}
+        return version(schema={"openAPIV3Schema": schema}, selectableFields=[{"jsonPath": ".spec.color"}])
+
+    async with serving() as server:
+        await define(server, definition(colored()))
+        await server.post(WIDGETS, widget("a"))
+        await server.post(WIDGETS, widget("b") | {"spec": {"color": "blue"}})
+        selected = f"{WIDGETS}?fieldSelector=spec.color=red"
+        assert await server.names(selected) == []
+        held = await server.get(f"{CRDS}/{NAME}")
+        held["spec"]["versions"] = [colored(default="red")]
+        held = await server.put(f"{CRDS}/{NAME}", held)
+        assert await server.names(selected) == ["a"]
+        async with server.watch(f"{selected}&watch=1") as stream:
+            assert (await stream.event())[:2] == ("ADDED", "a")
+            await server.patch(f"{WIDGETS}/a", {"spec": {"color": "blue"}})
+            assert (await stream.event())[:2] == ("DELETED", "a")
+        await server.post(WIDGETS, widget("c"))
+        assert await server.names(selected) == ["c"]
+        held["spec"]["versions"] = [colored()]
+        await server.put(f"{CRDS}/{NAME}", held)
+        assert await server.names(selected) == ["c"]
+
+
 async def test_objects_older_than_their_schema_are_read_with_it(autojump_clock: MockClock) -> None:
     def sized(**size: Any) -> dict[str, Any]:
         schema = {
