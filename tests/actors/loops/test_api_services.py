@@ -7,6 +7,7 @@ import dataclasses
 from in_process import open_server
 from trio.testing import MockClock
 
+from kubechronicle.actors.definitions.past import PastResources
 from kubechronicle.actors.loops.bootstrap.api_services import APIServices, wanted
 from kubechronicle.api.registry.registry import builtin_registry, serving
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
@@ -48,6 +49,6 @@ async def test_versions_no_longer_served_are_removed(autojump_clock: MockClock) 
         mine = {"group": "x.example.com", "version": "v1", "groupPriorityMinimum": 9, "versionPriority": 9}
         await server.post(SERVICES, {"metadata": {"name": "v1.x.example.com"}, "spec": mine})
         registry = serving(rt for rt in builtin_registry() if rt.group != "batch")
-        store = dataclasses.replace(server.assembly.store, registry=registry)
+        store = dataclasses.replace(server.assembly.store, served=PastResources(registry))
         await APIServices(store).reconcile()
         assert await server.names(SERVICES) == sorted([*wanted(registry), "v1.x.example.com"])
