@@ -1,4 +1,4 @@
-"""What an update may still get wrong, because the old definition got it wrong already.
+"""Rules that an update may still break, because the old definition broke them already.
 
 Source: ``ValidateCustomResourceDefinitionUpdate`` in apiextensions-apiserver ``pkg/apis/apiextensions/validation``.
 """

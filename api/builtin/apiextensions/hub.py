@@ -28,7 +28,7 @@ class Hub:
 
     @property
     def preserves_unknown(self) -> bool:
-        """Whether unknown fields are kept, as in definitions of v1beta1."""
+        """True if unknown fields are kept, as in definitions of v1beta1."""
         return bool(self.spec.get("preserveUnknownFields"))
 
     def schemas(self) -> Iterator[Object]:

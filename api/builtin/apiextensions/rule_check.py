@@ -26,7 +26,7 @@ class Site(NamedTuple):
 
     @property
     def is_resource(self) -> bool:
-        """Whether values have apiVersion, kind and metadata, even if the schema does not name them."""
+        """True if values have apiVersion, kind and metadata, even if the schema does not name them."""
         return self.parent is None or bool(self.schema.get("x-kubernetes-embedded-resource"))
 
     def times(self) -> int | None:

@@ -42,7 +42,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What enclosing schemas decide. ``no_defaults``: the reason why defaults are forbidden here."""
+    """The decisions of enclosing schemas. ``no_defaults``: the reason why defaults are forbidden here."""
 
     no_defaults: str = ""
     in_metadata: bool = False
