@@ -1,0 +1,1 @@
+"""Admission by others: which webhooks and policies a write matches, the reviews sent to webhooks, and their answers."""

@@ -1,0 +1,222 @@
+"""The match of a write with the rules and selectors of webhooks and policies.
+
+Sources: k8s.io/apiserver ``pkg/admission/plugin/webhook/predicates``, ``…/webhook/generic``, ``…/policy/matching``.
+
+    rules of a webhook                     Rules(webhook["rules"], match_policy)
+    resourceRules of matchConstraints      Rules(constraints["resourceRules"], match_policy)
+    namespaceSelector, objectSelector      Selectors(spec)
+
+Most writes match none of many webhooks. ``Index`` finds those whose rules match, once for each kind of write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.selectors.label_selectors import LabelSelector, selector_from_spec
+
+T = TypeVar("T")
+
+NAMESPACES: Final = "namespaces"
+EXEMPT_GROUP: Final = "admissionregistration.k8s.io"
+EXEMPT_KINDS: Final = frozenset(
+    (
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    )
+)
+"""Kinds that no webhook is asked about."""
+POLICY_KINDS: Final = EXEMPT_KINDS - {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+"""Kinds that no policy applies to."""
+
+KINDS_KEPT: Final = 4096
+"""Kinds of writes whose matches an index keeps."""
+
+
+class GroupVersionKind(NamedTuple):
+    """A group, version and kind, in the order of Kubernetes' own type."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of such an object."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class WriteKind(NamedTuple):
+    """The part of a request that rules look at, but for the object's name.
+
+    ``type``: the resource, in the version of the request.
+    ``operation``: CREATE, UPDATE, DELETE or CONNECT.
+    ``namespaced``: the request has a namespace; a request for a namespace has its own.
+    """
+
+    type: ResourceType
+    subresource: str
+    operation: str
+    namespaced: bool
+
+
+def kind_of(rt: ResourceType, subresource: str) -> GroupVersionKind | None:
+    """Return the kind of the objects that a request for a resource or subresource carries; None: there is none."""
+    if not subresource:
+        return GroupVersionKind(rt.group, rt.version, rt.kind)
+    found = rt.subresources.get(subresource)
+    return None if found is None else GroupVersionKind(found.group, found.version, found.kind)
+
+
+def equivalents(registry: Registry, rt: ResourceType, subresource: str) -> list[ResourceType]:
+    """Return the other served types of the same stored objects that have the subresource."""
+    return [
+        other
+        for other in registry.served_as(rt.resource)
+        if other is not rt and (not subresource or subresource in other.subresources)
+    ]
+
+
+class Rule:
+    """One rule of a webhook or policy. ``names``: the objects that it is limited to; empty: all."""
+
+    __slots__ = ("_groups", "_operations", "_resources", "_scope", "_versions", "names")
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._groups = frozenset(spec.get("apiGroups") or ())
+        self._versions = frozenset(spec.get("apiVersions") or ())
+        self._operations = frozenset(spec.get("operations") or ())
+        self._scope: str = spec.get("scope") or "*"
+        self._resources = [
+            (first, sub) for first, _, sub in (each.partition("/") for each in spec.get("resources") or ())
+        ]
+        self.names = frozenset(spec.get("resourceNames") or ())
+
+    def matches(self, rt: ResourceType, kind: WriteKind) -> bool:
+        """Tell whether the rule matches a write, as one of the type ``rt``, whatever the object's name."""
+        return (
+            ("*" in self._operations or kind.operation in self._operations)
+            and ("*" in self._groups or rt.group in self._groups)
+            and ("*" in self._versions or rt.version in self._versions)
+            and any(first in ("*", rt.plural) and sub in ("*", kind.subresource) for first, sub in self._resources)
+            and self._in_scope(rt, kind)
+        )
+
+    def _in_scope(self, rt: ResourceType, kind: WriteKind) -> bool:
+        if self._scope == "*":
+            return True
+        cluster = not kind.namespaced or (rt.plural == NAMESPACES and rt.api_version == "v1")
+        return self._scope == ("Cluster" if cluster else "Namespaced")
+
+
+class Rules:
+    """The rules of one webhook or policy; the first that matches decides.
+
+    ``match_policy``: Exact, or Equivalent: other versions of the same objects match, too.
+    """
+
+    __slots__ = ("_equivalent", "_rules", "named")
+
+    def __init__(self, rules: Iterable[Mapping[str, Any]] | None, match_policy: str | None) -> None:
+        self._rules = [Rule(spec) for spec in rules or ()]
+        self._equivalent = match_policy == "Equivalent"
+        self.named = any(rule.names for rule in self._rules)
+        """Some rule is limited to names."""
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def match(self, kind: WriteKind, registry: Registry, name: str | None = None) -> ResourceType | None:
+        """Return the type in whose version the write matches, None if it does not.
+
+        ``name``: the object's; None: rules that are limited to names match as well.
+        """
+        for rule in self._rules:
+            if rule.matches(kind.type, kind) and _named(rule, name):
+                return kind.type
+        if not self._equivalent:
+            return None
+        others = equivalents(registry, kind.type, kind.subresource)
+        for rule in self._rules:
+            for other in others:
+                if rule.matches(other, kind) and _named(rule, name):
+                    return other
+        return None
+
+
+def _named(rule: Rule, name: str | None) -> bool:
+    return name is None or not rule.names or name in rule.names
+
+
+class Labels(NamedTuple):
+    """The labels that selectors look at.
+
+    ``new``, ``old``: those of the new and the old object; None: there is none, or one without metadata.
+    ``namespace``: returns the labels of the namespace (as it will be, for a write of itself); may raise StatusError.
+    None: the write has no namespace, and every namespaceSelector matches.
+    """
+
+    new: Mapping[str, str] | None
+    old: Mapping[str, str] | None
+    namespace: Callable[[], Mapping[str, str]] | None
+
+
+class Selectors:
+    """The namespaceSelector and objectSelector of a webhook, a policy or a binding. An absent one selects all."""
+
+    __slots__ = ("_namespace", "_object")
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._namespace = _selector(spec.get("namespaceSelector"))
+        self._object = _selector(spec.get("objectSelector"))
+
+    def match(self, labels: Labels) -> bool:
+        """Tell whether both match. StatusError: the namespace is missing, and the object matches."""
+        selector = self._object
+        if selector is not None and not any(
+            each is not None and selector.matches(each) for each in (labels.new, labels.old)
+        ):
+            return False
+        if self._namespace is None or labels.namespace is None:
+            return True
+        return self._namespace.matches(labels.namespace())
+
+
+def _selector(spec: Mapping[str, Any] | None) -> LabelSelector | None:
+    selector = selector_from_spec(spec)
+    return None if selector is None or selector.empty else selector
+
+
+class Index(Generic[T]):
+    """The webhooks or policies whose rules match a kind of write, in their order.
+
+    ``items``: each with a function that returns the type in whose version it matches a kind of write. It is called once
+    for each kind. So a write costs by the items that match, and not by all.
+    """
+
+    def __init__(self, items: Iterable[tuple[T, Callable[[WriteKind, Registry], ResourceType | None]]]) -> None:
+        self._items = tuple(items)
+        self._registry: Registry | None = None
+        self._found: dict[WriteKind, Sequence[tuple[T, ResourceType]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def candidates(self, kind: WriteKind, registry: Registry) -> Sequence[tuple[T, ResourceType]]:
+        """Return the items whose rules match, each with the type in whose version."""
+        if not self._items:
+            return ()
+        if registry is not self._registry or len(self._found) > KINDS_KEPT:
+            self._found.clear()
+            self._registry = registry
+        found = self._found.get(kind)
+        if found is None:
+            matches = ((item, match(kind, registry)) for item, match in self._items)
+            found = self._found[kind] = tuple((item, rt) for item, rt in matches if rt is not None)
+        return found
