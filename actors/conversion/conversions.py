@@ -103,7 +103,7 @@ class Conversions:
             raise failed(objects[0], f"failed: {error}") from None
         results = converted(answer, objects, api_version, asked=asked)
         for each, result in zip(part, results, strict=True):
-            self._keep(each.key, orjson.dumps(result))
+            self._keep(each.key, orjson.dumps(_without_revision(result)))
         return results
 
     # -- kept results -------------------------------------------------------------------------------------------------
@@ -154,11 +154,15 @@ class _NeedsConversion(NeedsExternalAnswer):
 
 
 def _contents(obj: Object) -> bytes:
-    """Return an object's bytes without its resourceVersion, which a conversion does not depend on."""
+    """Return the bytes on which a conversion depends; equal objects have the same ones."""
+    return orjson.dumps(_without_revision(obj), option=orjson.OPT_SORT_KEYS)
+
+
+def _without_revision(obj: Object) -> Object:
     meta = obj.get("metadata")
-    if isinstance(meta, dict) and "resourceVersion" in meta:
-        obj = {**obj, "metadata": {name: value for name, value in meta.items() if name != "resourceVersion"}}
-    return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+    if not isinstance(meta, dict) or "resourceVersion" not in meta:
+        return obj
+    return {**obj, "metadata": {name: value for name, value in meta.items() if name != "resourceVersion"}}
 
 
 def _digest(custom: CustomVersion, contents: bytes, api_version: str) -> Digest:

@@ -1,0 +1,109 @@
+"""Requests to webhooks by URL and by Service, over real TLS."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.webhooks import Webhooks, resolve
+
+JSON = [("content-type", "application/json")]
+
+
+class Hook:
+    def __init__(self, *, status: int = 200, body: bytes = b'{"a":1}') -> None:
+        self.requests: list[Request] = []
+        self.response = Response(status, JSON, body)
+
+    async def __call__(self, request: Request) -> Response:
+        await request.body(1 << 20)
+        self.requests.append(request)
+        return Response(self.response.status, JSON, self.response.body)
+
+
+def by_url(wire: Any, path: str = "/conv") -> dict[str, Any]:
+    ca = base64.b64encode(wire.authority.file.read_bytes()).decode()
+    return {"url": f"https://localhost:{wire.server.port}{path}", "caBundle": ca}
+
+
+def no_services(namespace: str, name: str) -> None:
+    return None
+
+
+async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing) -> None:
+    hook = Hook()
+    config = by_url(await wire(hook), "/conv/")
+    assert await Webhooks(outgoing, no_services)(config, b"{}", timeout=30) == {"a": 1}
+    (request,) = hook.requests
+    assert (request.method, request.path, request.query_string) == ("POST", "/conv", "timeout=30s")
+    assert request.headers.get("accept") == "application/json, */*"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (500, b"boom", 'an error on the server ("boom") has prevented the request from succeeding'),
+        (404, b"", "the server could not find the requested resource"),
+        (403, b'{"kind":"Status","status":"Failure","message":"go away"}', "go away"),
+        (200, b"oops", "couldn't get version/kind; json parse error: the answer is no JSON"),
+    ],
+)
+async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes, why: str) -> None:
+    config = by_url(await wire(Hook(status=status, body=body)))
+    with pytest.raises(WebhookError) as caught:
+        await Webhooks(outgoing, no_services)(config, b"{}", timeout=30)
+    assert str(caught.value) == why
+
+
+async def test_a_service_is_reached_by_its_external_name(wire: Any, outgoing: Outgoing) -> None:
+    started = await wire(Hook())
+    config = {
+        "service": {"namespace": "default", "name": "hook", "port": started.server.port, "path": "/conv"},
+        "caBundle": by_url(started)["caBundle"],
+    }
+
+    def service(namespace: str, name: str) -> dict[str, Any] | None:
+        assert (namespace, name) == ("default", "hook")
+        return {"spec": {"type": "ExternalName", "externalName": "localhost"}}
+
+    # The test's certificate names localhost, and no Service: the connection is made, and the name is checked.
+    with pytest.raises(WebhookError) as caught:
+        await Webhooks(outgoing, service)(config, b"{}", timeout=30)
+    shown = f'Post "https://hook.default.svc:{started.server.port}/conv?timeout=30s": tls: failed to verify certificate'
+    assert str(caught.value).startswith(shown)
+
+
+async def test_a_missing_service(outgoing: Outgoing) -> None:
+    config = {"service": {"namespace": "default", "name": "hook"}}
+    with pytest.raises(WebhookError) as caught:
+        await Webhooks(outgoing, no_services)(config, b"{}", timeout=10)
+    assert str(caught.value) == 'Post "https://hook.default.svc:443/?timeout=10s": service "hook" not found'
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"clusterIP": "10.0.0.1", "ports": [{"port": 443}]}, "10.0.0.1:443"),
+        ({"type": "NodePort", "clusterIP": "fd00::1", "ports": [{"port": 443}]}, "[fd00::1]:443"),
+        ({"type": "ExternalName", "externalName": "a.example.com"}, "a.example.com:443"),
+    ],
+)
+def test_places_of_services(spec: dict[str, Any], place: str) -> None:
+    assert resolve({"spec": spec}, "s", 443) == place
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"clusterIP": "None"}, 'cannot route to service with ClusterIP "None"'),
+        ({"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}, 'no service port 443 found for service "s"'),
+    ],
+)
+def test_services_without_a_place(spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        resolve({"spec": spec}, "s", 443)
