@@ -1,6 +1,6 @@
 """Import a command's module, parse its arguments, and run it.
 
-Each module in commands/ has these names:
+Each module in commands/ is named as its command, with underscores for dashes, and has these names:
 
 ``EXAMPLES``: the examples of --help
 ``add_flags(parser)``
@@ -67,4 +67,4 @@ def run(name: str, argv: Sequence[str]) -> int:
 
 
 def _module_of(name: str) -> Any:
-    return importlib.import_module(f"kubechronicle.ops.client.commands.{name}")
+    return importlib.import_module(f"kubechronicle.ops.client.commands.{name.replace('-', '_')}")
