@@ -16,8 +16,11 @@ from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition,
 from kubechronicle.actors.reading.reads import Reads, Selection, parse_continue
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.records import Operation
 
 MOST_REGISTRIES: Final = 4
+MOST_DELETED: Final = 1000
 PAGE: Final = 100
 """Definitions read from the log at once; one may have a megabyte."""
 
@@ -45,12 +48,14 @@ class PastDefinitions:
         self._rt = base.builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         self._definitions: dict[tuple[str, int], Definition | None] = {}
         self._registries: OrderedDict[tuple[tuple[str, int], ...], Registry] = OrderedDict()
+        self._deleted: tuple[int, Sequence[ResourceType]] | None = None  # as of a revision
         reads.views.on_erased(self._forget)
 
     def _forget(self) -> None:
         """Forget definitions of which contents may have been erased."""
         self._definitions.clear()
         self._registries.clear()
+        self._deleted = None
 
     async def resources_at(self, revision: int) -> PastResources:
         """Return the types that were served at a revision. StatusError 410, 504."""
@@ -69,6 +74,33 @@ class PastDefinitions:
                 break
             _, after = parse_continue(self._rt, Selection(), page.continue_token)
         return PastResources(self._registry(entries))
+
+    async def deleted(self) -> Sequence[ResourceType]:
+        """Return the types of deleted definitions whose deletion is in the retained history, the newest first.
+
+        There are at most MOST_DELETED definitions. LogUnavailable.
+        """
+        view = self._reads.views[DEFINITIONS]
+        if self._deleted is not None:
+            revision, types = self._deleted
+            if revision >= view.held_since and view.unchanged_since(revision):
+                return types
+        applied, until = view.applied, view.applied
+        found: dict[str, tuple[ResourceType, ...]] = {}
+        while len(found) < MOST_DELETED:
+            query = ChangeQuery(until=until, resources=(DEFINITIONS,), operations=(Operation.DELETE,))
+            changes = await self._reads.log.changes(query, limit=PAGE)
+            for record, _ in changes:
+                entry = self._reads.views.describe_record(record)
+                definition = None if record.erased else read_definition(entry, self._base)
+                if definition is not None and record.key.name not in found:
+                    found[record.key.name] = definition.types
+            if not changes:
+                break
+            until = changes[-1][0].revision - 1
+        types = [rt for each in found.values() for rt in each]
+        self._deleted = applied, types
+        return types
 
     def _registry(self, entries: Sequence[Entry]) -> Registry:
         key = tuple((entry.key.name, entry.revision) for entry in entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,8 +11,8 @@ from typing import Final
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
-from kubechronicle.api.history import revisions
 from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.history.revisions import resources_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, TEXT_FIELDS
@@ -24,6 +24,9 @@ MAX_TERMS: Final = 100
 
 RevisionAt = Callable[[datetime | timedelta], Awaitable[int]]
 """Return the newest revision at a time: 0 before the history, the current revision for the future."""
+
+DeletedTypes = Callable[[], Awaitable[Sequence[ResourceType]]]
+"""Return the types of custom resources that were deleted within the retained history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +51,9 @@ class RevisionSelection:
 
 
 async def select_revisions(
-    rt: ResourceType, selection: Selection, registry: Registry, revision_at: RevisionAt
+    rt: ResourceType, selection: Selection, registry: Registry, revision_at: RevisionAt, deleted: DeletedTypes
 ) -> RevisionSelection:
-    """Split a list's selectors. StatusError 400."""
+    """Split a list's selectors. ``deleted``: returns the types that have existed. StatusError 400."""
     terms = _Terms()
     count = len(selection.fields.terms) if selection.fields is not None else 0
     if count > MAX_TERMS:
@@ -58,8 +61,11 @@ async def select_revisions(
     for term in selection.fields.terms if selection.fields is not None else ():
         if term.field in BOUNDS or term.field == "metadata.name":
             await _add_bound(terms, term, revision_at)
+        elif term.field in KIND_FIELDS:
+            # Objects of a deleted definition are still in history.
+            terms.add_kind(term, resources_named(registry, await deleted(), term.field, term.value))
         else:
-            terms.add(term, registry)
+            terms.add(term)
     query = ChangeQuery(
         after=terms.after,
         until=terms.until,
@@ -112,8 +118,15 @@ class _Terms:
         self.after = max(self.after, int(first) - 1)
         self.until = self.until if last == math.inf else min(self.until, int(last))
 
-    def add(self, term: FieldTerm, registry: Registry) -> None:
-        """Add a term that is no bound. StatusError 400."""
+    def add_kind(self, term: FieldTerm, named: frozenset[str]) -> None:
+        """Add a term about kinds. ``named``: the resources that it names."""
+        if not term.equal:
+            self.not_resources |= named
+        else:
+            self.resources = named if self.resources is None else self.resources & named
+
+    def add(self, term: FieldTerm) -> None:
+        """Add a term that is no bound and about no kind. StatusError 400."""
         if term.field == "changed":
             self.fields.append(term)
         elif term.field == "operation":
@@ -121,12 +134,6 @@ class _Terms:
             if not named:
                 raise status.bad_request(f"operation={term.value}: must be Create, Update or Delete")
             self.operations &= named if term.equal else set(Operation) - named
-        elif term.field in KIND_FIELDS:
-            named_resources = revisions.resources_named(registry, term.field, term.value)
-            if not term.equal:
-                self.not_resources |= named_resources
-            else:
-                self.resources = named_resources if self.resources is None else self.resources & named_resources
         else:
             prefix = term.value.endswith("*")
             text = Text(value=term.value.removesuffix("*"), equal=term.equal, prefix=prefix)

@@ -21,7 +21,7 @@ import trio
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.change_records import change_of
-from kubechronicle.actors.history.revision_selection import RevisionSelection, select_revisions
+from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.errors import status
@@ -62,6 +62,7 @@ class ChangeReads:
         log: RevisionLog,
         reads: Reads,
         registry: Registry,
+        deleted: DeletedTypes,
         *,
         readable: Readable,
         turn: Turn,
@@ -72,6 +73,7 @@ class ChangeReads:
         self._log = log
         self._reads = reads
         self._registry = registry
+        self._deleted = deleted
         self._readable = readable
         self.turn = turn
         self._at = at
@@ -159,7 +161,7 @@ class ChangeReads:
 
     async def select(self, rt: ResourceType, selection: Selection) -> RevisionSelection:
         """Split a list's selectors into a query of the log and the rest. StatusError 400."""
-        return await select_revisions(rt, selection, self._registry, self._revision_at)
+        return await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted)
 
     async def _revision_at(self, when: datetime | timedelta) -> int:
         """Return the newest revision at a time: 0 before the history, the current revision for the future."""

@@ -11,7 +11,7 @@ Pure: records, and the present time, are plain arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -145,13 +145,14 @@ def concerns_field(revision: Object, queried: str) -> bool:
 # -- field selectors and table cells (printable, as others choose names and values) -------------------------------
 
 
-def resources_named(registry: Registry, name: str, value: str) -> frozenset[str]:
+def resources_named(registry: Registry, deleted: Iterable[ResourceType], name: str, value: str) -> frozenset[str]:
     """Return the stored resources with this kind, plural (also with its group, or a short name) or apiVersion.
 
-    Upper and lower case are equal, because people type kinds.
+    ``deleted``: types that the registry does not have any more. Upper and lower case are equal, because people type
+    kinds.
     """
-    wanted = value.lower()
-    return frozenset(rt.resource for rt in _known(registry) if rt.stored and wanted in _called(rt, name))
+    wanted, known = value.lower(), [*_known(registry), *deleted]
+    return frozenset(rt.resource for rt in known if rt.stored and wanted in _called(rt, name))
 
 
 def _known(registry: Registry) -> Sequence[ResourceType]:

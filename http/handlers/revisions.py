@@ -51,6 +51,7 @@ def _changes(backend: Backend, context: Context, *, content: str = "", oldest_fi
         reads.log,
         reads,
         backend.store.registry,
+        backend.store.past.deleted,
         readable=_readable(backend, context),
         turn=context.turn,
         at=context.at,

@@ -25,7 +25,7 @@ from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.registry.registry import builtin_registry
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.eventlog.entries import seal
 from kubechronicle.eventlog.erasure.eraser import Eraser
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasureRequest
@@ -236,9 +236,13 @@ class Run:
         async def readable(*_: str) -> bool:
             return True
 
+        async def deleted() -> list[ResourceType]:
+            return []
+
         assert REVISIONS is not None
+        turn = LargeWork().turn("test")
         changes = ChangeReads(
-            self.log, self.reads, builtin_registry(), readable=readable, content="full", turn=LargeWork().turn("test")
+            self.log, self.reads, builtin_registry(), deleted, readable=readable, content="full", turn=turn
         )
         found = (await changes.list(REVISIONS, Selection(namespace="shop"), limit=500)).entries
         recorded = {int(entry.key.name): entry.object() for entry in found}

@@ -177,6 +177,25 @@ async def test_the_past_has_the_resources_of_its_moment(autojump_clock: MockCloc
             assert await server.names("/apis/example.com/v1/widgets") == []
 
 
+@pytest.mark.parametrize(
+    "selector", ["object.kind=Widget", "object.resource=widgets.example.com", "object.apiVersion=example.com/v1"]
+)
+async def test_changes_of_a_deleted_kind_are_found(selector: str, autojump_clock: MockClock) -> None:
+    revisions = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
+    async with serving() as server:
+        await define(server, definition())
+        await server.post(WIDGETS, widget("a"))
+        for _ in range(2):
+            found = await server.get(f"{revisions}?fieldSelector={selector}")
+            operations = [item["operation"] for item in found["items"]]
+            assert operations == (["Create"] if not operations[1:] else ["Delete", "Create"])
+            if len(operations) == 1:
+                await server.delete(f"{CRDS}/{NAME}")
+                await until_gone(server, NAME)
+        assert operations == ["Delete", "Create"]
+        assert (await server.get(f"{revisions}?fieldSelector={selector.partition('=')[0]}=nothing"))["items"] == []
+
+
 async def test_lists_have_the_form_of_an_untyped_list(autojump_clock: MockClock) -> None:
     async with serving() as server:
         await define(server, definition(version(), version("v1beta1")))
