@@ -13,9 +13,9 @@ Plugins are indexed by resource and operation at the first such write, so a plug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -24,7 +24,8 @@ from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.registry import Registry, ResourceType, known_registry
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who
@@ -41,6 +42,19 @@ NOT_YET_INTERVAL = 0.1
 NOBODY: Final = Who(user="")
 
 
+class Reinvocation(msgspec.Struct):
+    """The second run of the mutating plugins, after policies or webhooks have changed the object.
+
+    ``wanted``: a plugin has changed the object, so that all run once more.
+    ``second``: this is the second run.
+    ``memory``: notes of plugins for it, by their names.
+    """
+
+    wanted: bool = False
+    second: bool = False
+    memory: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """The write to admit.
 
@@ -51,6 +65,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``companions``: changes of other objects to commit with the write.
     ``causes``: problems that the kind's rules report before their own.
     ``who``: the requester.
+    ``options``: those of the operation, as an object (CreateOptions, …); None if they are unknown.
+    ``annotations``: for the audit event.
     """
 
     rt: ResourceType
@@ -65,6 +81,9 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     companions: list[CompanionChange] = msgspec.field(default_factory=list)
     causes: list[Cause] = msgspec.field(default_factory=list)
     who: Who = NOBODY
+    options: Mapping[str, Any] | None = None
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
 
     def with_object(self, obj: dict[str, Any]) -> Attributes:
         """Return the same attributes with the object about to be stored."""
@@ -80,6 +99,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             warnings=self.warnings,
             companions=self.companions,
             who=self.who,
+            options=self.options,
+            annotations=self.annotations,
         )
 
 
@@ -92,6 +113,18 @@ class Permits(Protocol):
     def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
 
 
+class Judgement(NamedTuple):
+    """The authorizers' answer. ``error``: the failure while they decided, "" if there was none."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+Judge = Callable[[Who, RequestInfo], Judgement]
+"""Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The state plugins may read: this replica's views, which may lag.
@@ -99,11 +132,15 @@ class State:
     ``peek(resource, namespace, name)``: one object.
     ``entries(resource, namespace)``: all objects of a namespace.
     ``permits``: other permissions of the requester.
+    ``judge``: the authorizers' answers with their reasons, about any user.
+    ``registry``: returns the served types of this moment.
     """
 
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
     permits: Permits = lambda who, verb, group, resource, name, namespace="": False
+    judge: Judge = lambda who, info: Judgement(allowed=False)
+    registry: Callable[[], Registry] = known_registry
 
 
 class NotYet(StatusError):
@@ -182,13 +219,18 @@ class AdmissionChain:
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
-        """Run the mutating plugins in order. StatusError of the first that rejects."""
+        """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects."""
         place = (attributes.rt.resource, attributes.operation)
         steps = self._admit_steps.get(place)
         if steps is None:
             steps = self._admit_steps[place] = tuple(self._steps("admit", *place))
         for step in steps:
             step(attributes, self._state)
+        reinvocation = attributes.reinvocation
+        if reinvocation.wanted and not reinvocation.second:
+            reinvocation.second = True
+            for step in steps:
+                step(attributes, self._state)
 
     def validate(self, attributes: Attributes) -> None:
         """Run the validating plugins on the object about to be stored."""

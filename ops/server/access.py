@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubechronicle.actors.admission.chain import Permits
+from kubechronicle.actors.admission.chain import Judge, Judgement, Permits
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import LegacyTokenTracking
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.records import Who
@@ -74,3 +74,14 @@ def permission_check(authorization: AuthorizationChain) -> Permits:
         return authorization.decide(user, info).decision is Decision.ALLOW
 
     return permits
+
+
+def judgement_of(authorization: AuthorizationChain) -> Judge:
+    """Return the function with which expressions of admission ask the authorizers."""
+
+    def judge(who: Who, info: RequestInfo) -> Judgement:
+        user = User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
+        verdict = authorization.explain(user, info)
+        return Judgement(verdict.decision is Decision.ALLOW, verdict.reason, verdict.error)
+
+    return judge

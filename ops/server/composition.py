@@ -39,7 +39,7 @@ from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
-from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators, permission_check
+from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
 from kubechronicle.ops.server.allocation_metrics import AllocationCollector
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
@@ -68,13 +68,19 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     outgoing = Outgoing()
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
-    state = State(peek=reads.peek, entries=reads.entries, permits=permission_check(authorization.chain))
+    current = CurrentRegistry(plan.registry, views, description)
+    state = State(
+        peek=reads.peek,
+        entries=reads.entries,
+        permits=permission_check(authorization.chain),
+        judge=judgement_of(authorization.chain),
+        registry=lambda: current.registry,
+    )
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
     conversions = Conversions(Webhooks(outgoing, partial(_service, reads)))
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe, conversions=conversions)
-    current = CurrentRegistry(plan.registry, views, description)
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
     own = own_objects(plan, store)
