@@ -195,7 +195,7 @@ class Composition:
             problem, kind = self._compile(expression, VARIABLE, offer)
         finally:
             if self._variables is not None:
-                self._variables[name] = _as_variable(kind)
+                self._variables[name] = as_variable(kind)
         return problem
 
     def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str | Report, Type]:
@@ -220,11 +220,16 @@ def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tupl
     if isinstance(problem, Report):
         return problem, DYN
     if ANY not in wanted and kind not in wanted:
-        shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
-        return f"must evaluate to {shown} but got {type_text(kind)}", kind
+        return unwanted(kind, wanted), kind
     if problem is not None:
         raise problem
     return "", kind
+
+
+def unwanted(kind: Type, wanted: tuple[Type, ...]) -> str:
+    """Return the reason against an expression of a type that is not wanted."""
+    shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
+    return f"must evaluate to {shown} but got {type_text(kind)}"
 
 
 def compiled_type(expression: str, scope: Environment) -> tuple[Report | InstantiationError | None, Type]:
@@ -257,10 +262,10 @@ def type_text(of: Type) -> str:
 _PLAIN: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
 
 
-def _as_variable(of: Type) -> Type:
+def as_variable(of: Type) -> Type:
     """Return the type of a variable for the expressions that name it: objects and opaque values become dyn."""
     if of.kind in _PLAIN:
         return of
     if of.kind in ("list", "map"):
-        return of.with_parameters(tuple(map(_as_variable, of.parameters)))
+        return of.with_parameters(tuple(map(as_variable, of.parameters)))
     return DYN

@@ -33,7 +33,15 @@ MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 class PatchFailed(ValueError):
-    """A failed operation. The text names it and the reason."""
+    """A failed operation. The text names it and the reason. ``operation``: its position in the patch."""
+
+    def __init__(self, message: str, operation: int = 0) -> None:
+        super().__init__(message)
+        self.operation = operation
+
+
+class Unequal(ValueError):
+    """The cause of a PatchFailed: ``test`` has found another value."""
 
 
 _MEMBERS: Final = ("op", "path", "from")
@@ -104,11 +112,11 @@ def run(patching: Patching, operations: list[Any]) -> dict[str, Any] | list[Any]
         name = given.get("op")
         operate = _OPERATIONS.get(name) if isinstance(name, str) else None
         if operate is None:
-            raise PatchFailed(f"Unexpected kind: {name}")
+            raise PatchFailed(f"Unexpected kind: {name}", number)
         try:
             operate(patching, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}") from error
+            raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}", number) from error
     result: dict[str, Any] | list[Any] = patching.document
     return result
 
@@ -262,7 +270,7 @@ def _run_test(patching: Patching, operation: dict[str, Any]) -> None:
     path = _text(operation, "path")
     found = _get(*patching.find(path)) if path else patching.document
     if not patching.equal(found, operation.get("value")):
-        raise ValueError("test failed")
+        raise Unequal("test failed")
     _enter_all(patching, found)
 
 

@@ -1,0 +1,280 @@
+"""MutatingAdmissionPolicies: their mutations, as apply configurations or JSON patches.
+
+Sources: k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` and ``…/mutating/patch``, ``pkg/cel/mutation``.
+
+Lives here: the value of an expression, and the object after it, in the version in which the policy matches. Not here:
+the choice of policies, reinvocation, and the version of the request (actors/admission/policies/mutating.py).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.admission.policy_programs import Compiler, Expression, Failed, OutOfBudget, Stage
+from kubechronicle.api.admission.validating_policies import MatchConditions
+from kubechronicle.api.cel import admission as expressions
+from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
+from kubechronicle.api.cel.values import Duration, ObjectValue, OptionalValue, Timestamp
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.managed_fields.field_sets import NoPathElement
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import json_patch, structured_merge, typed_values
+from kubechronicle.api.pipeline import bodies, defaulting
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import check, free_fields, unstructured
+from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+MAX_JSON_INT: Final = 2**53 - 1
+"""Greater integers are texts in the JSON of a patch."""
+
+Mutation = Callable[[Object, Stage, ResourceType], Object]
+"""(object, values to read, type of the object) -> the object after one mutation; the argument stays as it is. Raises
+Failed and OutOfBudget, and StatusError for an object that cannot be decoded afterwards."""
+
+
+class Mutator:
+    """The compiled expressions of a MutatingAdmissionPolicy. ``mutations``: in their order."""
+
+    def __init__(self, policy: ReadOnlyObject) -> None:
+        spec = policy["spec"]
+        compiler = Compiler(spec)
+        self.conditions = MatchConditions(spec, compiler)
+        self.variables: Mapping[str, Expression] = compiler.variables
+        self.ignores = spec.get("failurePolicy") == "Ignore"
+        self.reinvocable = spec.get("reinvocationPolicy") == "IfNeeded"
+        self.mutations = [_mutation(each, compiler) for each in spec.get("mutations") or ()]
+
+
+def _mutation(spec: Mapping[str, Any], compiler: Compiler) -> Mutation:
+    if spec.get("patchType") == "JSONPatch":
+        text = (spec.get("jsonPatch") or {}).get("expression", "")
+        patch = compiler.compile(text, expressions.JSON_PATCHES, patches=True)
+        return lambda obj, stage, rt: _patched(obj, _value(stage, patch), rt)
+    text = (spec.get("applyConfiguration") or {}).get("expression", "")
+    configuration = compiler.compile(text, expressions.APPLY_CONFIGURATION, patches=True)
+    return lambda obj, stage, rt: _applied(obj, _value(stage, configuration), rt)
+
+
+def _value(stage: Stage, expression: Expression) -> Any:
+    if expression.program is None:
+        raise Failed(expression.problem)
+    return stage.evaluate(expression)
+
+
+def mutated(mutation: Mutation, obj: Object, stage: Stage, rt: ResourceType) -> Object:
+    """Return the object after one mutation. Raises Failed, also for an exhausted budget, and StatusError."""
+    try:
+        return mutation(obj, stage, rt)
+    except OutOfBudget as error:
+        raise Failed(str(error)) from None
+
+
+# -- apply configurations ---------------------------------------------------------------------------------------------
+
+
+def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
+    """Return the object merged with a configuration, as server-side apply merges."""
+    if not isinstance(configuration, ObjectValue):
+        raise Failed("unsupported return type from ApplyConfiguration expression")
+    _check_names(configuration)
+    patch = _plain(configuration)
+    patch["apiVersion"], patch["kind"] = obj["apiVersion"], obj["kind"]
+    kind = bodies.kind_type(rt)
+    if kind is None:
+        text = f"{rt.group}/{rt.version}, Kind={rt.kind}"
+        raise status.service_unavailable(
+            f"Resource kind {text} not found. There can be a delay between when CustomResourceDefinitions are created "
+            "and when they are available."
+        )
+    failed = "error applying patch: "
+    if problems := typed_values.validate(patch, kind):
+        raise Failed(f"{failed}failed to convert patch object to typed object: {typed_values.explain(problems)}")
+    if atomics := list(_atomics(patch, kind, "")):
+        listed = ", ".join(atomics)
+        raise Failed(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {listed}")
+    live = copy_object(obj)
+    if rt.custom is not None and (problems := typed_values.misfits(live, kind)):
+        raise Failed(f"{failed}failed to convert original object to typed object: {typed_values.explain(problems)}")
+    try:
+        merged: Object = structured_merge.merge(live, patch, kind)
+    except NoPathElement as error:
+        raise Failed(f"{failed}failed to merge patch: {error}") from None
+    if rt.custom is not None:
+        rt.custom.schema.default(merged)
+        return merged
+    try:
+        unstructured.check_converted(merged, kind, None)
+    except (check.TypeMismatch, unstructured.ConversionError) as error:
+        shown = f"{rt.group}/{rt.version}, Kind={rt.kind}"
+        raise Failed(f"unable to convert unstructured object to {shown}: {error}") from None
+    defaulting.apply(merged, kind)
+    free_fields.encode_again(merged, rt.definition)
+    return merged
+
+
+def _atomics(value: Any, kind: Type, path: str) -> Any:
+    """Yield the paths of the atomic lists and maps in a configuration. kube-apiserver does not look into maps."""
+    if value.__class__ is dict:
+        if isinstance(kind, MapType | ObjectType):
+            if kind.atomic:
+                yield path
+        elif isinstance(kind, AnyType) and not kind.deduced:
+            yield path
+        if isinstance(kind, ObjectType):
+            for name, below in value.items():
+                field = kind.fields.get(name)
+                if field is not None:
+                    yield from _atomics(below, field.type, f"{path}.{name}")
+    elif value.__class__ is list:
+        if isinstance(kind, AnyType):
+            yield path
+        elif isinstance(kind, ListType):
+            if kind.list_type == ATOMIC:
+                yield path
+            for index, item in enumerate(value):
+                yield from _atomics(item, kind.item, f"{path}[{index}]")
+
+
+def _check_names(value: ObjectValue) -> None:
+    """Reject objects with another type than their place: ``Object.spec{}`` is only below ``spec``. Raises Failed."""
+    problems = list(_misnamed(value, value.cel_type.name))
+    if problems:
+        raise Failed("type mismatch: " + "\n".join(problems))
+
+
+def _misnamed(value: Any, place: str) -> Any:
+    if isinstance(value, ObjectValue):
+        name = value.cel_type.name
+        if name != place:
+            yield (
+                f"unexpected type name {go_quote(name)}, expected {go_quote(place)}, which matches field name path "
+                "from root Object type"
+            )
+        for field, below in value.items():
+            yield from _misnamed(below, f"{place}.{field}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _misnamed(item, place)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _misnamed(item, place)
+
+
+# -- JSON patches -----------------------------------------------------------------------------------------------------
+
+
+def _patched(obj: Object, operations: Any, rt: ResourceType) -> Object:
+    """Return the object after a JSON patch, the object itself if a ``test`` in it fails."""
+    patch = [_operation(each) for each in operations]
+    try:
+        result = json_patch.apply(copy_object(obj), patch)
+    except json_patch.PatchFailed as error:
+        if isinstance(error.__cause__, json_patch.Unequal):
+            return obj
+        raise Failed(f"JSON Patch: {_why(error, patch)}") from None
+    if not isinstance(result, dict):
+        raise status.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+    return _decoded(result, rt)
+
+
+def _operation(value: Mapping[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {"op": value.get("op", ""), "path": value.get("path", "")}
+    if value.get("from"):
+        operation["from"] = value["from"]
+    if "value" in value:
+        given = value["value"]
+        if isinstance(given, ObjectValue):
+            _check_names(given)
+        operation["value"] = _plain(given)
+    return operation
+
+
+_REASONS: Final = {
+    "add": "add operation does not apply: doc is missing path: {quoted}: missing value",
+    "replace": "replace operation does not apply: doc is missing path: {path}: missing value",
+    "remove": "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value",
+    "move": "error in move for path: '{source}': Unable to remove nonexistent key: {source}: missing value",
+    "copy": "copy operation does not apply: doc is missing from path: {start}: missing value",
+    "test": "test operation does not apply: is missing path: {path}: missing value",
+}
+"""The library's texts for the usual failure of each operation: its place does not exist."""
+
+
+def _why(error: json_patch.PatchFailed, patch: list[dict[str, Any]]) -> str:
+    """Return the library's text for a failed operation."""
+    operation = patch[error.operation]
+    template = _REASONS.get(operation["op"])
+    if template is None:
+        return str(error)
+    path, start = operation["path"], operation.get("from", "")
+    return template.format(
+        path=path,
+        quoted=go_quote(path),
+        key=path.rpartition("/")[2],
+        start=start,
+        source=start.rpartition("/")[2],
+    )
+
+
+def _decoded(obj: Object, rt: ResourceType) -> Object:
+    """Check and default a patched object, which its schema must know as a whole. StatusError 500."""
+    if rt.custom is not None:
+        rt.custom.schema.default(obj)
+        return obj
+    if (obj.get("apiVersion"), obj.get("kind")) != (rt.api_version, rt.kind):
+        version = f"{str(obj.get('apiVersion', '')).rpartition('/')[2]}.{obj.get('kind', '')}"
+        raise status.internal_error(
+            f"failed to convert object: converting ({version}) to ({_internal_group(rt)}.{rt.kind}): unknown conversion"
+        )
+    kind = bodies.kind_type(rt)
+    if kind is None:
+        return obj
+    try:
+        unknown = check.check(obj, kind)
+    except check.TypeMismatch as error:
+        raise status.internal_error(str(error)) from None
+    if unknown:
+        texts = bodies.strict_texts((), unknown)
+        raise status.internal_error(f"strict decoding error: {', '.join(texts)}")
+    defaulting.apply(obj, kind)
+    free_fields.encode_again(obj, rt.definition)
+    return obj
+
+
+def _internal_group(rt: ResourceType) -> str:
+    """Return the name of a group's Go package of internal types."""
+    return rt.group.partition(".")[0] or "core"
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """Return a CEL value as JSON. Failed: it has no JSON."""
+    if isinstance(value, dict):
+        return {_key(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, OptionalValue):
+        return _plain(value.value) if value.has_value else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Timestamp):
+        return format_timestamp(value)
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) <= MAX_JSON_INT else str(int(value))
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= MAX_JSON_INT else value
+    raise Failed("JSONPath valueExpression evaluated to a type that could not marshal to JSON")
+
+
+def _key(name: Any) -> str:
+    return name if isinstance(name, str) else str(name).lower() if isinstance(name, bool) else str(name)
