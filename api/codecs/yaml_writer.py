@@ -15,6 +15,7 @@ import orjson
 from kubechronicle.api.codecs.errors import EncodeError
 from kubechronicle.api.codecs.json import MAX_DEPTH
 from kubechronicle.api.codecs.yaml_scalars import resolve
+from kubechronicle.api.values.numbers import whole
 
 __all__ = ["write"]
 
@@ -103,7 +104,7 @@ def _scalar(value: Any, indent: int) -> str:
 def _float(value: float) -> str:
     if value - value != 0:
         raise EncodeError("json: unsupported value: a number beyond JSON")
-    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    return str(whole(value))
 
 
 def _string(value: str, indent: int) -> str:

@@ -9,29 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
+
+from kubechronicle.api.values.numbers import is_writable
+
+_Json = TypeVar("_Json")
 
 _MAYBE_LARGE: Final = re.compile(rb"e[+]?[12][0-9][],}]").search
 """Floats with an exponent of two digits, or texts that look like them."""
 
-_LEAST_WITH_EXPONENT: Final = 1e21
-"""The least number that Go writes with an exponent."""
 
-
-def as_decoded(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return a decoded object with integers beyond 64 bits as floats."""
+def as_decoded(obj: _Json) -> _Json:
+    """Return a decoded value with integers beyond 64 bits as floats."""
     try:
         orjson.dumps(obj, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:  # an integer beyond 53 bits
-        decoded: dict[str, Any] = _changed(obj, _decoded)
+        decoded: _Json = _changed(obj, _decoded)
         return decoded
     return obj
 
 
 def as_written(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with whole floats as integers."""
+    """Return an object with whole floats as integers. One beyond 64 bits stays a float: 1e20."""
     text = orjson.dumps(obj)
     if b".0" not in text and _MAYBE_LARGE(text) is None:
         return obj
@@ -52,6 +53,6 @@ def _decoded(value: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    if value.__class__ is float and value.is_integer() and abs(value) < _LEAST_WITH_EXPONENT:
+    if value.__class__ is float and value.is_integer() and is_writable(value):
         return int(Decimal(repr(value)))  # the shortest digits, then zeros
     return value

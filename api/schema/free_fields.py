@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 from kubechronicle.api.schema.types import AnyType, object_type
+from kubechronicle.api.values.numbers import whole
 
 
 @functools.cache
@@ -31,6 +32,4 @@ def encoded(value: Any) -> Any:
         return {name: encoded(value[name]) for name in sorted(value)}
     if value.__class__ is list:
         return [encoded(item) for item in value]
-    if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
-        return int(value)
-    return value
+    return whole(value)

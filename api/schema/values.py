@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kubechronicle.api.values import quantity
+from kubechronicle.api.values.numbers import whole
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
@@ -87,9 +88,8 @@ def number(value: Any) -> int | float:
     """Return a floating-point number; whole ones as integers, as Go writes them."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DecodeError(wrong_type=json_word(value))
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return int(value)
-    return value
+    number: int | float = whole(value)
+    return number
 
 
 def data_bytes(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubechronicle.api.builtin.apiextensions.subschemas import every, has_default
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
+from kubechronicle.api.custom.numbers import as_decoded
 from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.free_fields import encoded
@@ -147,7 +148,7 @@ class _Check:
     def _in_metadata(self, schema: Object, where: Where, place: _Place, surround: Surround) -> None:
         from kubechronicle.api.custom.schema import embedded
 
-        value: Any = schema["default"]
+        value: Any = as_decoded(schema["default"])
         whole = {"kind": "Validation", "apiVersion": "validation/v1", **surround(copy_object(value))}
         try:
             embedded.coerce_embedded(whole, place.node, drop_malformed=False)
@@ -163,7 +164,7 @@ class _Check:
 
     def _plain(self, schema: Object, where: Where, node: Node | None) -> None:
         found: list[Cause] = []
-        value: Any = schema["default"]
+        value: Any = as_decoded(schema["default"])
         if node is not None and isinstance(schema["default"], dict | list):
             if self._pruned and _unknown_fields(node):
                 self.causes.add(invalid_value(where, encoded(value), "must not have unknown fields"))
@@ -179,7 +180,7 @@ class _Check:
         from kubechronicle.api.custom.schema.failures import Failures
         from kubechronicle.api.custom.schema.tables import apply
 
-        value: Any = schema["default"]
+        value: Any = as_decoded(schema["default"])
         failures = Failures(str(where))
         apply(keywords.table(schema), value, None, failures)
         if failures:

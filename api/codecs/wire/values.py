@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
+from kubechronicle.api.values.numbers import whole
 from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
@@ -133,7 +134,8 @@ def double_at(data: bytes, at: int) -> float | int:
         raise truncated() from None
     if value - value != 0:
         raise DecodeError(f"json: unsupported value: {value}")
-    return int(value) if value.is_integer() else value
+    number: float | int = whole(value)
+    return number
 
 
 def utf8_text(text: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.custom.numbers import as_decoded
 from kubechronicle.api.custom.schema.containers import list_check, object_check, size_check
 from kubechronicle.api.custom.schema.failures import Choices, Failures
 from kubechronicle.api.custom.schema.formats import FORMATS
@@ -71,7 +72,7 @@ def compile_check(table: Table, cls: type) -> Entry:
         base += own_base
         checks += own
     if schema.get("enum"):
-        checks.append(_enum_check(schema["enum"], cls))
+        checks.append(_enum_check(as_decoded(schema["enum"]), cls))
     return base, _joined(checks)
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.custom.numbers import as_decoded
+
 Schema = Mapping[str, Any]
 Where = tuple[Any, str | int] | None
 """A path: the path of the parent, and the text to append, or the position in a list. None is the root."""
@@ -53,7 +55,7 @@ class Node:
         self.schema = schema
         self.type: str = schema.get("type") or ""
         self.nullable = bool(schema.get("nullable"))
-        self.default = schema.get("default")
+        self.default = as_decoded(schema.get("default"))
         self.has_default = self.default is not None
         self.preserve = schema.get("x-kubernetes-preserve-unknown-fields") is True
         self.embedded = schema.get("x-kubernetes-embedded-resource") is True

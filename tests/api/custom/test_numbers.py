@@ -26,14 +26,14 @@ def test_integers_beyond_64_bits_are_floats(number: int, expected: float) -> Non
         (-0.0, b"0"),
         (1e16, b"10000000000000000"),
         (12345678901234567890.0, b"12345678901234567000"),
-        (1e20, b"100000000000000000000"),
+        (1e20, b"1e+20"),
         (0.5, b"0.5"),
         (1e21, b"1e+21"),
     ],
 )
 def test_whole_floats_are_written_as_integers(number: float, text: bytes) -> None:
     written: Any = as_written({"a": [number]})["a"][0]
-    assert (repr(written).encode() if isinstance(written, int) else orjson.dumps(written)) == text
+    assert orjson.dumps(written) == text
 
 
 def test_an_object_without_such_numbers_is_not_copied() -> None:

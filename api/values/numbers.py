@@ -1,0 +1,22 @@
+"""Whole numbers in JSON: Go writes 1.0 as 1, and orjson writes integers of at most 64 bits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_LEAST: Final = -(2**63)
+_BEYOND: Final = 2**64
+
+
+def is_writable(value: int | float) -> bool:
+    """Return whether an integer of this value has at most 64 bits, signed or not."""
+    return _LEAST <= value < _BEYOND
+
+
+def whole(value: Any) -> Any:
+    """Return a float without a fraction as an integer, if it has at most 64 bits. Everything else stays.
+
+    >>> whole(1.0), whole(1e19), whole(1e20), whole(0.5)
+    (1, 10000000000000000000, 1e+20, 0.5)
+    """
+    return int(value) if value.__class__ is float and value.is_integer() and is_writable(value) else value
