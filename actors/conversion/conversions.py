@@ -1,7 +1,7 @@
 """Conversions: custom objects in other versions, as their definition's webhook converts them.
 
-A conversion depends on the object's contents and the definition alone, so its result is kept: watchers, lists and the
-attempts of one write share it. Rules are functions without ``await`` (``recall``): they raise NeedsExternalAnswer for
+A conversion depends on the object's contents and the definition, so its result is kept for a while: watchers, lists and
+the attempts of one write share it. Rules are functions without ``await`` (``recall``): they raise NeedsExternalAnswer for
 an unknown result, and decide again when it is there. Answers are converted before they are encoded (``convert``).
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import orjson
+import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.custom.conversion_reviews import converted, failed, review
@@ -28,6 +29,8 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 """Objects, and bytes of objects, in one review. A webhook must answer within the timeout."""
 KEPT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of results that are kept."""
+KEPT_SECONDS: Final = 60.0
+"""Seconds for which a result is kept: after that, a new release of the webhook decides."""
 
 Digest: TypeAlias = bytes
 
@@ -47,7 +50,7 @@ class Conversions:
 
     def __init__(self, ask: AskWebhook) -> None:
         self._ask = ask
-        self._kept: OrderedDict[Digest, bytes] = OrderedDict()
+        self._kept: OrderedDict[Digest, tuple[bytes, float]] = OrderedDict()  # with the time of its end
         self._bytes = 0
 
     async def convert(self, custom: CustomVersion, objects: Sequence[Object], api_version: str) -> list[Object]:
@@ -109,18 +112,19 @@ class Conversions:
     # -- kept results -------------------------------------------------------------------------------------------------
 
     def _held(self, key: Digest) -> Object | None:
-        body = self._kept.get(key)
-        if body is None:
+        kept = self._kept.get(key)
+        if kept is None or kept[1] < trio.current_time():
             return None
-        self._kept.move_to_end(key)
-        found: Object = orjson.loads(body)
+        found: Object = orjson.loads(kept[0])
         return found
 
     def _keep(self, key: Digest, body: bytes) -> None:
-        self._bytes += len(body) - len(self._kept.pop(key, b""))
-        self._kept[key] = body
+        if key in self._kept:
+            self._bytes -= len(self._kept.pop(key)[0])
+        self._bytes += len(body)
+        self._kept[key] = body, trio.current_time() + KEPT_SECONDS
         while self._bytes > KEPT_BYTES:
-            self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes -= len(self._kept.popitem(last=False)[1][0])
 
 
 def without_webhooks() -> Conversions:

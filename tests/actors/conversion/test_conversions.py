@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from custom.definitions import definition, established, version
 
 from kubechronicle.actors.conversion import conversions as module
@@ -125,3 +127,12 @@ async def test_a_failed_conversion_ends_the_decision_but_not_the_next_one() -> N
     hook.fails = ""
     assert (await retry_with_answers(attempt, deadline=float("inf")))["apiVersion"] == V2
     assert hook.sizes == [0, 1]
+
+
+async def test_a_result_is_kept_for_a_minute(autojump_clock: trio.testing.MockClock) -> None:
+    hook, kind = Hook(), custom()
+    conversions = Conversions(hook)
+    for seconds in (0, 59, 2):
+        await trio.sleep(seconds)
+        await conversions.convert(kind, [widget("a")], V2)
+    assert hook.sizes == [1, 1]
