@@ -21,6 +21,7 @@ import msgspec
 import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.conversion.conversions import AskWebhook
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
@@ -33,6 +34,7 @@ from kubechronicle.eventlog.records import Key, Who
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
+CONNECT: Final = "CONNECT"
 
 # Retries, and the seconds between them, for an object that is about to be created: the default service account of a
 # new namespace (kube-apiserver: ten times, every 100 to 200 ms).
@@ -48,17 +50,28 @@ class Reinvocation(msgspec.Struct):
     ``wanted``: a plugin has changed the object, so that all run once more.
     ``second``: this is the second run.
     ``memory``: notes of plugins for it, by their names.
+    ``original``: the object before its first change by a webhook. A rejected write is admitted again from there.
     """
 
     wanted: bool = False
     second: bool = False
     memory: dict[str, Any] = msgspec.field(default_factory=dict)
+    original: dict[str, Any] | None = None
+
+    def forget(self, obj: dict[str, Any] | None) -> None:
+        """Begin again: give ``obj`` back its members as they were before the changes of webhooks."""
+        if self.original is not None and obj is not None:
+            obj.clear()
+            obj.update(self.original)
+        self.wanted = self.second = False
+        self.memory.clear()
+        self.original = None
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """The write to admit.
 
-    ``operation``: CREATE, UPDATE or DELETE.
+    ``operation``: CREATE, UPDATE, DELETE or CONNECT.
     ``object``: None for DELETE; in the version of the request for ``admit`` and ``begin_write``, in the stored version
     for ``validate``.
     ``warnings``: for the client.
@@ -67,6 +80,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``who``: the requester.
     ``options``: those of the operation, as an object (CreateOptions, …); None if they are unknown.
     ``annotations``: for the audit event.
+    ``collection``: the object is deleted as one of a collection, and the request names none.
+    ``seed``: the same in every attempt of a creation, and in no other; random values are derived from it.
     """
 
     rt: ResourceType
@@ -84,6 +99,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] | None = None
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
+    collection: bool = False
+    seed: str = ""
 
     def with_object(self, obj: dict[str, Any]) -> Attributes:
         """Return the same attributes with the object about to be stored."""
@@ -101,6 +118,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             who=self.who,
             options=self.options,
             annotations=self.annotations,
+            collection=self.collection,
+            seed=self.seed,
         )
 
 
@@ -132,6 +151,7 @@ class State:
     ``peek(resource, namespace, name)``: one object.
     ``entries(resource, namespace)``: all objects of a namespace.
     ``permits``: other permissions of the requester.
+    ``ask``: posts to a webhook; None: the server sends no requests to others.
     ``judge``: the authorizers' answers with their reasons, about any user.
     ``registry``: returns the served types of this moment.
     """
@@ -139,6 +159,7 @@ class State:
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
     permits: Permits = lambda who, verb, group, resource, name, namespace="": False
+    ask: AskWebhook | None = None
     judge: Judge = lambda who, info: Judgement(allowed=False)
     registry: Callable[[], Registry] = known_registry
 
@@ -224,13 +245,17 @@ class AdmissionChain:
         steps = self._admit_steps.get(place)
         if steps is None:
             steps = self._admit_steps[place] = tuple(self._steps("admit", *place))
-        for step in steps:
-            step(attributes, self._state)
         reinvocation = attributes.reinvocation
-        if reinvocation.wanted and not reinvocation.second:
-            reinvocation.second = True
+        try:
             for step in steps:
                 step(attributes, self._state)
+            if reinvocation.wanted and not reinvocation.second:
+                reinvocation.second = True
+                for step in steps:
+                    step(attributes, self._state)
+        except StatusError:
+            reinvocation.forget(attributes.object)
+            raise
 
     def validate(self, attributes: Attributes) -> None:
         """Run the validating plugins on the object about to be stored."""

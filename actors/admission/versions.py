@@ -1,0 +1,198 @@
+"""The objects of a write in the version in which a rule matches it, as webhooks and policies see them.
+
+    request     autoscaling/v1 HorizontalPodAutoscaler   rule: autoscaling/v2   review: kind and objects of v2
+    .../scale   the workload in the store                                       review: its Scale
+
+Source: k8s.io/apiserver ``pkg/admission/conversion.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
+from kubechronicle.api.admission.matching import NAMESPACES, GroupVersionKind, Labels, WriteKind, kind_of
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions, pipeline, scale
+from kubechronicle.api.registry.registry import ResourceType, body_type
+from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.records import Who
+
+VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
+"""Subresources that are another view of their object."""
+
+
+def namespace_of(attributes: Attributes) -> str:
+    """Return the namespace of the request; a namespace has its own name."""
+    if attributes.namespace or attributes.rt.resource != NAMESPACES:
+        return attributes.namespace
+    return name_of(attributes)
+
+
+def name_of(attributes: Attributes) -> str:
+    """Return the name of the object, also one that was generated; "" for an object of a collection."""
+    if attributes.collection:
+        return ""
+    if attributes.name or attributes.object is None:
+        return attributes.name
+    name = (attributes.object.get("metadata") or {}).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def write_kind(attributes: Attributes) -> WriteKind:
+    """Return the part of the request that rules look at."""
+    namespaced = bool(attributes.namespace) or attributes.rt.resource == NAMESPACES
+    return WriteKind(attributes.rt, attributes.subresource, attributes.operation, namespaced)
+
+
+def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind:
+    """Return the kind of the objects of the request, in the version of ``rt``."""
+    return kind_of(rt, attributes.subresource) or GroupVersionKind(rt.group, rt.version, rt.kind)
+
+
+def user_of(who: Who) -> dict[str, Any]:
+    """Return the userInfo of the requester, without its empty members."""
+    info: dict[str, Any] = {"username": who.user, "uid": who.uid, "groups": list(who.groups)}
+    info["extra"] = {key: list(values) for key, values in sorted(who.extra.items())}
+    return {name: value for name, value in info.items() if value}
+
+
+def labels_of(attributes: Attributes, state: State) -> Labels:
+    """Return the labels that selectors look at."""
+    scaled = attributes.subresource == pipeline.SCALE  # a Scale has no labels
+    new = None if attributes.object is None else {} if scaled else _labels(attributes.object)
+    old = (
+        None
+        if attributes.old is None or attributes.subresource not in VIEWS
+        else {}
+        if scaled
+        else attributes.old.labels
+    )
+    return Labels(new, old, _namespace_labels(attributes, state))
+
+
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, str] | None:
+    meta = obj.get("metadata")
+    return (meta.get("labels") or {}) if isinstance(meta, dict) else None
+
+
+def _namespace_labels(attributes: Attributes, state: State) -> Any:
+    itself = attributes.rt.resource == NAMESPACES
+    if not attributes.namespace and not itself:
+        return None
+
+    def found() -> Mapping[str, str]:
+        if itself and not attributes.subresource and attributes.operation in (CREATE, UPDATE):
+            return _labels(attributes.object or {}) or {}
+        name = namespace_of(attributes)
+        entry = state.peek(NAMESPACES, "", name)
+        if entry is None:
+            raise status.not_found(NAMESPACES, name)
+        return entry.labels
+
+    return found
+
+
+class Versions:
+    """The new and the old object of a write in other versions; each is made once.
+
+    ``stored``: ``attributes.object`` is in the stored version, as validating plugins receive it.
+    """
+
+    def __init__(self, attributes: Attributes, *, stored: bool) -> None:
+        self._attributes = attributes
+        self._stored = stored
+        self._new: dict[ResourceType, Object | None] = {}
+        self._old: dict[ResourceType, Object | None] = {}
+
+    def new(self, rt: ResourceType) -> Object | None:
+        """Return the new object in the version of ``rt``, for reading. StatusError 500: it cannot be converted."""
+        if rt not in self._new:
+            self._new[rt] = self._converted(rt)
+        return self._new[rt]
+
+    def old(self, rt: ResourceType) -> Object | None:
+        """Return the old object in the version of ``rt``, for reading. StatusError 500: it cannot be converted."""
+        if rt not in self._old:
+            self._old[rt] = self._former(rt)
+        return self._old[rt]
+
+    def changed(self) -> None:
+        """Forget the new object, which has changed."""
+        self._new.clear()
+
+    def type_of(self, rt: ResourceType) -> ResourceType:
+        """Return the type by which objects of the request are decoded in the version of ``rt``."""
+        subresource = self._attributes.subresource
+        if subresource == pipeline.SCALE:
+            return scale.scale_type(rt)
+        if subresource in VIEWS:
+            return rt
+        group, version, kind = requested_kind(self._attributes, rt)
+        return body_type(rt, group=group, version=version, kind=kind)
+
+    def replace(self, rt: ResourceType, obj: Object) -> None:
+        """Replace the new object by ``obj``, which is in the version of ``rt``, in place. StatusError."""
+        attributes = self._attributes
+        held = attributes.object
+        assert held is not None, "an object was patched"
+        if attributes.subresource == pipeline.SCALE:
+            obj = scale.with_scale(attributes.rt, held, obj)
+        elif attributes.subresource in VIEWS:
+            obj = _convert(attributes.rt, obj, attributes.rt.api_version)
+        if obj is not held:
+            kept = dict(obj)
+            held.clear()
+            held.update(kept)
+        self.changed()
+
+    def _converted(self, rt: ResourceType) -> Object | None:
+        attributes = self._attributes
+        obj = attributes.object
+        if obj is None:
+            return None
+        if attributes.subresource not in VIEWS:
+            return obj
+        if self._stored:
+            obj = _with_revision(attributes, obj)
+        if attributes.subresource == pipeline.SCALE:
+            return self._scale(obj, stored=self._stored)
+        if self._stored:
+            obj = _convert(attributes.rt, obj, attributes.rt.api_version)
+        return _convert(rt, obj, rt.api_version)
+
+    def _former(self, rt: ResourceType) -> Object | None:
+        attributes = self._attributes
+        if attributes.old is None or attributes.subresource not in VIEWS:
+            return None
+        obj = attributes.old.object()
+        if attributes.subresource == pipeline.SCALE:
+            return self._scale(obj, stored=True)
+        return pipeline.to_request_version(rt, obj)
+
+    def _scale(self, obj: Object, *, stored: bool) -> Object:
+        rt = self._attributes.rt
+        if rt.custom is None:
+            return scale.scale_of(obj)
+        return scale.stored_scale(rt, copy_object(obj)) if stored else custom_scale.scale_of(rt, obj)
+
+
+def _with_revision(attributes: Attributes, obj: Object) -> Object:
+    """Return an updated object with the resourceVersion that it has until it is stored."""
+    old, meta = attributes.old, obj["metadata"]
+    if old is None or "resourceVersion" in meta:
+        return obj
+    return {**obj, "metadata": {**meta, "resourceVersion": str(old.revision)}}
+
+
+def _convert(rt: ResourceType, obj: Object, api_version: str) -> Object:
+    if obj["apiVersion"] == api_version:
+        return obj
+    try:
+        if rt.custom is not None:
+            return custom_versions.convert_custom(rt.custom, copy_object(obj), api_version)
+        return conversion.convert(obj, api_version)
+    except LookupError as error:
+        raise status.internal_error(str(error)) from None
