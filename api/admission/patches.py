@@ -1,0 +1,93 @@
+"""JSON patches in the answers of mutating webhooks: their application, and the decoding of the result.
+
+Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/mutating/dispatcher.go``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.admission.reviews import CallFailed
+from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
+from kubechronicle.api.custom.schema.embedded import MalformedError
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import json_patch
+from kubechronicle.api.pipeline import bodies, defaulting
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import check
+from kubechronicle.api.values.objects import Object
+
+MAX_OBJECT: Final = 3 * 1024 * 1024
+"""Bytes of a patched object: those of a request body."""
+
+
+def operations(patch: bytes) -> list[Any]:
+    """Return the operations of a patch as sent. Raises CallFailed."""
+    try:
+        value = orjson.loads(patch)
+        return json_patch.decode(value, checked=False)
+    except orjson.JSONDecodeError as error:
+        why = str(error)
+    except status.StatusError as error:
+        why = error.message
+    raise CallFailed(f"received undecodable patch in webhook response: {why}")
+
+
+def patched(rt: ResourceType, obj: Object, found: list[Any]) -> Object:
+    """Return a copy of an object after the operations of a patch, checked and defaulted. StatusError 500.
+
+    ``rt``: the type of the object; of a subresource with a kind of its own, the type of that.
+    """
+    try:
+        result = json_patch.apply(copy_object(obj), found)
+    except json_patch.PatchFailed as error:
+        raise status.internal_error(str(error)) from None
+    if not isinstance(result, dict):
+        raise status.internal_error("the patched object is no object")
+    if len(orjson.dumps(result)) > MAX_OBJECT:
+        raise status.request_entity_too_large(f"limit is {MAX_OBJECT}")
+    return decoded(rt, result)
+
+
+def decoded(rt: ResourceType, obj: Object) -> Object:
+    """Check and default a patched object, in place. StatusError 500."""
+    if rt.custom is not None:
+        return _decoded_custom(rt, obj)
+    kind = bodies.kind_type(rt)
+    _match_type(rt, obj)
+    if kind is not None:
+        try:
+            check.check(obj, kind)
+        except check.TypeMismatch as error:
+            raise status.internal_error(str(error)) from None
+        defaulting.apply(obj, kind)
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    return obj
+
+
+def _match_type(rt: ResourceType, obj: Object) -> None:
+    given = (obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind)
+    if given != (rt.api_version, rt.kind):
+        raise status.internal_error(
+            f"no kind {given[1]!s} is registered for version {given[0]!s} here".replace("'", '"')
+        )
+    obj["apiVersion"], obj["kind"] = given
+
+
+def _decoded_custom(rt: ResourceType, obj: Object) -> Object:
+    """Clean and default a custom object; its schema is checked by the rules of the write."""
+    _match_type(rt, obj)
+    try:
+        rt.custom.schema.clean(obj)
+        rt.custom.schema.default(obj)
+    except MalformedError as error:
+        raise status.internal_error(str(error)) from None
+    except TooManyDefaultsError as error:
+        raise status.request_entity_too_large(str(error)) from None
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    return obj

@@ -1,0 +1,304 @@
+"""AdmissionReviews: the request to a webhook, its answer, and the errors of both as clients see them.
+
+Sources: k8s.io/apiserver ``pkg/admission/plugin/webhook/request``, ``…/webhook/errors``, ``…/webhook/*/dispatcher.go``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from kubechronicle.api.admission.matching import GroupVersionKind
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, go_quote
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.values import json_word
+
+GROUP: Final = "admission.k8s.io"
+KIND: Final = "AdmissionReview"
+VERSIONS: Final = ("v1", "v1beta1")
+_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+MAX_WARNINGS: Final = 64
+MAX_ANNOTATIONS: Final = 64
+"""Warnings and audit annotations of one answer that are kept."""
+MAX_TEXT: Final = 16 * 1024
+"""Characters of a message of a webhook, or of one of its warnings, that are kept."""
+
+
+class CallFailed(Exception):
+    """A webhook gave no usable answer. The text follows the name of the webhook in the error."""
+
+
+class Answer(NamedTuple):
+    """The answer of a webhook. ``result``: its Status; ``patch``: its JSON patch as sent, empty if there is none."""
+
+    allowed: bool
+    result: Mapping[str, Any]
+    patch: bytes
+    warnings: Sequence[str]
+    annotations: Mapping[str, str]
+
+
+def version_of(accepted: Sequence[str]) -> str:
+    """Return the first version of a webhook's admissionReviewVersions that is known. Raises CallFailed."""
+    for version in accepted:
+        if version in VERSIONS:
+            return version
+    raise CallFailed(
+        "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
+    )
+
+
+def request_of(
+    *,
+    rt: ResourceType,
+    kind: GroupVersionKind,
+    requested: ResourceType,
+    requested_kind: GroupVersionKind,
+    subresource: str,
+    name: str,
+    namespace: str,
+    operation: str,
+    user: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
+    dry_run: bool,
+    obj: Mapping[str, Any] | None,
+    old: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the request of a review without its uid.
+
+    ``rt``, ``kind``: the resource and kind in the version in which the rule matched. ``requested``,
+    ``requested_kind``: those of the client's request.
+    """
+    fields: dict[str, Any] = {
+        "kind": _kind(kind),
+        "resource": _resource(rt),
+        "subResource": subresource,
+        "requestKind": _kind(requested_kind),
+        "requestResource": _resource(requested),
+        "requestSubResource": subresource,
+        "name": name,
+        "namespace": namespace,
+        "operation": operation,
+        "userInfo": user,
+        "object": obj,
+        "oldObject": old,
+        "dryRun": dry_run,
+        "options": options,
+    }
+    for optional in ("subResource", "requestSubResource", "name", "namespace"):
+        if not fields[optional]:
+            del fields[optional]
+    return fields
+
+
+def review(request: Mapping[str, Any], *, uid: str, version: str) -> dict[str, Any]:
+    """Return the review to send."""
+    return {"kind": KIND, "apiVersion": f"{GROUP}/{version}", "request": {"uid": uid, **request}}
+
+
+def _kind(kind: GroupVersionKind) -> dict[str, str]:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _resource(rt: ResourceType) -> dict[str, str]:
+    return {"group": rt.group, "version": rt.version, "resource": rt.plural}
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
+    """Return the answer in a decoded body. ``uid``, ``version``: those of the review. Raises CallFailed."""
+    response = _response(value, uid, version)
+    patch, patch_type = _decoded_patch(response.get("patch")), _text(response, "patchType")
+    given = response.get("patchType") is not None
+    if not mutating:
+        if version == "v1":
+            if patch:
+                raise _invalid("validating webhook may not return response.patch")
+            if given:
+                raise _invalid("validating webhook may not return response.patchType")
+        patch = b""
+    elif version == "v1":
+        if patch and not given:
+            raise _invalid("webhook returned response.patch but not response.patchType")
+        if given and not patch:
+            raise _invalid("webhook returned response.patchType but not response.patch")
+        if given and not patch_type:
+            raise _invalid('webhook returned invalid response.patchType of ""')
+    allowed = response.get("allowed")
+    if allowed is not None and not isinstance(allowed, bool):
+        raise _mismatch(allowed, "allowed", "bool")
+    return Answer(
+        allowed=bool(allowed),
+        result=_mapping(response, "status"),
+        patch=patch,
+        warnings=[each[:MAX_TEXT] for each in _texts(response, "warnings")[:MAX_WARNINGS]],
+        annotations=_annotations(response),
+    )
+
+
+def _response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
+    if not _is_object(value):
+        raise CallFailed(
+            "failed to call webhook: couldn't get version/kind; json parse error: "
+            f"json: cannot unmarshal {json_word(value)} into Go value of type {_TYPE_META}"
+        )
+    api_version, kind = _text(value, "apiVersion"), _text(value, "kind")
+    group, _, name = (api_version or f"{GROUP}/{version}").rpartition("/")
+    if (kind or KIND) != KIND or group != GROUP or name not in VERSIONS:
+        shown = f"no kind {go_quote(kind or KIND)} is registered for version {go_quote(api_version)}"
+        raise CallFailed(f'failed to call webhook: {shown} in scheme "pkg/runtime/scheme.go:111"')
+    if name != version:
+        converted = f"converting ({name}.{KIND}) to ({version}.{KIND}): unknown conversion"
+        raise CallFailed(f"failed to call webhook: {converted}")
+    response = value.get("response")
+    if response is None:
+        raise _invalid("webhook response was absent")
+    if not _is_object(response):
+        raise _mismatch(response, "", f"{version}.AdmissionResponse")
+    if version == "v1":
+        found = _text(response, "uid")
+        if found != uid:
+            raise _invalid(f"expected response.uid={go_quote(uid)}, got {go_quote(found[:MAX_TEXT])}")
+        if not api_version or not kind:
+            expected, given = f"{GROUP}/{version}, Kind={KIND}", api_version or "/"
+            raise _invalid(f"expected webhook response of {expected}, got {given}, Kind={kind}")
+    return response
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _invalid(why: str) -> CallFailed:
+    return CallFailed(f"received invalid webhook response: {why}")
+
+
+def _mismatch(value: Any, field: str, go_type: str) -> CallFailed:
+    path = f"AdmissionReview.response.{field}".rstrip(".")
+    return CallFailed(
+        f"failed to call webhook: json: cannot unmarshal {json_word(value)} into Go struct field {path} "
+        f"of type {go_type}"
+    )
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _mismatch(value, name, "string")
+    return value or ""
+
+
+def _texts(values: Mapping[str, Any], name: str) -> list[str]:
+    value = values.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _mismatch(value, name, "[]string")
+    for each in value:
+        if each is not None and not isinstance(each, str):
+            raise _mismatch(each, name, "string")
+    return [each or "" for each in value]
+
+
+def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = values.get(name)
+    if value is not None and not _is_object(value):
+        raise _mismatch(value, name, "v1.Status")
+    return value or {}
+
+
+def _annotations(response: Mapping[str, Any]) -> Mapping[str, str]:
+    found = response.get("auditAnnotations")
+    if found is None:
+        return {}
+    if not _is_object(found):
+        raise _mismatch(found, "auditAnnotations", "map[string]string")
+    for value in found.values():
+        if value is not None and not isinstance(value, str):
+            raise _mismatch(value, "auditAnnotations", "string")
+    return {key: (value or "")[:MAX_TEXT] for key, value in list(found.items())[:MAX_ANNOTATIONS]}
+
+
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/\r\n]")
+
+
+def _decoded_patch(value: Any) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, str):
+        raise _mismatch(value, "patch", "[]uint8")
+    text = value.rstrip("=\r\n")
+    wrong = _NOT_BASE64.search(text)
+    try:
+        if wrong is None:
+            return base64.b64decode(value.replace("\r", "").replace("\n", ""), validate=True)
+    except binascii.Error:
+        pass
+    at = wrong.start() if wrong is not None else len(value)
+    raise CallFailed(f"failed to call webhook: illegal base64 data at input byte {at}")
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def calling_failed(name: str, error: CallFailed) -> StatusError:
+    """Return the 500 of a webhook that gave no usable answer and may not be ignored."""
+    return status.internal_error(f"failed calling webhook {go_quote(name)}: {error}")
+
+
+def no_dry_run(name: str) -> StatusError:
+    """Return the 400 of a dry run that a webhook with side effects would have to be asked about."""
+    return status.bad_request(f"admission webhook {go_quote(name)} does not support dry run")
+
+
+def not_modifiable(name: str) -> StatusError:
+    """Return the 500 of a patch in the answer about a deletion."""
+    what = "attempted to modify the object, which is not supported for this operation"
+    return status.internal_error(f"admission webhook {go_quote(name)} {what}")
+
+
+def denial(name: str, result: Mapping[str, Any]) -> StatusError:
+    """Return the rejection by a webhook. Its code is 400 if the webhook has given none of an error."""
+    denied = f"admission webhook {go_quote(name)} denied the request"
+    message, reason = _shown(result.get("message")), _shown(result.get("reason"))
+    code, details = result.get("code"), result.get("details")
+    if not isinstance(code, int) or isinstance(code, bool) or not 400 <= code <= 999:
+        code = 400
+    text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
+    return StatusError(code, reason, text, details=_details(details) if _is_object(details) else None)
+
+
+def _shown(value: Any) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+_DETAIL_TEXTS: Final = ("name", "group", "kind", "uid")
+MAX_CAUSES: Final = 1000
+
+
+def _details(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return StatusDetails with the fields that have their type."""
+    found: dict[str, Any] = {name: text for name in _DETAIL_TEXTS if (text := _shown(given.get(name)))}
+    causes = given.get("causes")
+    if isinstance(causes, list):
+        kept = [
+            Cause(_shown(each.get("reason")), _shown(each.get("message")), _shown(each.get("field")))
+            for each in causes[:MAX_CAUSES]
+            if _is_object(each)
+        ]
+        if kept:
+            found["causes"] = [cause.body() for cause in kept]
+    seconds = given.get("retryAfterSeconds")
+    if isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds < 2**31:
+        found["retryAfterSeconds"] = seconds
+    return found
