@@ -30,6 +30,7 @@ from kubechronicle.api.builtin.rbac import columns as rbac
 from kubechronicle.api.builtin.resource import columns as resource
 from kubechronicle.api.builtin.scheduling import columns as scheduling
 from kubechronicle.api.builtin.storage import columns as storage
+from kubechronicle.api.builtin.storagemigration import columns as storagemigration
 
 PRINTERS: Final[Mapping[str, Printer]] = {
     **admissionregistration.PRINTERS,
@@ -51,5 +52,6 @@ PRINTERS: Final[Mapping[str, Printer]] = {
     **resource.PRINTERS,
     **scheduling.PRINTERS,
     **storage.PRINTERS,
+    **storagemigration.PRINTERS,
 }
 """Storage resource -> printer."""

@@ -32,6 +32,7 @@ from kubechronicle.api.builtin.rbac import strategy as rbac
 from kubechronicle.api.builtin.resource import strategy as resource
 from kubechronicle.api.builtin.scheduling import strategy as scheduling
 from kubechronicle.api.builtin.storage import strategy as storage
+from kubechronicle.api.builtin.storagemigration import strategy as storagemigration
 from kubechronicle.api.strategy.strategy import Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
@@ -56,6 +57,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **resource.STRATEGIES,
     **scheduling.STRATEGIES,
     **storage.STRATEGIES,
+    **storagemigration.STRATEGIES,
 }
 """Storage resource -> strategy."""
 

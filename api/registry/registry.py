@@ -322,12 +322,13 @@ def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> R
 @cache
 def builtin_registry() -> Registry:
     """Return the registry of the types that are served by default."""
-    return serving(rt for rt in _builtin_types() if (rt.group, rt.version) not in LEGACY)
+    left_out = {*LEGACY, *table.NOT_BY_DEFAULT}
+    return serving(rt for rt in _builtin_types() if (rt.group, rt.version) not in left_out)
 
 
 @cache
 def known_registry() -> Registry:
-    """Return the registry that serves every type, removed versions included."""
+    """Return the registry that serves every type, also removed versions and those that are not served by default."""
     return serving(_builtin_types())
 
 

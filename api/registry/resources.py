@@ -234,6 +234,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", STATUS),
         )
     },
+    "storagemigration.k8s.io": {"v1beta1": (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)},
 }
 
 HISTORY: Final = "history.kubechronicle.dev"
@@ -256,6 +257,9 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("events.k8s.io", "events"): ("", "v1"),
 }
 """(group, plural) -> stored (group, version), if it is not the group's preferred version."""
+
+NOT_BY_DEFAULT: Final = frozenset((("storagemigration.k8s.io", "v1beta1"),))
+"""The (group, version) of beta types, which are served only if --runtime-config enables them."""
 
 DEPRECATED: Final[Mapping[tuple[str, str, str], str]] = {
     ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",

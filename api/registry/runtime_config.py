@@ -3,7 +3,7 @@
 Texts, precedence and rejections are kube-apiserver's (apiserver pkg/server/resourceconfig and options), but a resource
 that does not exist is rejected as well. In any order of the text, later rules of this list win over earlier ones:
 
-    1. by default, present versions are served, removed ones (legacy.py) are not
+    1. by default, present versions are served; removed ones (legacy.py) and betas (NOT_BY_DEFAULT) are not
     2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
     3. GROUP/VERSION (v1 for the core group)         one version
     4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
@@ -19,6 +19,7 @@ from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import Registry, ResourceType, builtin_registry, known_registry, serving
+from kubechronicle.api.registry.resources import NOT_BY_DEFAULT
 
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "api/all": re.compile(r".*"),
@@ -48,11 +49,13 @@ def registry_for(pairs: Mapping[str, str]) -> Registry:
         raise ValueError("invalid key with only api/all=false")
     known = tuple(known_registry())
     served = set(builtin_registry())
+    # kube-apiserver serves the others only if a feature gate is on, too. So api/beta does not enable them.
+    ungated = [rt for rt in known if (rt.group, rt.version) not in NOT_BY_DEFAULT]
     for key, pattern in _PATTERNS.items():
         if key in pairs:
             if pairs[key] not in ("true", "false"):
                 raise ValueError(f"invalid value {key}={pairs[key]}")
-            found = {rt for rt in known if pattern.fullmatch(rt.version)}
+            found = {rt for rt in ungated if pattern.fullmatch(rt.version)}
             served = served | found if pairs[key] == "true" else served - found
     for length in (2, 3):
         for key, value in pairs.items():

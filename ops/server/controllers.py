@@ -26,6 +26,7 @@ from kubechronicle.actors.loops.service_accounts.account_tokens import AccountTo
 from kubechronicle.actors.loops.service_accounts.default_account import ServiceAccountLoop
 from kubechronicle.actors.loops.service_accounts.root_ca_publisher import RootCAPublisher
 from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
+from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Runnable
@@ -47,6 +48,7 @@ LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "resourcequota": ResourceQuotaLoop,
     "service-cidr": ServiceCIDRLoop,
     "clusterrole-aggregation": ClusterRoleAggregation,
+    "storage-version-migrator": StorageMigrationLoop,
 }
 CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
 """All names of --controllers."""
@@ -61,6 +63,7 @@ CONTROLLER_ALIASES: Final = {
     "serviceaccount-token-controller": ACCOUNT_TOKENS,
     "service-cidr-controller": "service-cidr",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
+    "storage-version-migrator-controller": "storage-version-migrator",
 }
 """Other names in kube-controller-manager."""
 

@@ -54,6 +54,7 @@ GROUP_PRIORITIES: Final[Mapping[str, int]] = {
     "discovery.k8s.io": 16200,
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
+    "storagemigration.k8s.io": 15800,
 }
 """kube-apiserver's groupPriorityMinimum by group. Groups that are not listed have no APIService."""
 

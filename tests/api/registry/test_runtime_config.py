@@ -51,6 +51,8 @@ def test_pairs(text: str, pairs: dict[str, str]) -> None:
         ("/v1=false", set(), {"v1"}),
         ("api/v1=false", set(), {"v1"}),
         ("autoscaling/v2=false", set(), {"autoscaling/v2"}),
+        ("storagemigration.k8s.io/v1beta1=true", {"storagemigration.k8s.io/v1beta1"}, set()),
+        ("storagemigration.k8s.io/v1beta1=true,api/beta=false", {"storagemigration.k8s.io/v1beta1"}, set()),
     ],
 )
 def test_versions(text: str, added: set[str], removed: set[str]) -> None:

@@ -1,0 +1,213 @@
+"""Migrations of stored objects: their steps, failures, order, and what an interrupted one leaves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio
+from custom.definitions import definition, version
+from custom.serving import CRDS, WIDGETS, define, serving
+from in_process import InProcess
+from trio.testing import MockClock
+
+from kubechronicle.actors.loops import storage_migration
+from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
+from kubechronicle.api.errors import status
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
+
+NAME = "widgets.example.com"
+MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
+ENABLED = "storagemigration.k8s.io/v1beta1=true"
+LONG = 300.0
+
+
+def versions(storage: str) -> list[dict[str, Any]]:
+    return [version(name) | {"storage": name == storage} for name in ("v1", "v2")]
+
+
+def migration(name: str, resource: str = "widgets", group: str = "example.com") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"resource": {"group": group, "resource": resource}}}
+
+
+def serve(store: MemoryStore | None = None) -> Any:
+    return serving(MemoryLog(store) if store is not None else None, runtime_config=ENABLED)
+
+
+async def widgets(server: InProcess, *names: str) -> None:
+    """Create Widgets that are stored in v1, and make v2 the storage version."""
+    await define(server, definition(*versions("v1")))
+    for name in names:
+        await server.post(WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}})
+    await change_storage(server, "v2")
+
+
+async def change_storage(server: InProcess, storage: str) -> None:
+    held = await server.get(f"{CRDS}/{NAME}")
+    held["spec"]["versions"] = versions(storage)
+    await server.put(f"{CRDS}/{NAME}", held)
+
+
+def stored(server: InProcess) -> dict[str, str]:
+    entries = server.store.reads.entries(NAME, "")
+    return {entry.key.name: entry.object()["apiVersion"].rpartition("/")[2] for entry in entries}
+
+
+async def carry_out(server: InProcess, seconds: float = LONG) -> None:
+    """Run the loop for some time."""
+    with trio.move_on_after(seconds):
+        await StorageMigrationLoop(server.store).run()
+
+
+async def conditions(server: InProcess, path: str) -> dict[str, tuple[str, str, str]]:
+    found = (await server.get(path))["status"].get("conditions") or ()
+    return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
+
+
+async def test_objects_are_migrated(autojump_clock: MockClock) -> None:
+    async with serve() as server:
+        await widgets(server, "a", "b", "c")
+        await server.post(MIGRATIONS, migration("m"))
+        await carry_out(server)
+        assert stored(server) == dict.fromkeys("abc", "v2")
+        assert await conditions(server, f"{MIGRATIONS}/m") == {
+            "Running": ("False", "MigrationCompleted", "Migration completed"),
+            "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
+        }
+        held = await server.get(f"{CRDS}/{NAME}")
+        assert held["status"]["storedVersions"] == ["v2"]
+        assert (await conditions(server, f"{CRDS}/{NAME}"))["StorageMigrating"] == (
+            "False",
+            "MigrationSucceeded",
+            "The migration has succeeded and the stored versions have been updated",
+        )
+        revision = server.store.reads.applied
+        await carry_out(server)
+        assert server.store.reads.applied == revision
+
+
+async def test_a_migration_continues_on_another_server(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    rewrite = StorageMigrationLoop._rewrite
+
+    async def interrupted(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+        if entry.key.name == "b":
+            await trio.sleep_forever()
+        await rewrite(loop, rt, entry)
+
+    async with serve(store) as server:
+        await widgets(server, "a", "b", "c")
+        await server.post(MIGRATIONS, migration("m"))
+        with monkeypatch.context() as patch:
+            patch.setattr(StorageMigrationLoop, "_rewrite", interrupted)
+            await carry_out(server)
+        assert stored(server) == {"a": "v2", "b": "v1", "c": "v1"}
+        assert list(await conditions(server, f"{MIGRATIONS}/m")) == ["Running"]
+    async with serve(store) as server:
+        await carry_out(server)
+        assert stored(server) == dict.fromkeys("abc", "v2")
+        assert (await conditions(server, f"{MIGRATIONS}/m"))["Succeeded"][0] == "True"
+
+
+async def test_one_migration_of_a_resource_runs_at_a_time(autojump_clock: MockClock) -> None:
+    async with serve() as server:
+        await widgets(server, "a")
+        for name in ("n", "m"):
+            await server.post(MIGRATIONS, migration(name))
+        await server.post(MIGRATIONS, migration("maps", "configmaps", ""))
+        order: list[str] = []
+        async with server.watch(f"{MIGRATIONS}?watch=1") as stream, trio.open_nursery() as nursery:
+            nursery.start_soon(carry_out, server)
+            while len(order) < 3:
+                event = await stream.next()
+                assert event is not None
+                found = event["object"].get("status", {}).get("conditions") or ()
+                name = event["object"]["metadata"]["name"]
+                if any(one["type"] == "Succeeded" for one in found) and name not in order:
+                    order.append(name)
+        assert [name for name in order if name != "maps"] in (["m", "n"], ["n", "m"])
+        for name in ("m", "n", "maps"):
+            assert (await conditions(server, f"{MIGRATIONS}/{name}"))["Running"][0] == "False"
+
+
+async def test_stored_versions_stay_after_a_change_of_the_definition(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite = StorageMigrationLoop._rewrite
+
+    async with serve() as server:
+        await widgets(server, "a")
+
+        async def changed(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+            await change_storage(server, "v1")
+            await rewrite(loop, rt, entry)
+
+        monkeypatch.setattr(StorageMigrationLoop, "_rewrite", changed)
+        await server.post(MIGRATIONS, migration("m"))
+        await carry_out(server)
+        assert (await server.get(f"{CRDS}/{NAME}"))["status"]["storedVersions"] == ["v1", "v2"]
+        assert (await conditions(server, f"{CRDS}/{NAME}"))["StorageMigrating"][2] == (
+            "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+        )
+
+
+@pytest.mark.parametrize(("code", "ended"), [(422, "Failed"), (503, "Succeeded"), (409, "Succeeded")])
+async def test_errors_of_writes(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, code: int, ended: str
+) -> None:
+    rewrite, failures = StorageMigrationLoop._rewrite, [code]
+
+    async def failing(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+        if failures:
+            raise status.StatusError(failures.pop(), "", "it went wrong")
+        await rewrite(loop, rt, entry)
+
+    monkeypatch.setattr(StorageMigrationLoop, "_rewrite", failing)
+    async with serve() as server:
+        await widgets(server, "a")
+        await server.post(MIGRATIONS, migration("m"))
+        await carry_out(server)
+        found = await conditions(server, f"{MIGRATIONS}/m")
+        assert found[ended][0] == "True"
+        if ended == "Failed":
+            assert found[ended][1:] == (
+                "StorageVersionMigrationFailed",
+                "migration encountered unhandled error: it went wrong",
+            )
+            assert (await server.get(f"{CRDS}/{NAME}"))["status"]["storedVersions"] == ["v1", "v2"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "group", "text"),
+    [
+        (
+            "tokenreviews",
+            "authentication.k8s.io",
+            'resource "authentication.k8s.io/v1, Resource=tokenreviews" does not support discovery operations: '
+            "[update patch list]",
+        ),
+        ("gadgets", "example.com", "resource does not exist in discovery"),
+    ],
+)
+async def test_resources_that_cannot_be_migrated(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, resource: str, group: str, text: str
+) -> None:
+    monkeypatch.setattr(storage_migration, "GRACE", timedelta(0))
+    async with serve() as server:
+        await server.post(MIGRATIONS, migration("m", resource, group))
+        await carry_out(server)
+        assert (await conditions(server, f"{MIGRATIONS}/m"))["Failed"] == (
+            "True",
+            "StorageVersionMigrationFailed",
+            text,
+        )
+
+
+async def test_it_is_not_served_by_default(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        assert (await server.ask("GET", MIGRATIONS)).status == 404
+        await carry_out(server, 5.0)
