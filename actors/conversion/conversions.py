@@ -1,8 +1,8 @@
 """Conversions: custom objects in other versions, as their definition's webhook converts them.
 
 A conversion depends on the object's contents and the definition, so its result is kept for a while: watchers, lists and
-the attempts of one write share it. Rules are functions without ``await`` (``recall``): they raise NeedsExternalAnswer for
-an unknown result, and decide again when it is there. Answers are converted before they are encoded (``convert``).
+the attempts of one write share it. Rules are functions without ``await`` (``recall``): they raise NeedsExternalAnswer
+for an unknown result, and decide again when it is there. Answers are converted before they are encoded (``convert``).
 """
 
 from __future__ import annotations
