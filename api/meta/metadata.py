@@ -64,6 +64,9 @@ def generate_name(metadata: dict[str, Any], *, name_suffix: str) -> None:
     """Set the name from generateName, if the object has none. An empty suffix leaves generateName as it is."""
     base = metadata.get("generateName")
     if base and not metadata.get("name"):
+        if "labels" in metadata:
+            # Kubernetes copies an object without a name: its labels are not those of its pods any more (see Job).
+            metadata["labels"] = dict(metadata["labels"])
         metadata["name"] = base[:MAX_GENERATED_BASE] + name_suffix if name_suffix else base
 
 

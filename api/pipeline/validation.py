@@ -54,7 +54,8 @@ def validate_update(
         elif check is Check.METADATA_CHANGE:
             causes += metadata.validate_update(meta, held, kube=kube) if again else ()
         elif check is Check.OBJECT:
-            causes += strategy.validate(new)
+            changed = strategy.validate_changed
+            causes += strategy.validate(new) if changed is None else changed(new, old)
         elif below is None or rt.api_version not in below.lenient_in:
             causes += change(new, old)
     return causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old)

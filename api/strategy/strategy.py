@@ -99,6 +99,7 @@ class Strategy:
     ``defaults_again``: defaults follow from fields that the hooks set.
     ``changes_when_read(new)``: Kubernetes stores a new object without the defaults that it shows.
     ``refuses_deletion(name)``: the reason why the object of this name can't be deleted, or an empty string.
+    ``validate_changed``: replaces ``validate`` in an update, if that depends on the old object.
     ``empties``: the fields in which ``validate`` and ``validate_update`` tell an empty list or map from none, as
     in ``empties.named``.
     ``never_nil``: tells the fields that default to an empty list or map; an explicit one is no change of its owner.
@@ -135,6 +136,7 @@ class Strategy:
     prepare_update: PrepareUpdate = lambda new, old: None
     prepare_as: Callable[[str, Object, Object | None], None] = lambda api_version, new, old: None
     validate: Validate = lambda new: []
+    validate_changed: ValidateUpdate | None = None
     validate_update: ValidateUpdate = lambda new, old: []
     validate_as: Callable[[str, Object, Object | None], list[Cause]] = lambda api_version, new, old: []
     canonicalize: PrepareCreate = lambda new: None

@@ -9,7 +9,9 @@ from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
+from kubechronicle.api.builtin.batch.job import validation
 from kubechronicle.api.builtin.batch.job.strategy import prepare_new_job
+from kubechronicle.api.meta import metadata
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -189,3 +191,34 @@ def test_the_checks_of_the_status_of_a_finished_job() -> None:
         ("status.terminating", "Invalid value: 3: terminating>0 is invalid for finished job"),
         ("status.ready", "Invalid value: 5: cannot set more ready pods than active"),
     ]
+
+
+def test_prefixed_labels_are_needed_only_if_both_were_there() -> None:
+    selected = {"selector": {"matchLabels": {"job-name": "a"}}}
+
+    def job(*missing: str) -> dict[str, Any]:
+        labels = {"controller-uid": "u", "job-name": "a"}
+        labels |= {f"batch.kubernetes.io/{name}": value for name, value in labels.items()}
+        metadata = {"labels": {name: value for name, value in labels.items() if name not in missing}}
+        spec = {**selected, "template": {**JOB["template"], "metadata": metadata}}
+        return {"metadata": {"name": "a", "uid": "u"}, "spec": spec}
+
+    def fields(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
+        return [cause.field for cause in validation.changed_job(new, old) if "labels[" in cause.field]
+
+    prefixed = "batch.kubernetes.io/job-name"
+    assert fields(job(prefixed), job()) == [f"spec.template.metadata.labels[{prefixed}]"]
+    assert fields(job(prefixed), job(prefixed)) == []
+    assert fields(job("job-name"), job(prefixed)) == ["spec.template.metadata.labels[job-name]"]
+
+
+def test_a_job_with_a_generated_name_has_the_labels_of_its_request() -> None:
+    labels = {"a": "b"}
+    job: dict[str, Any] = {
+        "metadata": {"generateName": "a-", "labels": labels},
+        "spec": {"template": {"metadata": {"labels": labels}}},
+    }
+    metadata.generate_name(job["metadata"], name_suffix="12345")
+    prepare_new_job({"metadata": {**job["metadata"], "uid": "u"}, "spec": job["spec"]})
+    assert job["metadata"]["labels"] == {"a": "b"}
+    assert labels["job-name"] == "a-12345"

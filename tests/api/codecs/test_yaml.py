@@ -164,7 +164,7 @@ def test_layout() -> None:
         '  empty: ""\n'
         "  hash: 'x #y'\n"
         '  time: "2020-01-01T00:00:00Z"\n  "y": "y"\n'
-        "w: 100000000000000000000\n"
+        "w: 1e+20\n"
     )
     assert yaml.encode({}) == b"{}\n"
     with pytest.raises(EncodeError):

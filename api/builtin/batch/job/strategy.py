@@ -55,6 +55,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_create=prepare_new_job,
         prepare_update=prepare_workload_update,
         validate=validation.job,
+        validate_changed=validation.changed_job,
         validate_update=validation.job_update,
         warnings=warnings.job_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_status.job_status)}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
@@ -138,10 +138,20 @@ def _replacement(spec: Object, field: str) -> list[Cause]:
 
 def job(obj: Object) -> list[Cause]:
     """Check the spec and the selector of a Job, and that names of indexed pods are valid host names."""
+    return _job(obj, _GENERATED)
+
+
+def changed_job(new: Object, old: Object) -> list[Cause]:
+    """Check a changed Job as a new one; without the prefixed labels, if its template has lacked one of them."""
+    held = ((old["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return _job(new, _GENERATED if all(label in held for label, _ in _PREFIXED) else _LEGACY)
+
+
+def _job(obj: Object, generated: _Sources) -> list[Cause]:
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if spec.get("selector") is not None and not spec.get("manualSelector"):
-        causes += _generated_selector(metadata, spec)
+        causes += _generated_selector(metadata, spec, generated)
     causes += _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         host = f"{metadata.get('name', '')}-{spec['completions'] - 1}"
@@ -159,19 +169,19 @@ def _whole_spec(spec: Object) -> list[Cause]:
     return causes + (label_selector(given, "spec.selector") or template_labels(spec))
 
 
-_GENERATED: Final = (
-    ("controller-uid", "uid"),
-    ("job-name", "name"),
-    (CONTROLLER_UID, "uid"),
-    ("batch.kubernetes.io/job-name", "name"),
-)
-"""Labels that the server adds to a job's template, each with its source in the job's metadata."""
+_Sources: TypeAlias = tuple[tuple[str, str], ...]
+"""Labels, each with its source in the job's metadata."""
+
+_LEGACY: Final[_Sources] = (("controller-uid", "uid"), ("job-name", "name"))
+_PREFIXED: Final[_Sources] = ((CONTROLLER_UID, "uid"), ("batch.kubernetes.io/job-name", "name"))
+_GENERATED: Final = _LEGACY + _PREFIXED
+"""Labels that the server adds to a job's template."""
 
 
-def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
+def _generated_selector(metadata: Object, spec: Object, generated: _Sources) -> list[Cause]:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     causes: list[Cause] = []
-    wanted = {label: metadata.get(source, "") for label, source in _GENERATED}
+    wanted = {label: metadata.get(source, "") for label, source in generated}
     for label, value in wanted.items():
         field = f"spec.template.metadata.labels[{label}]"
         if label not in labels:
