@@ -19,7 +19,7 @@ LONGEST = ("test_access.py", "test_informers.py", "test_crash.py", "test_replica
 
 
 def _rank(item: pytest.Item) -> int:
-    if item.path.parent.name != "clients":
+    if "clients" not in (item.path.parent.name, item.path.parent.parent.name):
         return len(LONGEST) + 1
     return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
 

@@ -8,12 +8,12 @@ from typing import Any
 import yaml
 from harness import PATIENCE, Api, eventually
 
-FOLDER = Path(__file__).resolve().parent / "custom"
+FOLDER = Path(__file__).resolve().parent / "definitions"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def load(name: str) -> Any:
-    """Return the definition in a file of custom/."""
+    """Return the definition in a file of definitions/."""
     return yaml.safe_load((FOLDER / name).read_text())
 
 
