@@ -10,11 +10,13 @@ import json
 from dataclasses import dataclass, replace
 
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.bench import rules
+from kubechronicle.ops.bench import custom_objects, rules
 
 REFERENCE_NAME = "kube-apiserver 1.36.2 + etcd 3.6"
 REFERENCE_READY_SECONDS = 1.9
 REFERENCE_EMPTY_MIB = (278, 40)
+
+_Flags = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +25,22 @@ class Case:
 
     ``load``: flags of the load generator
     ``fill``: the number of objects in the case's namespace before it runs
+    ``area``: the part of the namespace's name that separates kinds of objects
     ``reference_cpu``: microseconds of CPU per operation of the reference (server, store)
     ``reference_wall``: rate and latency of the reference
     """
 
     name: str
     title: str
-    load: dict[str, str | int | float]
+    load: _Flags
     fill: int = 0
+    area: str = ""
     reference_cpu: tuple[float, float] | None = None
     reference_wall: str = ""
 
     @property
     def namespace(self) -> str:
-        return f"bench-{self.fill}" if self.fill else f"bench-{self.load['mode']}"
+        return f"bench-{self.area}{self.fill or self.load['mode']}"
 
     def duration(self, seconds: float) -> float:
         """Return the length of the measured part: twice as long for watches, as the rate of their writes is fixed."""
@@ -118,6 +122,38 @@ def _watch(watchers: int, cpu: tuple[float, float], wall: str) -> Case:
     )
 
 
+def _custom(kilobytes: int) -> tuple[Case, ...]:
+    """Return the cases of custom objects."""
+    flags: _Flags = {**custom_objects.load_flags(kilobytes)}
+    apply: _Flags = {"mode": "objects", "verb": "apply", "conns": 16}
+    update: _Flags = {
+        "mode": "objects",
+        "verb": "update",
+        "conns": 16,
+        "template": custom_objects.template(kilobytes, update=True),
+    }
+    loads: tuple[tuple[str, str, _Flags, int], ...] = (
+        ("get-1", "GET, 1 conn.", {"mode": "get", "conns": 1}, 0),
+        ("get-16", "GET, 16 conn.", {"mode": "get", "conns": 16}, 0),
+        ("list-1000", "LIST 1,000", {"mode": "list", "count": 1000}, 1000),
+        ("create-16", "create, 16 conn.", {"mode": "create", "conns": 16}, 0),
+        ("update-16", "update, 16 conn.", update, 0),
+        ("apply-16", "server-side apply, changed, 16 conn.", apply, 0),
+        ("watch-1000", "watch, 1,000 watchers × 50 creates/s", {"mode": "watch", "watchers": 1000, "rate": 50}, 0),
+    )
+    size = f"custom-{kilobytes}k"
+    return tuple(
+        Case(
+            name=f"{size}-{name}",
+            title=f"custom {kilobytes} KB: {title}",
+            load={**flags, **load},
+            fill=fill,
+            area=f"{size}-",
+        )
+        for name, title, load, fill in loads
+    )
+
+
 _METADATA = {"name": "@name@", "namespace": "@namespace@"}
 _POD = rules.pod()
 _POD_SPEC = {name: value for name, value in _POD["spec"].items() if name != "serviceAccountName"}
@@ -186,6 +222,8 @@ CASES: tuple[Case, ...] = (
     _watch(100, (28, 8), "p50 2.2, p99 7.3 ms"),  # 0.14 + 0.04 cores at 5,000 events/s
     _http2(_watch(100, (0, 0), ""), 10),
     _watch(1000, (16.4, 0.8), "p50 20.7, p99 61.6 ms"),  # 0.82 + 0.04 cores at 50,000 events/s
+    *_custom(1),
+    *_custom(4),
     _list(10000, "JSON", 94, "p50 95 ms"),
     _list(10000, "rv=0", 80, "p50 77 ms", query="resourceVersion=0"),
     _list(10000, "limit=500 pages", 131, "p50 139 ms", limit=500),

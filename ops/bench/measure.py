@@ -101,7 +101,15 @@ class Load:
 
     def fill(self, target: Target, case: Case) -> None:
         """Create the missing objects of the case's namespace."""
-        self.run(target, {"mode": "fill", "namespace": case.namespace, "count": case.fill, "conns": 16, "size": 1024})
+        objects = {flag: case.load[flag] for flag in ("definition", "collection", "template") if flag in case.load}
+        flags: dict[str, str | int | float] = {
+            "mode": "fill",
+            "namespace": case.namespace,
+            "count": case.fill,
+            "conns": 16,
+            "size": 1024,
+        }
+        self.run(target, flags | objects)
 
     def measure(self, target: Target, case: Case, *, seconds: float, warm: float) -> Result:
         flags = {**case.load, "namespace": case.namespace, "seconds": seconds, "warm": warm}

@@ -117,7 +117,7 @@ func put(o options, method, path, name, value string) error {
 		return err
 	}
 	defer c.close()
-	status, answer, err := c.exchange(o.target.render(nil, method, path, "", appendConfigMap(nil, o.namespace, name, value)))
+	status, answer, err := c.exchange(o.target.render(nil, method, path, "", o.object(nil, name, 0, value)))
 	if err == nil && status != 200 && status != 201 && status != 409 {
 		err = fmt.Errorf("%s %s: %d %.300s", method, name, status, answer)
 	}
@@ -126,7 +126,7 @@ func put(o options, method, path, name, value string) error {
 
 func runGet(o options) (map[string]any, error) {
 	name := fmt.Sprintf("get-%d", o.size)
-	path := configMapPath(o.namespace)
+	path := o.collection()
 	if err := put(o, "POST", path, name, text(o.size)); err != nil {
 		return nil, err
 	}
@@ -153,12 +153,12 @@ func runGet(o options) (map[string]any, error) {
 var runID = strconv.FormatInt(time.Now().UnixMilli()%1_000_000_000, 36)
 
 func runCreate(o options) (map[string]any, error) {
-	path, value := configMapPath(o.namespace), text(o.size)
+	path, value := o.collection(), text(o.size)
 	workers := make([]*worker, o.conns)
 	for n := range workers {
 		var request, body []byte
 		workers[n] = &worker{want: 201, next: func(i int) []byte {
-			body = appendConfigMap(body[:0], o.namespace, fmt.Sprintf("create-%s-%d-%d", runID, n, i), value)
+			body = o.object(body[:0], fmt.Sprintf("create-%s-%d-%d", runID, n, i), i, value)
 			request = o.target.render(request, "POST", path, "", body)
 			return request
 		}}
@@ -169,7 +169,7 @@ func runCreate(o options) (map[string]any, error) {
 // runUpdate replaces each worker's own object without a resourceVersion. Every request changes the text, because the
 // server does not write unchanged objects.
 func runUpdate(o options) (map[string]any, error) {
-	path, value := configMapPath(o.namespace), text(o.size)
+	path, value := o.collection(), text(o.size)
 	workers := make([]*worker, o.conns)
 	for n := range workers {
 		name := fmt.Sprintf("update-%s-%d", runID, n)
@@ -178,7 +178,7 @@ func runUpdate(o options) (map[string]any, error) {
 		}
 		var request, body []byte
 		workers[n] = &worker{want: 200, next: func(i int) []byte {
-			body = appendConfigMap(body[:0], o.namespace, name, strconv.Itoa(1_000_000+i)+value[7:])
+			body = o.object(body[:0], name, i, strconv.Itoa(1_000_000+i)+value[7:])
 			request = o.target.render(request, "PUT", path+"/"+name, "", body)
 			return request
 		}}
@@ -188,7 +188,7 @@ func runUpdate(o options) (map[string]any, error) {
 
 // runFill creates count objects with fixed names, unless they exist.
 func runFill(o options) (map[string]any, error) {
-	path, value := configMapPath(o.namespace), text(o.size)
+	path, value := o.collection(), text(o.size)
 	var next, failed atomic.Int64
 	var group sync.WaitGroup
 	var problem atomic.Pointer[string]
@@ -199,7 +199,7 @@ func runFill(o options) (map[string]any, error) {
 				defer group.Done()
 				c, err := o.target.dial()
 				for i := next.Add(1) - 1; err == nil && i < int64(o.count); i = next.Add(1) - 1 {
-					body := appendConfigMap(nil, o.namespace, fmt.Sprintf("fill-%06d", i), value)
+					body := o.object(nil, fmt.Sprintf("fill-%06d", i), int(i), value)
 					var status int
 					var answer []byte
 					status, answer, err = c.exchange(o.target.render(nil, "POST", path, "", body))

@@ -65,12 +65,12 @@ func listOnce(o options, c *conn, count bool) (listing, error) {
 	var got listing
 	next := ""
 	for {
-		path := configMapPath(o.namespace) + "?" + o.query
+		path := o.collection() + "?" + o.query
 		if o.limit > 0 {
 			path += fmt.Sprintf("&limit=%d", o.limit)
 		}
 		if next != "" { // the server rejects a resourceVersion together with a continue token
-			path = configMapPath(o.namespace) + fmt.Sprintf("?limit=%d&continue=%s", o.limit, next)
+			path = o.collection() + fmt.Sprintf("?limit=%d&continue=%s", o.limit, next)
 		}
 		status, body, err := c.exchange(o.target.render(nil, "GET", path, o.format, nil))
 		if err != nil {

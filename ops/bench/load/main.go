@@ -76,7 +76,10 @@ func main() {
 	if !known {
 		fatal(fmt.Errorf("no such mode: %s", o.mode))
 	}
-	if err = ensureNamespace(o); err != nil {
+	if err = ensureNamespace(o); err == nil {
+		err = ensureDefinition(o)
+	}
+	if err != nil {
 		fatal(err)
 	}
 	result, err := run(o)

@@ -77,7 +77,7 @@ func (f *fanOut) resourceVersion() (string, error) {
 		return "", err
 	}
 	defer c.close()
-	_, body, err := c.exchange(f.o.target.render(nil, "GET", configMapPath(f.o.namespace)+"?limit=1", "", nil))
+	_, body, err := c.exchange(f.o.target.render(nil, "GET", f.o.collection()+"?limit=1", "", nil))
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (f *fanOut) resourceVersion() (string, error) {
 }
 
 func (f *fanOut) open(version string) error {
-	path := configMapPath(f.o.namespace) + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=" + version
+	path := f.o.collection() + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=" + version
 	request := f.o.target.render(nil, "GET", path, "", nil)
 	slots, clients := make(chan struct{}, dialsAtOnce), f.o.shared()
 	problems := make(chan error, f.o.watchers)
@@ -184,11 +184,11 @@ func (f *fanOut) write(sent []time.Duration) (took []time.Duration, failed int, 
 		return nil, f.total, err.Error()
 	}
 	defer c.close()
-	path, value := configMapPath(f.o.namespace), text(f.o.size)
+	path, value := f.o.collection(), text(f.o.size)
 	var request, body []byte
 	start := time.Now()
 	for i := range f.total {
-		body = appendConfigMap(body[:0], f.o.namespace, fmt.Sprintf("watched-%s-%d", runID, i), value)
+		body = f.o.object(body[:0], fmt.Sprintf("watched-%s-%d", runID, i), i, value)
 		request = f.o.target.render(request, "POST", path, "", body)
 		time.Sleep(time.Until(start.Add(time.Duration(float64(i) / f.o.rate * float64(time.Second)))))
 		began := time.Now()
