@@ -1,0 +1,1 @@
+"""Admission policies: the plugins that apply ValidatingAdmissionPolicies and MutatingAdmissionPolicies to writes."""

@@ -1,0 +1,223 @@
+"""MutatingAdmissionPolicy: changes objects as policies say, before the mutating webhooks.
+
+Source: k8s.io/apiserver ``pkg/admission/plugin/policy/mutating/dispatcher.go``, ``…/generic/policy_dispatcher.go``.
+
+If the object has changed, all mutating plugins run once more. The policies with reinvocationPolicy IfNeeded are then
+applied again if the object has changed since they were applied. Policies are applied by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kubechronicle.actors.admission.chain import CONNECT, CREATE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.policies.sources import (
+    Binding,
+    ConfigurationError,
+    Params,
+    Policies,
+    Policy,
+    is_exempt,
+)
+from kubechronicle.actors.admission.policies.validating import shown_name
+from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.equality import same_json
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+if TYPE_CHECKING:
+    from kubechronicle.actors.admission.policies.requests import Reading
+    from kubechronicle.api.admission.mutating_policies import Mutator
+
+Key = tuple[str, str, str, str]
+"""One application of a policy: its name, its binding's, and namespace and name of the parameters."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """The applications of policies to one write.
+
+    ``output``: the object after the last one.
+    ``again``: to be repeated. ``applied``: to be repeated if the object changes.
+    """
+
+    output: Object | None = None
+    again: set[Key] = field(default_factory=set)
+    applied: set[Key] = field(default_factory=set)
+
+    def object_changed(self) -> None:
+        self.again |= self.applied
+        self.applied = set()
+
+
+class Problem(NamedTuple):
+    """A policy that could not be applied."""
+
+    policy: str
+    binding: str
+    message: str
+    reason: str = ""
+
+    def text(self) -> str:
+        if self.binding:
+            return f"policy '{self.policy}' with binding '{self.binding}' denied request: {self.message}"
+        return f'policy "{self.policy}" denied request: {self.message}'
+
+
+class Invocation(NamedTuple):
+    """A policy to apply, with one parameter object. ``matched``: the type in whose version it matches."""
+
+    policy: Policy[Mutator]
+    binding: Binding
+    matched: ResourceType
+    params: Object | None
+
+    @property
+    def key(self) -> Key:
+        meta = (self.params or {}).get("metadata") or {}
+        return self.policy.name, self.binding.name, meta.get("namespace", ""), meta.get("name", "")
+
+
+class MutatingAdmissionPolicy(AdmissionPlugin):
+    """Applies MutatingAdmissionPolicies. Without any, it costs a look at an empty view."""
+
+    name = "MutatingAdmissionPolicy"
+    operations = frozenset({CREATE, UPDATE, CONNECT})
+
+    def __init__(self) -> None:
+        self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", _compiled)
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        index = self._policies.index(state)
+        if not len(index) or is_exempt(attributes.rt):
+            return
+        candidates = index.candidates(write_kind(attributes), state.registry())
+        if candidates:
+            _Dispatch(attributes, state).run([policy for policy, _ in candidates])
+
+
+def _compiled(policy: ReadOnlyObject) -> Mutator:
+    from kubechronicle.api.admission.mutating_policies import Mutator
+
+    return Mutator(policy)
+
+
+class _Dispatch:
+    """One write on its way through the policies."""
+
+    def __init__(self, attributes: Attributes, state: State) -> None:
+        from kubechronicle.actors.admission.policies.requests import Reading
+
+        self._attributes = attributes
+        self._state = state
+        self._versions = Versions(attributes, stored=False)
+        self._reading: Reading = Reading(attributes, state, self._versions)
+        memory = attributes.reinvocation.memory
+        self._memory: Memory = memory.setdefault(MutatingAdmissionPolicy.name, Memory())
+        self._problems: list[Problem] = []
+
+    def run(self, policies: Sequence[Policy[Mutator]]) -> None:
+        """Apply the policies. StatusError: some cannot be applied, and may not be ignored."""
+        invocations = list(self._invocations(policies))
+        if invocations:
+            self._apply_all(invocations)
+        if self._problems:
+            raise _refusal(self._attributes, self._problems)
+
+    def _invocations(self, policies: Sequence[Policy[Mutator]]) -> Iterator[Invocation]:
+        attributes, registry = self._attributes, self._state.registry()
+        kind, name, labels = write_kind(attributes), name_of(attributes), labels_of(attributes, self._state)
+        params = Params(self._state, attributes)
+        for policy in policies:
+            try:
+                matched = policy.match.match(kind, registry, name, labels)
+                if matched is None:
+                    continue
+                param_type = policy.param_type(registry)
+            except (ConfigurationError, StatusError) as error:
+                self._note(policy, "", f"failed to configure policy: {error}")
+                continue
+            for binding in policy.bindings:
+                try:
+                    if not binding.matches(kind, registry, name, labels):
+                        continue
+                    found = params.of(param_type, binding)
+                except (ConfigurationError, StatusError) as error:
+                    self._note(policy, binding.name, f"failed to configure binding: {error}")
+                    continue
+                for param in found:
+                    yield Invocation(policy, binding, matched, param)
+
+    def _note(self, policy: Policy[Mutator], binding: str, message: str, reason: str = "") -> None:
+        if not policy.ignores:
+            self._problems.append(Problem(policy.name, binding, message, reason))
+
+    def _apply_all(self, invocations: Sequence[Invocation]) -> None:
+        attributes, memory, reinvocation = self._attributes, self._memory, self._attributes.reinvocation
+        if reinvocation.second and not same_json(memory.output, attributes.object):
+            memory.object_changed()
+        for invocation in invocations:
+            self._apply(invocation)
+        if attributes.object is not None:
+            memory.output = copy_object(attributes.object)
+
+    def _apply(self, invocation: Invocation) -> None:
+        from kubechronicle.api.admission.policy_programs import Failed
+
+        policy, key, reinvocation = invocation.policy, invocation.key, self._attributes.reinvocation
+        evaluator = policy.evaluator
+        if evaluator.conditions:
+            try:
+                if not evaluator.conditions.match({**self._values(invocation), **self._reading.authorizer}):
+                    return
+            except Failed as error:
+                self._note(policy, invocation.binding.name, str(error), "Invalid")
+                return
+        if reinvocation.second and key not in self._memory.again:
+            return
+        if self._mutate(invocation):
+            self._memory.object_changed()
+            reinvocation.wanted = True
+        if evaluator.reinvocable:
+            self._memory.applied.add(key)
+
+    def _mutate(self, invocation: Invocation) -> bool:
+        """Apply the mutations of a policy in order. Return whether the object has changed."""
+        from kubechronicle.api.admission.mutating_policies import mutated
+        from kubechronicle.api.admission.policy_programs import Failed, Stage
+
+        policy, matched = invocation.policy, invocation.matched
+        before = self._versions.new(matched)
+        if before is None:
+            return False
+        obj, decoded_as = before, self._versions.type_of(matched)
+        for mutation in policy.evaluator.mutations:
+            values = {**self._values(invocation), **self._reading.authorizer, "object": obj}
+            try:
+                obj = mutated(mutation, obj, Stage(values, policy.evaluator.variables), decoded_as)
+            except Failed as error:
+                self._note(policy, invocation.binding.name, str(error), "Invalid")
+        if obj is before or same_json(obj, before):
+            return False
+        reinvocation = self._attributes.reinvocation
+        if reinvocation.original is None and self._attributes.object is not None:
+            reinvocation.original = copy_object(self._attributes.object)
+        self._versions.replace(matched, obj)
+        return True
+
+    def _values(self, invocation: Invocation) -> dict[str, Any]:
+        has_params = invocation.policy.param_kind is not None
+        return self._reading.values(invocation.matched, invocation.params, has_params=has_params)
+
+
+def _refusal(attributes: Attributes, problems: Sequence[Problem]) -> StatusError:
+    texts = [problem.text() for problem in problems]
+    name = shown_name(attributes)
+    details = status.details_of(attributes.rt.group_resource, name, causes=[Cause("", text) for text in texts])
+    return StatusError(403, problems[0].reason or "Forbidden", texts[0], details=details)

@@ -1,0 +1,186 @@
+"""ValidatingAdmissionPolicy: refuses, warns of or notes writes that policies do not allow.
+
+Source: k8s.io/apiserver ``pkg/admission/plugin/policy/validating/dispatcher.go``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.policies.sources import (
+    Binding,
+    ConfigurationError,
+    Params,
+    Policies,
+    Policy,
+    is_exempt,
+)
+from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import ReadOnlyObject
+
+if TYPE_CHECKING:
+    from kubechronicle.actors.admission.policies.requests import Reading
+    from kubechronicle.api.admission.validating_policies import Failure, Validator, Verdict
+
+CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413, "Invalid": 422}
+FAILURES: Final = "validation.policy.admission.k8s.io/validation_failure"
+MAX_ANNOTATION: Final = 10 * 1024
+"""Bytes of an audit annotation's value."""
+
+
+class Denial(NamedTuple):
+    """A reason to refuse a write. ``binding``: "" if the policy itself cannot be applied."""
+
+    policy: str
+    binding: str
+    message: str
+    reason: str = ""
+
+
+class ValidatingAdmissionPolicy(AdmissionPlugin):
+    """Applies ValidatingAdmissionPolicies. Without any, it costs a look at an empty view."""
+
+    name = "ValidatingAdmissionPolicy"
+    operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
+
+    def __init__(self) -> None:
+        self._policies: Policies[Validator] = Policies("validatingadmissionpolic", _compiled)
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        index = self._policies.index(state)
+        if not len(index) or is_exempt(attributes.rt):
+            return
+        candidates = index.candidates(write_kind(attributes), state.registry())
+        if not candidates:
+            return
+        denials = list(_Dispatch(attributes, state).denials([policy for policy, _ in candidates]))
+        if denials:
+            raise _refusal(attributes, denials[0])
+
+
+def _compiled(policy: ReadOnlyObject) -> Validator:
+    from kubechronicle.api.admission.validating_policies import Validator
+
+    return Validator(policy)
+
+
+class _Dispatch:
+    """One write on its way through the policies."""
+
+    def __init__(self, attributes: Attributes, state: State) -> None:
+        from kubechronicle.actors.admission.policies.requests import Reading
+
+        self._attributes = attributes
+        self._registry = state.registry()
+        self._kind = write_kind(attributes)
+        self._name = name_of(attributes)
+        self._labels = labels_of(attributes, state)
+        self._reading: Reading = Reading(attributes, state, Versions(attributes, stored=True))
+        self._params = Params(state, attributes)
+
+    def denials(self, policies: list[Policy[Validator]]) -> Iterator[Denial]:
+        """Yield the reasons against the write. Warnings and annotations go into its attributes."""
+        for policy in policies:
+            try:
+                matched = policy.match.match(self._kind, self._registry, self._name, self._labels)
+                if matched is None:
+                    continue
+                param_type = policy.param_type(self._registry)
+            except (ConfigurationError, StatusError) as error:
+                if not policy.ignores:
+                    yield Denial(policy.name, "", f"failed to configure policy: {error}")
+                continue
+            annotations: defaultdict[str, dict[str, None]] = defaultdict(dict)
+            for binding in policy.bindings:
+                yield from self._bound(policy, binding, matched, param_type, annotations)
+            for key, values in annotations.items():
+                self._attributes.annotations[f"{policy.name}/{key}"] = ", ".join(values)
+
+    def _bound(
+        self,
+        policy: Policy[Validator],
+        binding: Binding,
+        matched: ResourceType,
+        param_type: ResourceType | None,
+        annotations: defaultdict[str, dict[str, None]],
+    ) -> Iterator[Denial]:
+        try:
+            if not binding.matches(self._kind, self._registry, self._name, self._labels):
+                return
+            params = self._params.of(param_type, binding)
+        except (ConfigurationError, StatusError) as error:
+            if not policy.ignores:
+                yield Denial(policy.name, binding.name, f"failed to configure binding: {error}")
+            return
+        has_params = policy.param_kind is not None
+        for param in params:
+            try:
+                values = self._reading.values(matched, param, has_params=has_params)
+            except StatusError as error:
+                if not policy.ignores:
+                    why = f"failed to convert object version: {error}"
+                    yield Denial(policy.name, binding.name, f"failed to configure binding: {why}")
+                return
+            verdict = policy.evaluator.decide(values, self._reading.authorizer)
+            yield from self._judged(policy, binding, verdict, annotations)
+
+    def _judged(
+        self,
+        policy: Policy[Validator],
+        binding: Binding,
+        verdict: Verdict,
+        annotations: defaultdict[str, dict[str, None]],
+    ) -> Iterator[Denial]:
+        for failure in verdict.failures:
+            for action in binding.actions:
+                if action == "Deny":
+                    yield Denial(policy.name, binding.name, failure.message, failure.reason)
+                elif action == "Warn":
+                    self._attributes.warnings.append(
+                        f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding "
+                        f"'{binding.name}': {failure.message}"
+                    )
+                elif action == "Audit":
+                    self._attributes.annotations.setdefault(FAILURES, _noted(policy.name, binding, failure))
+        for key, value, error in verdict.annotations:
+            if error:
+                yield Denial(policy.name, binding.name, error)
+            else:
+                annotations[key][value.encode()[:MAX_ANNOTATION].decode(errors="ignore")] = None
+
+
+def _noted(policy: str, binding: Binding, failure: Failure) -> str:
+    """Return the audit annotation of a failed validation. The first of a request is kept."""
+    value = {
+        "message": failure.message,
+        "policy": policy,
+        "binding": binding.name,
+        "expressionIndex": failure.position,
+        "validationActions": list(binding.actions),
+    }
+    return orjson.dumps([value]).decode()
+
+
+def _refusal(attributes: Attributes, denial: Denial) -> StatusError:
+    with_binding = f" with binding '{denial.binding}'" if denial.binding else ""
+    message = f"ValidatingAdmissionPolicy '{denial.policy}'{with_binding} denied request: {denial.message}"
+    reason = denial.reason or "Invalid"
+    refused = status.forbidden(attributes.rt.group_resource, shown_name(attributes), message)
+    details = status.details_of(attributes.rt.group_resource, shown_name(attributes), causes=[Cause("", message)])
+    return StatusError(CODES.get(reason, 422), reason, refused.message, details=details)
+
+
+def shown_name(attributes: Attributes) -> str:
+    """Return the name of the object in a rejection."""
+    meta = (attributes.object or {}).get("metadata")
+    generated = meta.get("generateName") if isinstance(meta, dict) else ""
+    return name_of(attributes) or generated or "Unknown"
