@@ -98,3 +98,22 @@ async def test_a_stored_version_cannot_be_removed_from_the_definition(autojump_c
         await replace(server, versions("v2")[1:])
         assert (await server.ask("GET", OLD)).status == 404
         assert await specs(server, NEW) == {"a": {"a": "x", "two": "2"}}
+
+
+async def test_the_past_is_read_with_the_schema_of_its_moment(autojump_clock: MockClock) -> None:
+    async with serving() as server:
+        await define(server, definition(one("v1", storage=True, gone=TEXT)))
+        created = await server.post(OLD, widget("a", a="x", gone="g"))
+        before = f"/history/at/{created['metadata']['resourceVersion']}"
+        await replace(server, [one("v1", storage=True, size={**TEXT, "default": "L"})])
+        after = f"/history/at/{server.store.reads.applied}"
+        patched = await server.patch(f"{OLD}/a", {"spec": {"a": "y"}})
+        await replace(server, [one("v1", storage=True)])
+        for _ in range(2):
+            assert await specs(server, f"{before}{OLD}") == {"a": {"a": "x", "gone": "g"}}
+            assert (await server.get(f"{before}{OLD}/a"))["spec"] == {"a": "x", "gone": "g"}
+            assert await specs(server, f"{after}{OLD}") == {"a": {"a": "x", "size": "L"}}
+            assert (await server.get(f"{after}{OLD}/a"))["spec"] == {"a": "x", "size": "L"}
+            assert await specs(server, OLD) == {"a": {"a": "y"}}
+        latest = f"/history/at/{patched['metadata']['resourceVersion']}"
+        assert (await server.get(f"{latest}{OLD}/a"))["spec"] == {"a": "y", "size": "L"}
