@@ -169,12 +169,17 @@ def reference_server() -> Iterator[Target]:
         client, peer, secure = free_ports(3)
         target = Target(f"https://127.0.0.1:{secure}", secrets.token_hex(16))
         (home / "tokens.csv").write_text(f'{target.token},{CALLER},{CALLER},"system:masters"\n')
-        key = rsa.generate_private_key(65537, 2048)
-        (home / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        write_key(home / "sa.key")
         stack.enter_context(process(etcd_command(etcd, home, client, peer), home / "etcd.log"))
         child = stack.enter_context(process(apiserver_command(apiserver, home, client, secure), home / "apiserver.log"))
         wait_until_ready(target, child, home / "apiserver.log")
         yield target
+
+
+def write_key(path: Path) -> None:
+    """Write a new key for the tokens of service accounts."""
+    key = rsa.generate_private_key(65537, 2048)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def etcd_command(etcd: Path, home: Path, client: int, peer: int) -> list[str]:
