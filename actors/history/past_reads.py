@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubechronicle.actors.history.past_fields import PastFields, selects_by_definition
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching, parse_continue, too_old, watch_scope
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import written
@@ -67,6 +68,10 @@ class PastReads:
             at = revision if exact and revision else at
             await self._check_kept(rt, at)
         paging = bool(continue_token)
+        if selects_by_definition(rt, selection):
+            whole = Selection(namespace=selection.namespace)
+            listing = await self._present.list_past(rt, whole, at, limit=0, after=None, paging=paging)
+            return PastFields(rt).page(listing, selection, at, limit, after)
         return await self._present.list_past(rt, selection, at, limit=limit, after=after, paging=paging)
 
     def _at(self, revision: int | None) -> int:
@@ -97,12 +102,16 @@ class PastReads:
         if send_initial:
             start = max(start, self._moment.revision)
         entries: Sequence[Entry] = ()
+        fields = PastFields(rt) if selects_by_definition(rt, selection) else None
         if send_initial:
             await self._present.wait_not_older(start)
+            listed = selection if fields is None else Selection(namespace=selection.namespace)
             try:
-                entries = (await self._present.past.listing(rt, selection, start, limit=0, after=None)).entries
+                entries = (await self._present.past.listing(rt, listed, start, limit=0, after=None)).entries
             except Compacted as error:
                 raise too_old(error) from None
+            if fields is not None:
+                entries = fields.select(entries, selection)
         since = self._moment.time
         if start != self._moment.revision and self._speed is not None:
             since = (await self._moment_of(start)).time
@@ -116,7 +125,8 @@ class PastReads:
             **watch_scope(rt, selection),
         )
         ends_with_bookmark = bool(initial) and bookmarks
-        return Watching(entries, start, ends_with_bookmark, cursor, selection.matcher())
+        matches = selection.matcher() if fields is None else fields.matcher(selection)
+        return Watching(entries, start, ends_with_bookmark, cursor, matches)
 
     async def _moment_of(self, revision: int) -> Moment:
         try:

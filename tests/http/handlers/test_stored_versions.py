@@ -117,3 +117,32 @@ async def test_the_past_is_read_with_the_schema_of_its_moment(autojump_clock: Mo
             assert await specs(server, OLD) == {"a": {"a": "y"}}
         latest = f"/history/at/{patched['metadata']['resourceVersion']}"
         assert (await server.get(f"{latest}{OLD}/a"))["spec"] == {"a": "y", "size": "L"}
+
+
+async def test_selectors_in_the_past_have_the_fields_of_its_moment(autojump_clock: MockClock) -> None:
+    selectable = {"selectableFields": [{"jsonPath": ".spec.size"}]}
+
+    async with serving() as server:
+        await define(server, definition(one("v1", storage=True, size=TEXT) | selectable))
+        for name, size in (("a", "L"), ("b", "S"), ("c", "L")):
+            created = await server.post(
+                OLD, widget(name, size=size) | {"metadata": {"name": name, "labels": {"x": name}}}
+            )
+        await server.post(OLD, widget("d"))
+        plain = f"/history/at/{created['metadata']['resourceVersion']}"
+        await replace(server, [one("v1", storage=True, size={**TEXT, "default": "L"}) | selectable])
+        defaulted = f"/history/at/{server.store.reads.applied}"
+        await replace(server, [one("v1", storage=True, size=TEXT)])
+        await server.patch(f"{OLD}/a", {"spec": {"size": "S"}})
+        query = "fieldSelector=spec.size=L"
+        (await server.ask("GET", f"{OLD}?{query}")).refused(400)
+        assert await server.names(f"{plain}{OLD}?{query}") == ["a", "c"]
+        assert await server.names(f"{plain}{OLD}?{query}&labelSelector=x=c") == ["c"]
+        assert await server.names(f"{defaulted}{OLD}?{query}") == ["a", "c", "d"]
+        page = await server.get(f"{defaulted}{OLD}?{query}&limit=2")
+        assert [item["metadata"]["name"] for item in page["items"]] == ["a", "c"]
+        token = page["metadata"]["continue"]
+        assert await server.names(f"{defaulted}{OLD}?{query}&limit=2&continue={token}") == ["d"]
+        async with server.watch(f"{plain}{OLD}?{query}&watch=1") as stream:
+            events = [(await stream.event())[:2] for _ in range(3)]
+        assert events == [("ADDED", "a"), ("ADDED", "c"), ("DELETED", "a")]
