@@ -111,9 +111,9 @@ def test_create_then_apply_both_ways(applied: Applied) -> None:
 def without_controllers(obj: Any) -> Any:
     """Return the object without the fields that controllers add at some time: those of quotas and of flow control.
 
-    A Job is among them: its first update stores its labels and makes a new revision, whatever else it changes.
+    A Job and a claim are among them: their first update stores labels or the phase, and makes a new revision.
     """
-    if obj["kind"] not in ("FlowSchema", "Job", "ResourceQuota"):
+    if obj["kind"] not in ("FlowSchema", "Job", "PersistentVolumeClaim", "ResourceQuota"):
         return obj
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     metadata["managedFields"] = [each for each in metadata["managedFields"] if each.get("subresource") != "status"]

@@ -5,8 +5,8 @@ FUZZ_REQUESTS is the number of requests (by default a few thousand), FUZZ_SEED t
     FUZZ_REQUESTS=100000 .venv/bin/python -m pytest -q tests/http/test_parameter_fuzz.py
 
 A request may be answered 503 or 504. kube-apiserver answers 500 to a get or a watch whose resourceVersion is no number,
-to a Service if no address is left, to a binding without a target, and to a health check that fails. So these are
-allowed, too.
+to a Service if no address is left, to a binding without a target, to a health check that fails, and to a path whose kind
+and namespace it cannot tell. So these are allowed, too.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ KUBERNETES_500 = (
     b"failed to allocate a serviceIP: range is full",
     b"target.name: Required value",
     b"z check failed",
+    b"failed to create RequestInfo: unable to determine kind and namespace from url",
 )
 
 # -- values -----------------------------------------------------------------------------------------------------------
