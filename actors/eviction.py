@@ -93,7 +93,7 @@ class _Eviction:
         if self.then_delete and not self.target.dry_run:
             rest = replace(self.options, precondition_resource_version=None)
             with ignore_not_found():
-                await self.store.writes.delete(self.caller, self.target, rest)
+                await self.store.writes.delete(self.caller, self.target, rest, admitted=True)
 
     async def _with_budget(self, budget: Entry) -> None:
         """Charge the budget, with the pod's deletion as companion change.

@@ -22,6 +22,8 @@ from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycl
 from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
+from kubechronicle.actors.admission.policies.mutating import MutatingAdmissionPolicy
+from kubechronicle.actors.admission.policies.validating import ValidatingAdmissionPolicy
 from kubechronicle.actors.admission.priority import Priority
 from kubechronicle.actors.admission.resource_quota import ResourceQuota
 from kubechronicle.actors.admission.runtime_class import RuntimeClass
@@ -31,6 +33,8 @@ from kubechronicle.actors.admission.storage import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
+from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
+from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
 
 PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     NamespaceLifecycle,
@@ -51,6 +55,10 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     DefaultIngressClass,
     DenyServiceExternalIPs,
     PodTopologyLabels,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionWebhook,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionWebhook,
     ResourceQuota,
 )
 NAMES: Final = tuple(plugin().name for plugin in PLUGINS)

@@ -6,6 +6,7 @@ Mirror pods, which show a kubelet's static pods, must not refer to objects of th
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -52,7 +53,7 @@ class ServiceAccount(AdmissionPlugin):
             spec["serviceAccountName"] = spec["serviceAccount"] = name
             account = _account(attributes, spec, state)
             if _automounts(account, spec):
-                _mount_token(spec)
+                _mount_token(spec, attributes.seed)
             if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
                 spec["imagePullSecrets"] = [{"name": one.get("name", "")} for one in account["imagePullSecrets"]]
         self.validate(attributes, state)
@@ -101,11 +102,15 @@ def _automounts(account: Object, spec: Object) -> bool:
     return automount is None or bool(automount)
 
 
-def _mount_token(spec: Object) -> None:
-    """Mount the token, from one volume, into every container with no mount at its path."""
+def _mount_token(spec: Object, seed: str) -> None:
+    """Mount the token, from one volume, into every container with no mount at its path.
+
+    ``seed``: as in Attributes.
+    """
     volumes = spec.get("volumes") or []
     present = next((one["name"] for one in volumes if one.get("name", "").startswith(VOLUME_PREFIX)), "")
-    name = present or VOLUME_PREFIX + "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5))
+    chosen = hashlib.blake2b(seed.encode(), digest_size=5).digest() if seed else os.urandom(5)
+    name = present or VOLUME_PREFIX + "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in chosen)
     needed = False
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         mounts = container.get("volumeMounts") or []

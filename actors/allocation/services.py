@@ -21,14 +21,19 @@ from kubechronicle.eventlog.entries import Entry
 
 
 class ServiceAllocator:
-    """A StorageHook. ``random`` chooses among free values; everything else is determined by the state."""
+    """A StorageHook. ``random`` chooses among free values; everything else is determined by the state.
+
+    The choice for a new Service depends on its seed, so that webhooks see the same one in all attempts.
+    """
 
     resources = frozenset({"services"})
 
     def __init__(self, network: ServiceNetwork, *, random: Random | None = None) -> None:
         self.metrics = AllocationMetrics()
         self._families = network.families
-        random = random if random is not None else Random()
+        self._random = random if random is not None else Random()
+        self._seeded = random is None
+        random = self._random
         self._addresses = Addresses(random, self.metrics)
         self._ports = Ports(network.node_ports, random, self.metrics)
 
@@ -41,6 +46,8 @@ class ServiceAllocator:
         pending = PendingAllocations(Owner(attributes.namespace, name), state, attributes.dry_run)
         spec = copy_object(obj["spec"])  # a failed attempt is repeated on the client's object
         if attributes.operation == CREATE:
+            if attributes.seed and self._seeded:
+                self._random.seed(attributes.seed)
             pair_addresses(spec, None)
             complete_families(name, spec, None, self._families)
             self._addresses.allocate_new(pending, spec)

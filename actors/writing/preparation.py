@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -21,7 +22,8 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.meta.options import DeleteOptions, sent_options
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -77,8 +79,10 @@ class Preparation:
         generated = bool(context.name_suffix) and not name
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
-        attributes = attributes_of(target, "CREATE", accepted, None, name=name)
+        attributes = attributes_of(target, "CREATE", accepted, None, name=name, seed=context.uid)
         await self._on_newest_state(self._admission.admit, attributes)
+        if accepted["metadata"].get("name", "") != name:  # a webhook has renamed it
+            attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
         # Addresses and ports are allocated to the final name.
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
         await self._on_newest_state(self._admission.begin_write, attributes)
@@ -108,19 +112,42 @@ class Preparation:
         self._admission.validate(attributes.with_object(prepared.object))
         return Proposal(prepared, attributes.companions)
 
-    async def delete(self, target: Target, old: Entry, turn: Turn, *, options: DeleteOptions) -> Proposal:
-        """Prepare the deletion of ``old`` as ``prepare_delete``, after admission."""
+    async def delete(
+        self,
+        target: Target,
+        old: Entry,
+        turn: Turn,
+        *,
+        options: DeleteOptions,
+        collection: bool = False,
+        admitted: bool = False,
+    ) -> Proposal:
+        """Prepare the deletion of ``old`` as ``prepare_delete``, with admission, which sees a possible deletion only.
+
+        ``collection``: as in Attributes. ``admitted``: this is the rest of a deletion that admission has seen.
+        """
         if needs_webhook(target.rt):
             # A webhook that fails keeps the object: kube-apiserver reads what it deletes in the request's version.
             pipeline.to_request_version(target.rt, old.object())
-        self._admission.admit(attributes_of(target, "DELETE", None, old))
-        return await turn.run(len(old.json), prepare_delete, target, old, options)
+        proposal = await turn.run(len(old.json), prepare_delete, target, old, options)
+        if not admitted and proposal.prepared.outcome is not Outcome.UNCHANGED:
+            if target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
+                options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
+            target = structs.replace(target, options=sent_options(options))
+            attributes = attributes_of(target, "DELETE", None, old, collection=collection)
+            self._admission.admit(attributes)
+            self._admission.validate(attributes)
+        return proposal
 
     async def admit(self, target: Target, sent: Any) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
-        attributes = attributes_of(target, "CREATE", sent, None)
+        obj = copy_object(sent)  # another attempt begins with the body as it was sent
+        attributes = attributes_of(target, "CREATE", obj, None)
         await self._on_newest_state(self._admission.admit, attributes)
         await self._on_newest_state(self._admission.validate, attributes)
+        if obj != sent:
+            sent.clear()
+            sent.update(obj)
 
     async def _on_newest_state(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
         """Run an admission step of a creation. If it rejects, run it again once the view is up to date.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from kubechronicle.actors.admission.chain import NOBODY, Attributes
+from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE, Attributes
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
@@ -19,6 +21,13 @@ from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
+
+NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
+OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    operation: {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    for operation, kind in ((CREATE, "CreateOptions"), (UPDATE, "UpdateOptions"), (DELETE, "DeleteOptions"))
+}
+"""Operation -> its options, if the client sent none."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +50,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     ``manager``: the field manager.
     ``warnings``: collects the warnings of admission and rules for the client.
+    ``options``: the options of the request as the client sent them, for admission.
+    ``annotations``: collects the annotations of admission for the audit event.
     ``who``: filled in by Writes (``requested_by``) if missing.
     """
 
@@ -52,6 +63,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     field_validation: str = ""
     warnings: list[str] = msgspec.field(default_factory=list)
+    options: Mapping[str, Any] = NO_OPTIONS
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
     who: Who = NOBODY
 
 
@@ -61,9 +74,22 @@ def requested_by(caller: Caller, target: Target) -> Target:
 
 
 def attributes_of(
-    target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None, *, name: str | None = None
+    target: Target,
+    operation: str,
+    obj: dict[str, Any] | None,
+    old: Entry | None,
+    *,
+    name: str | None = None,
+    seed: str = "",
+    collection: bool = False,
 ) -> Attributes:
-    """Return the attributes of a write for admission. ``name``: the object's, if not the URL's."""
+    """Return the attributes of a write for admission. ``name``: the object's, if not the URL's.
+
+    ``seed``, ``collection``: as in Attributes.
+    """
+    options = OPTIONS.get(operation)
+    if target.options and options is not None:
+        options = {**options, **target.options}
     return Attributes(
         rt=target.rt,
         operation=operation,
@@ -75,6 +101,10 @@ def attributes_of(
         dry_run=target.dry_run,
         warnings=target.warnings,
         who=target.who,
+        options=options,
+        annotations=target.annotations,
+        seed=seed,
+        collection=collection,
     )
 
 

@@ -144,14 +144,14 @@ class Writes:
         applies = content_type == APPLY_YAML
         warnings: list[str] = []
 
+        patching = context_of(target, patches=True, applies=applies, force=force)
+
+        def patched(old: Entry) -> dict[str, Any]:
+            new, warnings[:] = pipeline.apply_patch(target.rt, old.object(), content_type, body, patching)
+            return new
+
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
-            context = context_of(target, patches=True, applies=applies, force=force)
-
-            def patched(old: Entry) -> dict[str, Any]:
-                new, warnings[:] = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
-                return new
-
-            return self._preparation.update(target, old, patched, context, turn, len(body))
+            return self._preparation.update(target, old, patched, patching, turn, len(body))
 
         creation = None
         if applies and target.subresource != pipeline.SCALE:
@@ -175,8 +175,10 @@ class Writes:
         def computed(old: Entry) -> dict[str, Any]:
             return compute(old.object())
 
+        context = context_of(target)
+
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
-            return self._preparation.update(target, old, computed, context_of(target), turn)
+            return self._preparation.update(target, old, computed, context, turn)
 
         write = PendingWrite(caller=caller, target=target, change=change, turn=self._turn_of(caller))
         return await self._carry_out(write)
@@ -230,20 +232,27 @@ class Writes:
             PendingWrite(caller=caller, target=target, change=change, deletes=deletes, locks=locks, turn=turn)
         )
 
-    async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
-        """DELETE one object: at once, or by marking it for deletion."""
+    async def delete(
+        self, caller: Caller, target: Target, options: DeleteOptions, *, admitted: bool = False
+    ) -> Written:
+        """DELETE one object: at once, or by marking it for deletion.
+
+        ``admitted``: it is the rest of a request that admission has seen already.
+        """
         target = requested_by(caller, target)
-        write = self._deletion(caller, target, options)
+        write = self._deletion(caller, target, options, admitted=admitted)
         written = await self._loop.carry_out(write)
         if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
             # The mark has changed the revision, so the rest must not demand the old one.
             rest = replace(options, precondition_resource_version=None)
             with ignore_not_found():
-                await self._loop.carry_out(self._deletion(caller, target, rest))
+                await self._loop.carry_out(self._deletion(caller, target, rest, admitted=True))
         return written
 
-    def _deletion(self, caller: Caller, target: Target, options: DeleteOptions) -> PendingWrite:
-        change = partial(self._preparation.delete, target, options=options)
+    def _deletion(
+        self, caller: Caller, target: Target, options: DeleteOptions, *, admitted: bool = False
+    ) -> PendingWrite:
+        change = partial(self._preparation.delete, target, options=options, admitted=admitted)
         turn = self._turn_of(caller)
         return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
@@ -273,7 +282,7 @@ class Writes:
         await turn.begin(max(len(entry.json) for entry in entries))
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            attempt = partial(self._preparation.delete, one, entry, turn, options=options)
+            attempt = partial(self._preparation.delete, one, entry, turn, options=options, collection=True)
             with self._loop.converting(target.rt):
                 proposal = await retry_with_answers(attempt, deadline=caller.deadline)
             if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:

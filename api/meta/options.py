@@ -58,6 +58,29 @@ class DeleteOptions:
     precondition_resource_version: str | None = None
 
 
+def sent_options(options: DeleteOptions) -> dict[str, Any]:
+    """Return the options of a delete as fields of a DeleteOptions object, without the absent ones."""
+    preconditions = {"uid": options.precondition_uid, "resourceVersion": options.precondition_resource_version}
+    fields: dict[str, Any] = {
+        "gracePeriodSeconds": options.grace_period_seconds,
+        "preconditions": {name: value for name, value in preconditions.items() if value is not None} or None,
+        "orphanDependents": options.orphan_dependents,
+        "propagationPolicy": options.propagation_policy,
+        "dryRun": ["All"] if options.dry_run else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def sent_write_options(query: Query) -> dict[str, Any]:
+    """Return the options of a create, update or patch as fields of a CreateOptions or UpdateOptions object."""
+    fields: dict[str, Any] = {
+        "dryRun": ["All"] if query.get("dryRun") else None,
+        "fieldManager": _first(query, "fieldManager"),
+        "fieldValidation": _first(query, "fieldValidation"),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetOptions:
     """Options of a get."""

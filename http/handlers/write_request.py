@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.actors.large_work import LARGE_BYTES
-from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.errors import status
@@ -24,6 +24,7 @@ from kubechronicle.api.meta.options import (
     manager_of,
     parse_delete_options,
     parse_patch_options,
+    sent_write_options,
 )
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.pipeline import bodies, custom_bodies
@@ -99,7 +100,7 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
 def _write_request(
     request: Request, context: Context, rt: ResourceType, options: Options, body: Body
 ) -> WriteRequest[Options]:
-    info, field_manager, field_validation = context.info, "", ""
+    info, query, field_manager, field_validation = context.info, context.query.as_dict(), "", ""
     if not isinstance(options, DeleteOptions):
         field_manager, field_validation = options.field_manager, options.field_validation
     # The deadline also cancels every wait of the request (filters.limit_time).
@@ -117,6 +118,7 @@ def _write_request(
         manager=manager_of(field_manager, request.headers.get("user-agent")),
         dry_run=options.dry_run,
         field_validation=field_validation,
+        options=sent_write_options(query) if query else NO_OPTIONS,
         who=caller.who,
     )
     return WriteRequest(rt, caller, target, options, body)

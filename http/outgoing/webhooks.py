@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
+import trio
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
@@ -24,6 +26,8 @@ from kubechronicle.http.outgoing.reviews import failure
 MOST_CLIENTS: Final = 256
 """Webhooks whose connections are kept; a cluster rarely has more than some dozens."""
 HTTPS: Final = 443
+MAX_RETRIES: Final = 10
+"""As client-go's, for answers with Retry-After."""
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
 """As kube-apiserver's, since webhooks and their proxies may look at them."""
 
@@ -55,13 +59,18 @@ class Webhooks:
         if address.server_name:
             headers["host"] = urlsplit(address.shown).netloc
         try:
-            answer = await client.ask("POST", address.url, body=body, headers=headers, timeout=timeout)
+            with trio.fail_after(timeout):
+                answer = await _answer(client, address.url, body, headers, timeout)
+        except trio.TooSlowError:
+            raise WebhookError(f'Post "{address.shown}": context deadline exceeded') from None
         except AskError as error:
-            raise WebhookError(str(error).replace(address.url, address.shown)) from None
+            why = "context deadline exceeded" if error.timed_out else ""
+            text = f'Post "{address.shown}": {why}' if why else str(error).replace(address.url, address.shown)
+            raise WebhookError(text) from None
         return _decoded(answer)
 
     def _address(self, config: Mapping[str, Any], timeout: float) -> _Address:
-        query = f"?timeout={timeout:g}s"
+        query = f"?timeout={math.ceil(timeout)}s"
         url = config.get("url")
         if url:
             url = url.rstrip("/") + query
@@ -93,6 +102,25 @@ class Webhooks:
                 await self._outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)
         return client
+
+
+async def _answer(client: Client, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+    """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does."""
+    answer = await client.ask("POST", url, body=body, headers=headers, timeout=timeout)
+    for _ in range(MAX_RETRIES):
+        seconds = _retry_after(answer)
+        if seconds is None:
+            break
+        await trio.sleep(seconds)
+        answer = await client.ask("POST", url, body=body, headers=headers, timeout=timeout)
+    return answer
+
+
+def _retry_after(answer: Answer) -> int | None:
+    text = answer.headers.get("retry-after", "")
+    if (answer.status != 429 and answer.status < 500) or not (text.isascii() and text.isdigit() and len(text) < 10):
+        return None
+    return int(text)
 
 
 def resolve(service: Mapping[str, Any] | None, name: str, port: int) -> str:

@@ -69,17 +69,19 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
+    ask_webhook = Webhooks(outgoing, partial(_service, reads))
     state = State(
         peek=reads.peek,
         entries=reads.entries,
         permits=permission_check(authorization.chain),
         judge=judgement_of(authorization.chain),
         registry=lambda: current.registry,
+        ask=ask_webhook,
     )
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
-    conversions = Conversions(Webhooks(outgoing, partial(_service, reads)))
+    conversions = Conversions(ask_webhook)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe, conversions=conversions)
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)

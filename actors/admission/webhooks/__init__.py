@@ -1,0 +1,1 @@
+"""Admission webhooks, mutating and validating: asked while no actor, lock or database connection is held."""

@@ -1,0 +1,107 @@
+"""The steps that mutating and validating webhooks share: the match of a write, the review, failures and denials.
+
+Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.policies.requests import Reading
+from kubechronicle.actors.admission.versions import (
+    Versions,
+    labels_of,
+    name_of,
+    namespace_of,
+    requested_kind,
+    user_of,
+    write_kind,
+)
+from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
+from kubechronicle.actors.admission.webhooks.questions import Question
+from kubechronicle.api.admission import reviews
+from kubechronicle.api.admission.conditions import ConditionsFailed
+from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS
+from kubechronicle.api.admission.reviews import Answer
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType
+
+ANNOTATIONS: Final = "webhook.admission.k8s.io"
+
+
+def candidates(
+    configurations: Configurations, attributes: Attributes, state: State
+) -> Sequence[tuple[Placed, ResourceType]]:
+    """Return the webhooks whose rules match a write, each with the type in whose version."""
+    index = configurations.index(state)
+    if index is None:
+        return ()
+    rt = attributes.rt
+    if rt.group == EXEMPT_GROUP and rt.kind in EXEMPT_KINDS:
+        return ()
+    return index.candidates(write_kind(attributes), state.registry())
+
+
+class Dispatch:
+    """The webhooks for one write. ``versions``: its objects."""
+
+    def __init__(self, attributes: Attributes, state: State, versions: Versions, *, mutating: bool) -> None:
+        self.attributes = attributes
+        self.state = state
+        self.versions = versions
+        self._mutating = mutating
+        self._reading = Reading(attributes, state, versions)
+
+    def matches(self, webhook: Webhook, rt: ResourceType) -> bool:
+        """Tell whether selectors and conditions match. StatusError: 404 without the namespace; 403 for a condition."""
+        if not webhook.selectors.match(labels_of(self.attributes, self.state)):
+            return False
+        conditions = webhook.conditions
+        if conditions is None:
+            return True
+        attributes = self.attributes
+        values = self._reading.values(rt, None, has_params=False) | {"namespaceObject": None}
+        try:
+            return conditions.match({**values, **self._reading.authorizer})
+        except ConditionsFailed as error:
+            if webhook.ignores:
+                return False
+            raise status.forbidden(attributes.rt, name_of(attributes), str(error)) from None
+
+    def question(self, webhook: Webhook, rt: ResourceType) -> Question:
+        """Return the question to a webhook. CallFailed; StatusError 400: it takes no dry run."""
+        attributes = self.attributes
+        if attributes.dry_run and not webhook.dry_runs:
+            raise reviews.no_dry_run(webhook.name)
+        request = reviews.request_of(
+            rt=rt,
+            kind=requested_kind(attributes, rt),
+            requested=attributes.rt,
+            requested_kind=requested_kind(attributes, attributes.rt),
+            subresource=attributes.subresource,
+            name=name_of(attributes),
+            namespace=namespace_of(attributes),
+            operation=attributes.operation,
+            user=user_of(attributes.who),
+            options=attributes.options,
+            dry_run=attributes.dry_run,
+            obj=self.versions.new(rt),
+            old=self.versions.old(rt),
+        )
+        second = self._mutating and attributes.reinvocation.second
+        return Question(webhook, request, mutating=self._mutating, second=second)
+
+    def take(self, webhook: Webhook, answer: Answer) -> None:
+        """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""
+        for key, value in answer.annotations.items():
+            self.attributes.annotations[f"{webhook.name}/{key}"] = value
+        self.attributes.warnings.extend(answer.warnings)
+        if not answer.allowed:
+            raise reviews.denial(webhook.name, answer.result)
+
+
+def relevant(found: Sequence[tuple[Placed, ResourceType]], dispatch: Dispatch) -> Iterator[tuple[Placed, ResourceType]]:
+    """Yield the candidates that match a write in full, each when the one before it was dealt with."""
+    return ((placed, rt) for placed, rt in found if dispatch.matches(placed.webhook, rt))

@@ -1,0 +1,143 @@
+"""MutatingAdmissionWebhook: webhooks that may change an object, one after the other.
+
+Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/mutating``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.versions import Versions
+from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed
+from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers
+from kubechronicle.api.admission import patches, reviews
+from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.registry.registry import ResourceType
+
+MAX_SHOWN_PATCH: Final = 64 * 1024
+"""Bytes of the longest patch that is kept for the audit event."""
+
+
+class MutatingAdmissionWebhook(AdmissionPlugin):
+    name = "MutatingAdmissionWebhook"
+    operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
+
+    def __init__(self) -> None:
+        self._configurations = Configurations(MUTATING)
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
+        found = candidates(self._configurations, attributes, state)
+        if not found:
+            return
+        versions = Versions(attributes, stored=False)
+        calls = _Calls(Dispatch(attributes, state, versions, mutating=True), _memory_of(attributes, self.name))
+        calls.begin()
+        for placed, rt in relevant(found, calls.dispatch):
+            calls.call(placed, rt)
+        calls.end()
+
+
+class _Memory:
+    """Notes for the second round.
+
+    ``asked``: webhooks to ask again if a later one changes the object. ``again``: those to ask again for certain.
+    ``last``: the object after the last answer.
+    """
+
+    __slots__ = ("again", "asked", "last")
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.again: set[str] = set()
+        self.last: Any = None
+
+    def note_change(self) -> None:
+        self.again |= self.asked
+        self.asked.clear()
+
+
+def _memory_of(attributes: Attributes, name: str) -> _Memory:
+    memory = attributes.reinvocation.memory.get(name)
+    if memory is None:
+        memory = attributes.reinvocation.memory[name] = _Memory()
+    assert isinstance(memory, _Memory)
+    return memory
+
+
+class _Calls:
+    """The calls of one round."""
+
+    def __init__(self, dispatch: Dispatch, memory: _Memory) -> None:
+        self.dispatch = dispatch
+        self._memory = memory
+        self._patched = False
+
+    def begin(self) -> None:
+        """Note whether other plugins have changed the object since the first round."""
+        attributes = self.dispatch.attributes
+        if attributes.reinvocation.second and self._memory.asked and self._memory.last != attributes.object:
+            self._memory.note_change()
+
+    def end(self) -> None:
+        if self._memory.asked:
+            self._memory.last = copy_object(self.dispatch.attributes.object)
+
+    def call(self, placed: Placed, rt: ResourceType) -> None:
+        """Ask one webhook and apply its patch. NeedsExternalAnswer, StatusError."""
+        webhook, attributes = placed.webhook, self.dispatch.attributes
+        run = attributes.reinvocation
+        if run.second and webhook.uid not in self._memory.again:
+            return
+        changed = False
+        place = f"round_{int(run.second)}_index_{placed.place}"
+        try:
+            changed = self._patch(placed, rt, self._answer(placed, rt), place)
+        except CallFailed as error:
+            if not webhook.ignores:
+                raise reviews.calling_failed(webhook.name, error) from None
+            attributes.annotations[f"failed-open.mutation.{ANNOTATIONS}/{place}"] = webhook.name
+        shown = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+        attributes.annotations[f"mutation.{ANNOTATIONS}/{place}"] = orjson.dumps(shown).decode()
+        if changed:
+            self._memory.note_change()
+            run.wanted = True
+        if webhook.reinvoked:
+            self._memory.asked.add(webhook.uid)
+
+    def _answer(self, placed: Placed, rt: ResourceType) -> Answer:
+        question = self.dispatch.question(placed.webhook, rt)
+        answer = question.answer()
+        if answer is None:
+            raise NeedsAnswers(self.dispatch.state, [question])
+        self.dispatch.take(placed.webhook, answer)
+        return answer
+
+    def _patch(self, placed: Placed, rt: ResourceType, answer: Answer, place: str) -> bool:
+        """Apply the patch of an answer, and tell whether it has changed the object."""
+        webhook, attributes, versions = placed.webhook, self.dispatch.attributes, self.dispatch.versions
+        found = patches.operations(answer.patch) if answer.patch else []
+        if not found:
+            return False
+        before = versions.new(rt)
+        if before is None or attributes.object is None:
+            raise reviews.not_modifiable(webhook.name)
+        run = attributes.reinvocation
+        if run.original is None:
+            run.original = copy_object(attributes.object)
+        before = copy_object(before)
+        after = patches.patched(versions.type_of(rt), before, found)
+        # kube-apiserver's first decoding of a built-in kind sets the fields kind and apiVersion, which counts as well.
+        changed = (rt.custom is None and not self._patched) or after != before
+        self._patched = True
+        versions.replace(rt, after)
+        if len(answer.patch) <= MAX_SHOWN_PATCH:
+            shown = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": found}
+            value = orjson.dumps({**shown, "patchType": "JSONPatch"}).decode()
+            attributes.annotations[f"patch.{ANNOTATIONS}/{place}"] = value
+        return changed

@@ -1,0 +1,88 @@
+"""Questions to webhooks: reviews whose answers serve the decision that asks, and no other."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import trio
+
+from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.webhooks.configurations import Webhook
+from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
+from kubechronicle.api.admission import reviews
+from kubechronicle.api.admission.reviews import Answer, CallFailed
+
+
+class Question:
+    """A review for one webhook. Raises CallFailed if the webhook accepts no known version of reviews.
+
+    ``request``: the request without a uid. The same request to the same webhook in the same round is the same
+    question, whichever attempt of the write asks it.
+    """
+
+    def __init__(self, webhook: Webhook, request: Mapping[str, Any], *, mutating: bool, second: bool = False) -> None:
+        self.webhook = webhook
+        self.version = reviews.version_of(webhook.review_versions)
+        self.mutating = mutating
+        self._request = orjson.dumps(request)
+        head = f"{webhook.uid} {webhook.version} {mutating} {second} {self.version} ".encode()
+        self.key = hashlib.blake2b(head + self._request, digest_size=20).digest()
+
+    def answer(self) -> Answer | None:
+        """Return the answer, None if it is not there yet. Raises CallFailed."""
+        found = recall_answer(self.key)
+        if isinstance(found, CallFailed):
+            raise found
+        return found if isinstance(found, Answer) else None
+
+    @property
+    def unanswered(self) -> bool:
+        """The webhook has neither answered nor failed for this decision."""
+        return recall_answer(self.key) is None
+
+    async def ask(self, ask: AskWebhook | None) -> None:
+        """Ask the webhook, and remember its answer or its failure."""
+        try:
+            answer: Answer | CallFailed = await self._asked(ask)
+        except CallFailed as error:
+            answer = error
+        remember_answer(self.key, answer)
+
+    async def _asked(self, ask: AskWebhook | None) -> Answer:
+        if ask is None:
+            raise CallFailed("failed to call webhook: this server sends no requests to others")
+        uid = str(uuid.uuid4())
+        head = reviews.review({}, uid=uid, version=self.version)
+        body = _with_request(head, self._request)
+        left = trio.current_effective_deadline() - trio.current_time()
+        timeout = min(self.webhook.timeout, left if math.isfinite(left) else math.inf)
+        try:
+            value = await ask(self.webhook.client, body, timeout=max(timeout, 0.0))
+        except WebhookError as error:
+            raise CallFailed(f"failed to call webhook: {error}") from None
+        return reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
+
+
+def _with_request(review: Mapping[str, Any], request: bytes) -> bytes:
+    """Return the body of a review whose request has only a uid so far, with the other members of the request."""
+    return orjson.dumps(review)[:-2] + b"," + request[1:] + b"}"
+
+
+class NeedsAnswers(NeedsExternalAnswer):
+    """Some webhooks must be asked; all of them at once."""
+
+    def __init__(self, state: State, questions: Sequence[Question]) -> None:
+        super().__init__(f"admission webhooks: {', '.join(question.webhook.name for question in questions)}")
+        self._ask = state.ask
+        self._questions = questions
+
+    async def resolve(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for question in self._questions:
+                nursery.start_soon(question.ask, self._ask)
