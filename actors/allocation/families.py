@@ -16,6 +16,8 @@ from kubechronicle.api.builtin.core.service.strategy import needs_address
 from kubechronicle.api.builtin.core.service.validation import cluster_ips
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.schema.named_texts import print_by_type
+from kubechronicle.api.schema.types import object_type
 from kubechronicle.api.values.objects import Object
 
 NONE: Final = "None"
@@ -28,6 +30,7 @@ def is_headless(spec: Object) -> bool:
 
 
 def invalid(name: str, causes: Sequence[Cause]) -> status.StatusError:
+    print_by_type(causes, object_type("io.k8s.api.core.v1.Service"))
     return status.invalid("", "Service", name, causes)
 
 

@@ -29,6 +29,12 @@ _ESCAPES: Final = {
 }
 
 
+class _AsJson(str):
+    """A bad value that is JSON already."""
+
+    __slots__ = ()
+
+
 class Cause:
     """One entry of ``Status.details.causes``. Empty strings are left out of the answer.
 
@@ -55,6 +61,14 @@ class Cause:
         if self._detail:
             self._message, self._detail = f"{self._message}: {self._detail}", ""
         return self._message
+
+    def unusual_text(self) -> str | None:
+        """Return the bad value if it is a text that JSON writes in another way than ``%q``, else None."""
+        return self._value if isinstance(self._value, str) and go_quote(self._value) != go_json(self._value) else None
+
+    def print_as_json(self) -> None:
+        """Print the bad value as JSON: in Go it has a type of its own."""
+        self._value = _AsJson(go_json(self._value))
 
     def body(self) -> dict[str, Any]:
         """Return the StatusCause object."""
@@ -180,7 +194,7 @@ def format_value(value: Any) -> str:
     ``null``.
     """
     if isinstance(value, str):
-        return go_quote(value)
+        return value if value.__class__ is _AsJson else go_quote(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

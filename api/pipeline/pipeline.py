@@ -150,7 +150,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     strategy.requested(obj, ctx.requester)
     strategy.stamp(obj, None, ctx.now)
     causes = validation.problems(
-        obj, strategy, ctx.empties, lambda: [*known, *validation.validate_create(rt, strategy, obj)]
+        obj, strategy, ctx.empties, lambda: validation.validate_create(rt, strategy, obj, known)
     )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)

@@ -8,8 +8,10 @@ from typing import Final
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, shown
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.template_metadata import IN_TEMPLATES_OF_PODS
+from kubechronicle.api.pipeline.comparison import storage_kind
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import Empty, named, put_back
+from kubechronicle.api.schema.named_texts import print_by_type
 from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
@@ -18,14 +20,14 @@ ANY_NAME: Final = "any"
 """Key of names.NAME_CHECKS for kinds that leave the name to the common rules."""
 
 
-def validate_create(rt: ResourceType, strategy: Strategy, obj: Object) -> list[Cause]:
-    """Return the problems of a new object."""
+def validate_create(rt: ResourceType, strategy: Strategy, obj: Object, known: Sequence[Cause] = ()) -> list[Cause]:
+    """Return the problems of a new object. ``known``: problems that were found before."""
     meta = obj["metadata"]
     causes = _validate_metadata(rt, strategy, meta) if strategy.checks_metadata else []
     causes += strategy.validate(obj) + strategy.validate_as(rt.api_version, obj, None)
     if not causes and (not strategy.checks_metadata or strategy.names == ANY_NAME):
         causes = _validate_common(rt, meta)
-    return causes
+    return _printed(rt, [*known, *causes])
 
 
 def validate_update(
@@ -58,7 +60,13 @@ def validate_update(
             causes += strategy.validate(new) if changed is None else changed(new, old)
         elif below is None or rt.api_version not in below.lenient_in:
             causes += change(new, old)
-    return causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old)
+    return _printed(rt, causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old))
+
+
+def _printed(rt: ResourceType, causes: list[Cause]) -> list[Cause]:
+    if causes and rt.definition:
+        print_by_type(causes, storage_kind(rt))
+    return causes
 
 
 def problems(
