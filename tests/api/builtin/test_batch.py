@@ -222,3 +222,14 @@ def test_a_job_with_a_generated_name_has_the_labels_of_its_request() -> None:
     prepare_new_job({"metadata": {**job["metadata"], "uid": "u"}, "spec": job["spec"]})
     assert job["metadata"]["labels"] == {"a": "b"}
     assert labels["job-name"] == "a-12345"
+
+
+def test_the_message_about_a_resize_policy_names_the_restart_policy_of_the_pod() -> None:
+    policies = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    job = {"spec": _with_template(containers=[{"name": "c", "image": "i", "resizePolicy": policies}])}
+    assert rejection_causes("batch/v1/jobs", job) == [
+        (
+            "spec.template.spec.containers[0].resizePolicy",
+            "Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+        )
+    ]

@@ -211,7 +211,7 @@ def _resize_policy(policies: Sequence[Object], field: str, restart_policy: str) 
         causes += one_of(name, ("cpu", "memory"), field)
         causes += one_of(restart, ("NotRequired", "RestartContainer"), field)
         if restart_policy == "Never" and restart != "NotRequired":
-            causes.append(invalid_value(field, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            causes.append(invalid_value(field, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return causes
 
 
