@@ -100,7 +100,7 @@ class EntryEncoder:
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
-        self._schema = PresentSchema(rt) if rt.custom is not None and self._stored_form else None
+        self._schema = PresentSchema(rt, stored=self._stored_form) if rt.custom is not None else None
         # Length of the prefix that list items of this type lack (see the head of this file).
         typed = rt.custom is None
         self._prefix = (
@@ -126,14 +126,16 @@ class EntryEncoder:
     @property
     def _splices(self) -> bool:
         """True if the stored bytes of entries are a part of the answer as they are, unless a schema changes them."""
-        return self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty
+        if not self._plain or self.form.media_type != JSON or self.form.pretty:
+            return False
+        return self._stored_form or self._schema is not None
 
     def splices(self, entry: Entry) -> bool:
         """Return True if the stored bytes of an entry are known to be a part of the answer as they are."""
         return self._splices and (self._schema is None or self._schema.is_known_to_keep(entry))
 
     def _is_shown_as_stored(self, entry: Entry) -> bool:
-        return self._stored_form and (self._schema is None or self._schema.keeps(entry))
+        return self._stored_form if self._schema is None else self._schema.keeps(entry)
 
     @cached_property
     def _items(self) -> CachedEncoder[bytes]:
@@ -146,24 +148,29 @@ class EntryEncoder:
         return CachedEncoder(self._cache, self._variant, self._row, row_size)
 
     def _protobuf_item(self, entry: Entry) -> bytes:
-        return protobuf.list_item(protobuf.encode_raw(self._shown(entry.object())))
+        return protobuf.list_item(protobuf.encode_raw(self._shown(entry)))
 
     def _json_item(self, entry: Entry) -> bytes:
         if self._plain and not self._cut_off and self._is_shown_as_stored(entry):
             return entry.json
-        obj = self._shown(entry.object())
+        obj = self._shown(entry)
         if self._plain:
             obj = {key: value for key, value in obj.items() if key not in self._cut_off}
         return json.encode(obj)
 
     def _row(self, entry: Entry) -> Row:
-        obj = entry.object()
-        served = None if self._is_shown_as_stored(entry) else self.served(obj)
+        obj, served = self._both(entry)
         return encoded_row(self.rt, obj, include_object=self._include, version=self._meta, served=served)
 
-    def _shown(self, obj: Object) -> Object:
-        """Return a stored object, or its metadata, in the request's version."""
-        return partial_object_metadata(obj, self._meta) if self._partial else self.served(obj)
+    def _shown(self, entry: Entry) -> Object:
+        """Return an entry's object, or its metadata, in the request's version."""
+        obj, served = (entry.object(), None) if self._partial else self._both(entry)
+        return partial_object_metadata(obj, self._meta) if self._partial else obj if served is None else served
+
+    def _both(self, entry: Entry) -> tuple[Object, Object | None]:
+        """Return an entry's object, and its form in the request's version; None if that is the same."""
+        obj = entry.object()
+        return obj, None if self._is_shown_as_stored(entry) else self.served(obj)
 
     # -- one object ---------------------------------------------------------------------------------------------------
 
@@ -174,17 +181,19 @@ class EntryEncoder:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
             return self._enveloped(self._items.one(entry))
-        return self._transformed(entry.object())
+        return self._transformed(*self._both(entry))
 
     def _enveloped(self, item: bytes) -> bytes:
         """Return an object in protobuf, given its list item."""
         return protobuf.envelope(*self._object_type(), protobuf.raw_of_item(item))
 
     def object(self, obj: Object) -> bytes:
-        """Encode an answer of an object without an entry, in the stored version (dry runs, last states). StatusError
-        400, 406."""
+        """Encode an answer of an object without an entry, in the stored version (dry runs, last states), or as a
+        webhook has converted it for the request. StatusError 400, 406."""
         self._check_object_form()
-        return self._transformed(obj)
+        custom = self.rt.custom
+        is_converted = custom is not None and custom.conversion.get("strategy") == "Webhook"
+        return self._transformed(obj, None if self._partial or is_converted else self.served(obj))
 
     def served(self, obj: Object) -> Object:
         """Return a stored object in the request's version."""
@@ -204,22 +213,29 @@ class EntryEncoder:
                 f"(*{_go_type(self.rt, self.rt.kind)})"
             )
 
-    def _transformed(self, obj: Object) -> bytes:
+    def _transformed(self, obj: Object, served: Object | None) -> bytes:
+        """Encode an object. ``served``: its form in the request's version, if that differs."""
         if self._table:
-            obj = self._table_of([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+            revision = obj["metadata"].get("resourceVersion", "")
+            shown = self._table_of([(obj, served)], {"resourceVersion": revision})
+        elif self._partial:
+            shown = partial_object_metadata(obj, self._meta)
         else:
-            obj = self._shown(obj)
-        return encode(obj, self.form.media_type, pretty=self.form.pretty)
+            shown = obj if served is None else served
+        return encode(shown, self.form.media_type, pretty=self.form.pretty)
 
-    def _table_of(self, objects: Sequence[Object], metadata: Object, *, no_headers: bool = False) -> Object:
+    def _table_of(
+        self, objects: Sequence[tuple[Object, Object | None]], metadata: Object, *, no_headers: bool = False
+    ) -> Object:
+        """Return the Table of objects, each with its form in the request's version, if that differs."""
         return table(
             self.rt,
-            objects,
+            [obj for obj, _ in objects],
             now=self._now(),
             include_object=self._include,
             list_metadata={key: value for key, value in metadata.items() if value},
             version=self._meta,
-            served=None if self._stored_form and self._schema is None else [self.served(obj) for obj in objects],
+            served=[obj if served is None else served for obj, served in objects],
             no_headers=no_headers,
         )
 
@@ -256,15 +272,15 @@ class EntryEncoder:
 
     def _whole_list(self, entries: Sequence[Entry], metadata: Object) -> bytes:
         """Encode a list at once: YAML, pretty JSON and old protobuf forms, of which nothing is cached."""
-        objects = [entry.object() for entry in entries]
         if not self._partial:
-            return self._object_list(objects, metadata)
+            return self._object_list([self._shown(entry) for entry in entries], metadata)
+        objects = [entry.object() for entry in entries]
         metadata_list = partial_object_metadata_list(objects, list_metadata=metadata, version=self._meta)
         return encode(metadata_list, self.form.media_type, pretty=self.form.pretty)
 
     def _object_list(self, objects: Sequence[Object], metadata: Object) -> bytes:
-        """Encode a list of whole objects."""
-        items = [{key: value for key, value in self.served(obj).items() if key not in self._cut_off} for obj in objects]
+        """Encode a list of whole objects in the request's version."""
+        items = [{key: value for key, value in obj.items() if key not in self._cut_off} for obj in objects]
         listed = {"kind": self.rt.list_kind, "apiVersion": self.rt.api_version, "metadata": metadata, "items": items}
         return encode(listed, self.form.media_type, pretty=self.form.pretty)
 
@@ -286,7 +302,7 @@ class EntryEncoder:
         head = json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
         if self._partial and not entries:
             return head[:-1] + b',"items":null}\n'
-        stored = self._plain and self._stored_form and (self._schema is None or await self._schema.keeps_all(entries))
+        stored = self._splices and (self._schema is None or await self._schema.keeps_all(entries))
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
         items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
         return ListBody(head[:-1] + b',"items":[', items, b"]}\n")
@@ -304,7 +320,7 @@ class EntryEncoder:
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         # Rows that are sorted by a field need the objects.
         if not self._fills_rows or printer_of(self.rt).order is not None:
-            whole = self._table_of([entry.object() for entry in entries], metadata)
+            whole = self._table_of([self._both(entry) for entry in entries], metadata)
             return encode(whole, self.form.media_type, pretty=self.form.pretty)
         fill = filler(self._now())
         rows = await self._in_parts(entries, self._rows, fill)

@@ -85,7 +85,7 @@ class EventEncoder(EntryEncoder):
     def _framed(self, kind: str, entry: Entry) -> bytes:
         if self._plain and self.form.media_type == JSON and self._is_shown_as_stored(entry):
             return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
-        return self.frame(kind, self._shown(entry.object()))
+        return self.frame(kind, self._shown(entry))
 
     def _table_event(self, kind: str, entry: Entry, event: Event | None) -> bytes:
         """Return a Table of one row. Only the first one of a watch has column definitions. ``event`` caches the row,
@@ -94,7 +94,7 @@ class EventEncoder(EntryEncoder):
         if event is not None and self._as_of is not None:
             self._as_of = max(self._as_of, event.committed_at)
         if not self._fills_rows:
-            return self.frame(kind, self._event_table([entry.object()], metadata))
+            return self.frame(kind, self._event_table([self._both(entry)], metadata))
         if event is None:
             (row,) = self._rows.all((entry,))
         else:
@@ -105,7 +105,7 @@ class EventEncoder(EntryEncoder):
         self._columns_sent = True
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
 
-    def _event_table(self, objects: Sequence[Object], metadata: Object) -> Object:
+    def _event_table(self, objects: Sequence[tuple[Object, Object | None]], metadata: Object) -> Object:
         event_table = self._table_of(objects, metadata, no_headers=self._columns_sent)
         self._columns_sent = True
         return event_table
@@ -122,7 +122,7 @@ class EventEncoder(EntryEncoder):
             obj |= types.object_type(self.rt.definition).zero()  # the fields that Go writes even when they are empty
         obj["metadata"] = metadata
         if self._table:
-            obj = self._event_table([obj], {"resourceVersion": str(revision)})
+            obj = self._event_table([(obj, None)], {"resourceVersion": str(revision)})
         elif self._partial:
             obj = partial_object_metadata(obj, self._meta)
         elif self.rt.resource in FILL_EMPTY:

@@ -34,12 +34,17 @@ _mark = attrgetter("mark")
 
 
 class PresentSchema:
-    """``rt``: a custom resource in the version that its objects are stored in."""
+    """``rt``: a custom resource in the version of the request. ``stored``: that is the storage version.
 
-    __slots__ = ("_marks", "_rt")
+    Entries in another version are changed, unless they were made for the request and marked (by a webhook's
+    conversion, after which kube-apiserver sets no defaults).
+    """
 
-    def __init__(self, rt: ResourceType) -> None:
+    __slots__ = ("_marks", "_rt", "_stored")
+
+    def __init__(self, rt: ResourceType, *, stored: bool = True) -> None:
         self._rt: Final = rt
+        self._stored: Final = stored
         self._marks: Final = rt.custom.marks
 
     def is_known_to_keep(self, entry: Entry) -> bool:
@@ -50,7 +55,7 @@ class PresentSchema:
         """Tell whether the schema changes nothing in an entry."""
         if entry.mark is self._marks.kept:
             return True
-        if entry.mark is self._marks.changed:
+        if entry.mark is self._marks.changed or not self._stored:
             return False
         kept = self._look(entry)
         entry.mark_as(self._marks.kept if kept else self._marks.changed)
@@ -60,6 +65,8 @@ class PresentSchema:
         """Tell whether the schema changes nothing in any of the entries. Large ones are looked at in a thread."""
         if {*map(_mark, entries)} <= {self._marks.kept}:
             return True
+        if not self._stored:
+            return False
         pauses, kept = Pauses(), True
         for entry in entries:
             if len(entry.json) > LARGE_BYTES and not self.is_known_to_keep(entry):

@@ -37,7 +37,7 @@ def widgets(properties: dict[str, Any], like: tuple[ResourceType, ...] = ()) -> 
 
 def entry_of(name: str, revision: int = 5, **members: Any) -> Entry:
     meta = {"name": name, "namespace": "n", "uid": "u", "generation": 1}
-    obj = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, **members}
+    obj: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, **members}
     body = seal(encode_stored(obj), revision)
     return Entry(Key("widgets.example.com", "n", name), "u", revision, revision, 1, body, {}, {})
 
@@ -131,3 +131,29 @@ def test_a_written_object_is_kept_by_the_schema_it_was_written_with() -> None:
     assert prepared.mark is rt.custom.marks.kept
     body = seal(encode_stored(prepared.object), 7)
     assert PresentSchema(rt).keeps(Entry(Key(rt.resource, "n", "a"), "u", 7, 7, 1, body, {}, {}))
+
+
+async def test_an_entry_that_was_made_for_the_request_is_shown_as_it_is() -> None:
+    """After a webhook's conversion no defaults are set."""
+    schema = {"type": "object", "properties": {"size": {**TEXT, "default": "L"}}}
+    both = [version(name, schema={"openAPIV3Schema": schema}) for name in ("v1", "v2")]
+    _, v2 = all_types(established(definition(*both)))
+    entry = entry_of("a", apiVersion="example.com/v2")
+    assert orjson.loads(EntryEncoder(v2, JSON).one(entry))["size"] == "L"
+    entry.mark_as(v2.custom.marks.kept)
+    assert EntryEncoder(v2, JSON).one(entry) == entry.json + b"\n"
+    pretty = Representation(media_type="application/json", pretty=True)
+    assert "size" not in orjson.loads(EntryEncoder(v2, pretty).one(entry))
+    listed = body_of(await EntryEncoder(v2, JSON).many(Listing(entries=(entry,), revision=9)))
+    assert "size" not in listed["items"][0]
+    assert "size" in orjson.loads(EntryEncoder(v2, JSON).object(entry.object()))
+    by_webhook = definition(*both)
+    by_webhook["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {}}
+    _, v2 = all_types(established(by_webhook))
+    assert "size" not in orjson.loads(EntryEncoder(v2, JSON).object(entry.object()))
+
+
+def test_a_bookmark_has_no_defaults() -> None:
+    (rt,) = widgets({"size": {**TEXT, "default": "L"}})
+    frame = orjson.loads(EventEncoder(rt, TABLE).bookmark(5))
+    assert frame["object"]["rows"][0]["cells"] == ["", None]
