@@ -81,7 +81,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``options``: those of the operation, as an object (CreateOptions, …); None if they are unknown.
     ``annotations``: for the audit event.
     ``collection``: the object is deleted as one of a collection, and the request names none.
-    ``seed``: the same in every attempt of a creation, and in no other; random values are derived from it.
+    ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     """
 
     rt: ResourceType

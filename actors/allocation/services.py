@@ -23,7 +23,7 @@ from kubechronicle.eventlog.entries import Entry
 class ServiceAllocator:
     """A StorageHook. ``random`` chooses among free values; everything else is determined by the state.
 
-    The choice for a new Service depends on its seed, so that webhooks see the same one in all attempts.
+    The choice depends on the seed of the write, so that webhooks see the same one in all attempts.
     """
 
     resources = frozenset({"services"})
@@ -45,9 +45,9 @@ class ServiceAllocator:
         name = obj["metadata"].get("name", "")
         pending = PendingAllocations(Owner(attributes.namespace, name), state, attributes.dry_run)
         spec = copy_object(obj["spec"])  # a failed attempt is repeated on the client's object
+        if attributes.seed and self._seeded:
+            self._random.seed(attributes.seed)
         if attributes.operation == CREATE:
-            if attributes.seed and self._seeded:
-                self._random.seed(attributes.seed)
             pair_addresses(spec, None)
             complete_families(name, spec, None, self._families)
             self._addresses.allocate_new(pending, spec)

@@ -102,7 +102,7 @@ class Preparation:
         """Prepare the update of ``old`` to the object that ``make`` returns. ``size``: the bytes of the body."""
         size = max(size, len(old.json))
         stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
-        attributes = attributes_of(target, "UPDATE", accepted, old)
+        attributes = attributes_of(target, "UPDATE", accepted, old, seed=f"{old.uid} {old.revision}")
         self._admission.admit(attributes)
         self._admission.begin_write(attributes)
         prepared = await turn.run(size, pipeline.finish_update, target.rt, stored, accepted, context, attributes.causes)

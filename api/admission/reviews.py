@@ -248,6 +248,14 @@ def _decoded_patch(value: Any) -> bytes:
     raise CallFailed(f"failed to call webhook: illegal base64 data at input byte {at}")
 
 
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def is_warning(text: str) -> bool:
+    """Tell whether a warning can be a header field; others are dropped."""
+    return bool(text) and _CONTROL.search(text) is None
+
+
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 

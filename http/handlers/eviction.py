@@ -16,7 +16,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import object_response
-from kubechronicle.http.handlers.write_request import decode_object, read_write
+from kubechronicle.http.handlers.write_request import decode_object, enter_manager, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -40,7 +40,9 @@ async def evict(backend: Backend, request: Request, context: Context, rt: Resour
         cause = invalid_value(f"deleteOptions.{UNSAFE}", True, NOT_IN_EVICTIONS)
         raise status.invalid(eviction.GROUP, "Eviction", write.target.name, [cause])
     options, invalid = _delete_options(sent, context.query.get_all("dryRun"))
-    await evict_pod(backend.store, write.caller, write.target, sent, options, invalid)
+    enter_manager(body_type, sent, write.target)
+    with showing_warnings(context, write.target):
+        await evict_pod(backend.store, write.caller, write.target, sent, options, invalid)
     return object_response(201, form, status.success(code=201))
 
 

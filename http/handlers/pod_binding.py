@@ -14,7 +14,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import object_response
-from kubechronicle.http.handlers.write_request import decode_object, read_write
+from kubechronicle.http.handlers.write_request import decode_object, enter_manager, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -37,5 +37,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     pod_binding.check(binding, name=name)
     if not target.namespace:
         raise status.bad_request("Namespace parameter required.")
-    await backend.store.writes.rewrite(write.caller, target, change, admitted=binding)
+    enter_manager(body_type, binding, target)
+    with showing_warnings(context, target):
+        await backend.store.writes.rewrite(write.caller, target, change, admitted=binding)
     return object_response(201, form, status.success(code=201))

@@ -17,11 +17,12 @@ from typing import Any, Final
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.options import manager_of, parse_create_options
+from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import comparison, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.interfaces import Identified
@@ -31,7 +32,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
-from kubechronicle.http.handlers.write_request import decode_object, read_body
+from kubechronicle.http.handlers.write_request import WriteRequest, decode_object, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -41,18 +42,30 @@ Review = Callable[[Backend, Context, Object], Awaitable[Object]]
 async def review(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer the POST of a review: 201 and the review with its status; 400 and 422 for an invalid one."""
     form = object_form(request, context, tables=False)
-    options, body = await read_body(request, context, rt, parse_create_options)
-    sent = await decode_object(body, rt, context, options.field_validation)
-    namespace = context.info.namespace if rt.namespaced else ""
-    manager = manager_of(options.field_manager, request.headers.get("user-agent"))
+    write = await read_write(request, context, rt, parse_create_options)
+    sent = await decode_object(write.body, rt, context, write.options.field_validation)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    accept = WriteContext(now=now, manager=manager, namespace=namespace)
+    accept = WriteContext(now=now, manager=write.target.manager, namespace=write.target.namespace)
     await context.turn.run(0, pipeline.accept_create, rt, sent, accept)
     causes = await context.turn.run(0, strategy_of(rt.resource).validate, sent)
     if causes:
         raise status.invalid(rt.group, "", "", causes)
+    with showing_warnings(context, write.target):
+        await _admit(backend, write, sent)
     answer = await REVIEWS[rt.kind](backend, context, sent)
     return await context.turn.run(0, computed_response, 201, form, rt, answer)
+
+
+async def _admit(backend: Backend, write: WriteRequest[CreateOptions], sent: Object) -> None:
+    """Pass a review through admission, with the empty status that it has in kube-apiserver."""
+    empty = "status" not in sent
+    if empty:
+        field = comparison.storage_kind(write.rt).fields.get("status")
+        if field is not None and isinstance(field.type, ObjectType):
+            sent["status"] = field.type.zero()
+    await backend.store.writes.admit(write.caller, write.target, sent)
+    if empty:
+        sent.pop("status", None)
 
 
 # -- access reviews ---------------------------------------------------------------------------------------------------

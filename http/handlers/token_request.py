@@ -9,8 +9,6 @@ from typing import Any
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options
-from kubechronicle.api.pipeline import pipeline
-from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import token_request
 from kubechronicle.api.subresources.token_request import Bound
@@ -19,7 +17,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
-from kubechronicle.http.handlers.write_request import decode_object, read_write
+from kubechronicle.http.handlers.write_request import decode_object, enter_manager, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -36,21 +34,10 @@ async def request_token(backend: Backend, request: Request, context: Context, rt
     sent = await decode_object(write.body, body_type, context, write.options.field_validation)
     if sent["spec"].get("expirationSeconds") is None:
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
-    sent = _with_manager(body_type, sent, write.target.manager, write.target.namespace)
-    await backend.store.writes.admit(write.caller, write.target, sent)
+    enter_manager(body_type, sent, write.target)
+    with showing_warnings(context, write.target):
+        await backend.store.writes.admit(write.caller, write.target, sent)
     return computed_response(201, form, body_type, await _issue(backend, issuer, context, sent))
-
-
-def _with_manager(kind: ResourceType, sent: Object, manager: str, namespace: str) -> Object:
-    """Enter the client as manager of the fields it sent. Keep the uid, which identifies the service account."""
-    uid = sent["metadata"].get("uid", "")
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    sent = pipeline.accept_create(
-        kind, sent, WriteContext(now=now, manager=manager, namespace=namespace, subresource="token")
-    )
-    if uid:
-        sent["metadata"]["uid"] = uid
-    return sent
 
 
 async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Context, sent: Object) -> Object:

@@ -7,7 +7,9 @@ else of the request but the form of its answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,7 +29,8 @@ from kubechronicle.api.meta.options import (
     sent_write_options,
 )
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.pipeline import bodies, custom_bodies
+from kubechronicle.api.pipeline import bodies, custom_bodies, pipeline
+from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
@@ -82,6 +85,28 @@ async def read_write(
     """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
     options, body = await read_body(request, context, body_type or rt, parse_options)
     return _write_request(request, context, rt, options, body)
+
+
+def enter_manager(kind: ResourceType, sent: Object, target: Target) -> None:
+    """Enter the client as manager of the fields of a subresource's body, as admission sees it, in place.
+
+    Keep the uid and resourceVersion, which are preconditions. ``kind``: the type of the body.
+    """
+    meta = sent["metadata"]
+    kept = {name: meta[name] for name in ("uid", "resourceVersion") if meta.get(name)}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    context = WriteContext(now=now, manager=target.manager, namespace=target.namespace, subresource=target.subresource)
+    pipeline.accept_create(kind, sent, context)
+    sent["metadata"].update(kept)
+
+
+@contextmanager
+def showing_warnings(context: Context, target: Target) -> Iterator[None]:
+    """Send the warnings that admission finds within the block, also with a rejection."""
+    try:
+        yield
+    finally:
+        context.warnings.extend(dict.fromkeys(target.warnings))
 
 
 def patch_type(request: Request, rt: ResourceType) -> str:

@@ -21,7 +21,13 @@ from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision, reads_exactly
 from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
-from kubechronicle.http.handlers.write_request import patch_type, read_delete, read_patch, read_write
+from kubechronicle.http.handlers.write_request import (
+    patch_type,
+    read_delete,
+    read_patch,
+    read_write,
+    showing_warnings,
+)
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
 
@@ -88,7 +94,8 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     encoder = backend.encoders.choose(request, context, rt)
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
-    written = await backend.store.writes.delete(write.caller, write.target, write.options)
+    with showing_warnings(context, write.target):
+        written = await backend.store.writes.delete(write.caller, write.target, write.options)
     prepared = written.prepared
     if prepared is None:
         raise AssertionError("a deletion is prepared")
@@ -113,16 +120,17 @@ async def delete_collection(backend: Backend, request: Request, context: Context
     revision = list_revision(list_options)
     if rt.namespaced and not selection.namespace:
         return await _delete_nothing(backend, request, encoder, rt, selection, revision)
-    deleted = await backend.store.writes.delete_collection(
-        write.caller,
-        write.target,
-        selection,
-        write.options,
-        limit=list_limit(list_options, rt),
-        continue_token=list_options.continue_,
-        revision=revision,
-        exact=reads_exactly(list_options, revision, paged=True),  # kube-apiserver pages through a collection
-    )
+    with showing_warnings(context, write.target):
+        deleted = await backend.store.writes.delete_collection(
+            write.caller,
+            write.target,
+            selection,
+            write.options,
+            limit=list_limit(list_options, rt),
+            continue_token=list_options.continue_,
+            revision=revision,
+            exact=reads_exactly(list_options, revision, paged=True),  # kube-apiserver pages through a collection
+        )
     if backend.converted is not None:
         deleted = replace(deleted, entries=await backend.converted.convert(deleted.entries))
     return await list_response(backend, request, encoder, deleted)

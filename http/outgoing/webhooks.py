@@ -26,6 +26,10 @@ from kubechronicle.http.outgoing.reviews import failure
 MOST_CLIENTS: Final = 256
 """Webhooks whose connections are kept; a cluster rarely has more than some dozens."""
 HTTPS: Final = 443
+NO_JSON: Final = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct "
+    '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 MAX_RETRIES: Final = 10
 """As client-go's, for answers with Retry-After."""
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
@@ -64,9 +68,7 @@ class Webhooks:
         except trio.TooSlowError:
             raise WebhookError(f'Post "{address.shown}": context deadline exceeded') from None
         except AskError as error:
-            why = "context deadline exceeded" if error.timed_out else ""
-            text = f'Post "{address.shown}": {why}' if why else str(error).replace(address.url, address.shown)
-            raise WebhookError(text) from None
+            raise WebhookError(_shown(error, address)) from None
         return _decoded(answer)
 
     def _address(self, config: Mapping[str, Any], timeout: float) -> _Address:
@@ -102,6 +104,31 @@ class Webhooks:
                 await self._outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)
         return client
+
+
+_GO_TEXTS: Final = (
+    ("unable to get local issuer certificate", "x509: certificate signed by unknown authority"),
+    ("unable to get issuer certificate", "x509: certificate signed by unknown authority"),
+    ("self-signed certificate in certificate chain", "x509: certificate signed by unknown authority"),
+    ("self-signed certificate", "x509: certificate signed by unknown authority"),
+    ("certificate has expired", "x509: certificate has expired or is not yet valid"),
+    ("Server disconnected without sending a response.", "EOF"),
+)
+"""The ends of errors of Python's libraries, and Go's words for them."""
+
+
+def _shown(error: AskError, address: _Address) -> str:
+    """Return the text of an error as Go's net/http has it."""
+    head = f'Post "{address.shown}": '
+    if error.timed_out:
+        return head + "context deadline exceeded"
+    text = str(error).replace(address.url, address.shown)
+    for ours, theirs in _GO_TEXTS:
+        if text.endswith(ours):
+            return text.removesuffix(ours) + theirs
+    if text.startswith(head + "connect: "):
+        return f"{head}dial tcp {urlsplit(address.url).netloc}: {text.removeprefix(head)}"
+    return text
 
 
 async def _answer(client: Client, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
@@ -147,10 +174,10 @@ def _decoded(answer: Answer) -> Any:
     try:
         value = orjson.loads(answer.body)
     except orjson.JSONDecodeError:
-        value = None
+        value = None  # not JSON: Kubernetes' decoder takes it for YAML, of which most texts are a string
     if 200 <= answer.status <= 206:
         if value is None and answer.body.strip() != b"null":
-            raise WebhookError("couldn't get version/kind; json parse error: the answer is no JSON")
+            raise WebhookError(NO_JSON)
         return value
     if isinstance(value, dict) and value.get("kind") == "Status" and value.get("message"):
         raise WebhookError(str(value["message"]))

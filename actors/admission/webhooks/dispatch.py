@@ -97,7 +97,7 @@ class Dispatch:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""
         for key, value in answer.annotations.items():
             self.attributes.annotations[f"{webhook.name}/{key}"] = value
-        self.attributes.warnings.extend(answer.warnings)
+        self.attributes.warnings.extend(filter(reviews.is_warning, answer.warnings))
         if not answer.allowed:
             raise reviews.denial(webhook.name, answer.result)
 

@@ -10,7 +10,7 @@ import pytest
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.webhooks import Webhooks, resolve
+from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks, resolve
 
 JSON = [("content-type", "application/json")]
 
@@ -50,7 +50,7 @@ async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing
         (500, b"boom", 'an error on the server ("boom") has prevented the request from succeeding'),
         (404, b"", "the server could not find the requested resource"),
         (403, b'{"kind":"Status","status":"Failure","message":"go away"}', "go away"),
-        (200, b"oops", "couldn't get version/kind; json parse error: the answer is no JSON"),
+        (200, b"oops", NO_JSON),
     ],
 )
 async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes, why: str) -> None:
@@ -58,6 +58,25 @@ async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes,
     with pytest.raises(WebhookError) as caught:
         await Webhooks(outgoing, no_services)(config, b"{}", timeout=30)
     assert str(caught.value) == why
+
+
+async def test_a_webhook_that_says_when_is_asked_again(wire: Any, outgoing: Outgoing) -> None:
+    class Busy(Hook):
+        async def __call__(self, request: Request) -> Response:
+            answer = await super().__call__(request)
+            return answer if len(self.requests) > 2 else Response(429, [("retry-after", "0")], b"slow")
+
+    hook = Busy()
+    config = by_url(await wire(hook))
+    assert await Webhooks(outgoing, no_services)(config, b"{}", timeout=30) == {"a": 1}
+    assert len(hook.requests) == 3
+
+
+async def test_a_refused_connection_is_reported_as_by_go(outgoing: Outgoing) -> None:
+    with pytest.raises(WebhookError) as caught:
+        await Webhooks(outgoing, no_services)({"url": "https://127.0.0.1:1/x"}, b"{}", timeout=1.5)
+    dial = "dial tcp 127.0.0.1:1: connect: connection refused"
+    assert str(caught.value) == f'Post "https://127.0.0.1:1/x?timeout=2s": {dial}'
 
 
 async def test_a_service_is_reached_by_its_external_name(wire: Any, outgoing: Outgoing) -> None:

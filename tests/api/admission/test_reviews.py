@@ -1,0 +1,149 @@
+"""Answers of webhooks: their checks, patches and denials. Texts are kube-apiserver's."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from kubechronicle.api.admission import patches
+from kubechronicle.api.admission.reviews import Answer, CallFailed, answer_of, denial, is_warning, version_of
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import builtin_registry
+
+CONFIG_MAPS = builtin_registry().builtin("", "v1", "configmaps")
+
+
+def answered(*, mutating: bool = True, version: str = "v1", review: Any = None, **response: Any) -> Answer:
+    value = {
+        "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "response": {"uid": "u", "allowed": True, **response},
+        **(review or {}),
+    }
+    return answer_of(value, uid="u", version=version, mutating=mutating)
+
+
+def test_an_answer() -> None:
+    answer = answered(patch=base64.b64encode(b"[]").decode(), patchType="JSONPatch", warnings=["w"])
+    assert answer.allowed
+    assert (answer.patch, answer.warnings) == (b"[]", ["w"])
+    assert not answered(allowed=None).allowed
+
+
+INVALID = "received invalid webhook response: "
+FAILED = "failed to call webhook: "
+SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"uid": "x"}, INVALID + 'expected response.uid="u", got "x"'),
+        ({"uid": None}, INVALID + 'expected response.uid="u", got ""'),
+        ({"review": {"response": None}}, INVALID + "webhook response was absent"),
+        (
+            {"review": {"kind": "TokenReview"}},
+            FAILED + f'no kind "TokenReview" is registered for version "admission.k8s.io/v1" {SCHEME}',
+        ),
+        (
+            {"review": {"apiVersion": "admission.k8s.io/v7"}},
+            FAILED + f'no kind "AdmissionReview" is registered for version "admission.k8s.io/v7" {SCHEME}',
+        ),
+        (
+            {"review": {"apiVersion": "admission.k8s.io/v1beta1"}},
+            FAILED + "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
+        ),
+        (
+            {"review": {"apiVersion": "", "kind": ""}},
+            INVALID + "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=",
+        ),
+        ({"patch": "W10="}, INVALID + "webhook returned response.patch but not response.patchType"),
+        ({"patchType": "JSONPatch"}, INVALID + "webhook returned response.patchType but not response.patch"),
+        ({"patch": "***", "patchType": "JSONPatch"}, FAILED + "illegal base64 data at input byte 0"),
+        ({"patch": "W10=", "mutating": False}, INVALID + "validating webhook may not return response.patch"),
+        ({"patchType": "x", "mutating": False}, INVALID + "validating webhook may not return response.patchType"),
+        (
+            {"allowed": "yes"},
+            FAILED + "json: cannot unmarshal string into Go struct field AdmissionReview.response.allowed of type bool",
+        ),
+    ],
+)
+def test_unusable_answers(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(CallFailed) as caught:
+        answered(**fields)
+    assert str(caught.value) == why
+
+
+def test_the_old_version_checks_less() -> None:
+    assert answered(version="v1beta1", uid=None, patch="W10=").patch == b"[]"
+    assert not answered(version="v1beta1", patch="W10=", mutating=False).patch
+
+
+@pytest.mark.parametrize("value", [[], "text", None, 3])
+def test_an_answer_that_is_no_object(value: Any) -> None:
+    with pytest.raises(CallFailed, match="couldn't get version/kind; json parse error"):
+        answer_of(value, uid="u", version="v1", mutating=False)
+
+
+def test_versions_of_reviews() -> None:
+    assert version_of(["v9", "v1beta1", "v1"]) == "v1beta1"
+    with pytest.raises(CallFailed, match="does not accept known AdmissionReview versions"):
+        version_of(["v9"])
+
+
+def test_denials() -> None:
+    head = 'admission webhook "h" denied the request'
+    plain = denial("h", {})
+    assert (plain.code, plain.reason, plain.message, plain.details) == (400, "", f"{head} without explanation", None)
+    assert denial("h", {"code": 200, "reason": "TooLarge"}).message == f"{head}: TooLarge"
+    full = denial(
+        "h", {"code": 429, "message": "m", "details": {"retryAfterSeconds": 3, "causes": [{"field": "f"}, 1]}}
+    )
+    assert (full.code, full.message, full.headers) == (429, f"{head}: m", {"Retry-After": "3"})
+    assert full.details == {"causes": [{"field": "f"}], "retryAfterSeconds": 3}
+    assert denial("h", {"code": "no", "message": 3, "details": []}).code == 400
+
+
+def test_warnings_with_control_characters_are_none() -> None:
+    assert is_warning('a "quoted" \u00e9')
+    assert not any(map(is_warning, ["", "a\tb", "a\nb", "\x7f"]))
+
+
+def config_map(**data: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+
+
+def patched(*operations: dict[str, Any]) -> dict[str, Any]:
+    return patches.patched(CONFIG_MAPS, config_map(x="1"), patches.operations(json.dumps(operations).encode()))
+
+
+def test_a_patch_leaves_the_object_it_is_applied_to() -> None:
+    obj = config_map(x="1")
+    found = patches.patched(CONFIG_MAPS, obj, [{"op": "add", "path": "/data/y", "value": "2"}])
+    assert (found["data"], obj["data"]) == ({"x": "1", "y": "2"}, {"x": "1"})
+
+
+def test_defaults_are_set_after_a_patch() -> None:
+    pods = builtin_registry().builtin("", "v1", "pods")
+    container = {"name": "c", "image": "i:1"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": []}}
+    found = patches.patched(pods, pod, [{"op": "add", "path": "/spec/containers/-", "value": container}])
+    assert found["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+
+
+def test_patches_that_cannot_be_used() -> None:
+    with pytest.raises(StatusError, match="cannot unmarshal array into Go struct field ConfigMap.data") as caught:
+        patched({"op": "add", "path": "/data", "value": ["x"]})
+    assert caught.value.code == 500
+    with pytest.raises(StatusError):
+        patched({"op": "remove", "path": "/data/absent"})
+    with pytest.raises(StatusError):
+        patched({"op": "replace", "path": "/kind", "value": "Secret"})
+    for sent in (b"{}", b"oops"):
+        with pytest.raises(CallFailed, match="received undecodable patch in webhook response"):
+            patches.operations(sent)
+    with pytest.raises(CallFailed, match="The allowed maximum operations"):
+        patches.operations(b"[" + b"{}," * 10_001 + b"{}]")
