@@ -32,7 +32,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.common.cell_text import is_true
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline.patching import APPLY_YAML
+from kubechronicle.api.pipeline.patching import APPLY_YAML, MERGE_PATCH
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.eventlog.entries import Entry, Event
@@ -150,7 +150,13 @@ class StorageMigrationLoop:
         expected = {"uid": entry.uid, "resourceVersion": str(entry.revision)}
         body = orjson.dumps({"apiVersion": rt.api_version, "kind": rt.kind, "metadata": expected})
         target = Target(rt=rt, namespace=entry.key.namespace, name=entry.key.name, manager=COMPONENT)
-        await self._store.writes.patch(system_caller(COMPONENT, "patch"), target, APPLY_YAML, body)
+        try:
+            await self._store.writes.patch(system_caller(COMPONENT, "patch"), target, APPLY_YAML, body)
+        except StatusError as error:
+            if error.code != 500:
+                raise
+            # The object's managed fields do not fit the schema of their version. An update drops them.
+            await self._store.writes.patch(system_caller(COMPONENT, "patch"), target, MERGE_PATCH, body)
 
     async def _conclude(self, migration: Object, resource: GroupResource) -> None:
         succeeded = _is(migration, "Succeeded")

@@ -35,6 +35,7 @@ exit code: 0 all objects are stored in the present version, 1 some were not writ
 """
 MANAGER: Final = "kubechronicle-migrate-storage"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -224,19 +225,26 @@ def _objects(client: Client, kind: Kind) -> Iterator[Object]:
 
 
 def _rewrite(client: Client, kind: Kind, metadata: Object) -> bool:
-    """Write an object as it is. Return whether that has changed how it is stored. ApiError."""
+    """Write an object as it is. Return whether that has changed how it is stored. ApiError.
+
+    An apply is answered with 500 if the object's managed fields do not fit the schema of their version; an update is
+    not, and drops them.
+    """
     wanted = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if metadata.get(name)}
     body: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": wanted}
     path = kind.path(metadata.get("namespace", ""), metadata["name"])
-    try:
-        written = client.request(
-            "PATCH", path, {"fieldManager": MANAGER}, body, content_type=APPLY, accept=METADATA_LIST.replace("List", "")
-        )
-    except ApiError as error:
-        if error.code in (404, 409):  # deleted meanwhile; or changed, and so stored in the present version
-            return False
-        raise
-    return bool(written["metadata"]["resourceVersion"] != metadata["resourceVersion"])
+    for content_type in (APPLY, MERGE):
+        try:
+            query = {"fieldManager": MANAGER}
+            written = client.request("PATCH", path, query, body, content_type=content_type, accept=METADATA)
+        except ApiError as error:
+            if error.code in (404, 409):  # deleted meanwhile; or changed, and so stored in the present version
+                return False
+            if error.code != 500 or content_type is MERGE:
+                raise
+            continue
+        return bool(written["metadata"]["resourceVersion"] != metadata["resourceVersion"])
+    return False
 
 
 def _set_stored_versions(client: Client, resource: Resource) -> str:

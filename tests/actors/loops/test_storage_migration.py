@@ -211,3 +211,26 @@ async def test_it_is_not_served_by_default(autojump_clock: MockClock) -> None:
     async with serving() as server:
         assert (await server.ask("GET", MIGRATIONS)).status == 404
         await carry_out(server, 5.0)
+
+
+async def test_managed_fields_that_do_not_fit_the_schema_do_no_harm(autojump_clock: MockClock) -> None:
+    def both(storage: str) -> list[dict[str, Any]]:
+        found = []
+        for name, field in (("v1", "one"), ("v2", "two")):
+            fields = {"n": {"type": "integer"}, field: {"type": "integer", "default": 1}}
+            schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+            found.append(version(name, schema={"openAPIV3Schema": schema}) | {"storage": name == storage})
+        return found
+
+    async with serve() as server:
+        await define(server, definition(*both("v1")))
+        obj = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"n": 1}}
+        await server.post(WIDGETS, obj)
+        for number, storage in enumerate(("v2", "v1", "v2")):
+            held = await server.get(f"{CRDS}/{NAME}")
+            held["spec"]["versions"] = both(storage)
+            await server.put(f"{CRDS}/{NAME}", held)
+            await server.post(MIGRATIONS, migration(f"m{number}"))
+            await carry_out(server)
+            assert (await conditions(server, f"{MIGRATIONS}/m{number}"))["Succeeded"][0] == "True"
+            assert stored(server) == {"a": storage}

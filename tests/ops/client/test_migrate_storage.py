@@ -156,3 +156,14 @@ def test_builtin_resources_are_stored_as_they_should_be(chronicle: Chronicle, sh
     assert second.startswith("deployments.apps: ")
     unknown = chronicle("migrate-storage", "nonsense")
     assert (unknown.code, unknown.err.startswith("kubechronicle: the server has no kind")) == (2, True)
+
+
+def test_managed_fields_that_do_not_fit_the_schema_do_no_harm(chronicle: Chronicle, gadgets: Gadgets) -> None:
+    """The versions have different fields, and nothing converts them. An apply fails after the first one."""
+    gadgets.create("a", n=1)
+    gadgets.change([versions("v2")[0], versions("v2", two={"type": "integer", "default": 2})[1]])
+    done = [chronicle("migrate-storage", gadgets.name, "-o", "json").json()["resources"][0] for _ in range(4)]
+    assert [(one["objects"], one["failed"], one["problem"]) for one in done] == [(1, 0, "")] * 4
+    assert [one["rewritten"] for one in (done[0], done[-1])] == [1, 0]
+    assert gadgets.running.ask("GET", gadgets.path("a", "v2"))["spec"] == {"n": 1, "two": 2}
+    gadgets.running.ask("DELETE", f"{CRDS}/{gadgets.name}")
