@@ -84,7 +84,7 @@ def test_the_old_version_checks_less() -> None:
 
 @pytest.mark.parametrize("value", [[], "text", None, 3])
 def test_an_answer_that_is_no_object(value: Any) -> None:
-    with pytest.raises(CallFailed, match="couldn't get version/kind; json parse error"):
+    with pytest.raises(CallFailed, match="json parse error"):
         answer_of(value, uid="u", version="v1", mutating=False)
 
 
@@ -135,7 +135,7 @@ def test_defaults_are_set_after_a_patch() -> None:
 
 
 def test_patches_that_cannot_be_used() -> None:
-    with pytest.raises(StatusError, match="cannot unmarshal array into Go struct field ConfigMap.data") as caught:
+    with pytest.raises(StatusError, match="cannot unmarshal array into Go struct field ConfigMap") as caught:
         patched({"op": "add", "path": "/data", "value": ["x"]})
     assert caught.value.code == 500
     with pytest.raises(StatusError):

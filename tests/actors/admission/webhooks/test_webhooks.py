@@ -1,0 +1,286 @@
+"""Admission webhooks in a whole server: order, patches, denials, failures, and what a write shows to them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+import trio
+from in_process import InProcess, configmap, open_server, pod
+from services import open_services
+
+from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.ops.server import composition
+
+CONFIGS = "/apis/admissionregistration.k8s.io/v1"
+MAPS = "/api/v1/namespaces/default/configmaps"
+Reply = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Hooks:
+    """The webhooks of a test: what they were asked, and their answers by the host of their URL.
+
+    ``asked``: (host, request) of each review, in order. ``replies``: host -> the response or its function.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.timeouts: list[float] = []
+        self.replies: dict[str, dict[str, Any] | Reply | WebhookError] = {}
+
+    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
+        review = json.loads(body)
+        host = config["url"].removeprefix("https://")
+        self.asked.append((host, review["request"]))
+        self.timeouts.append(timeout)
+        reply = self.replies.get(host, {})
+        if isinstance(reply, WebhookError):
+            raise reply
+        found = reply if isinstance(reply, dict) else await reply(review["request"])
+        response = {"uid": review["request"]["uid"], "allowed": True, **found}
+        return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
+
+    @property
+    def names(self) -> list[str]:
+        return [host for host, _ in self.asked]
+
+    def last(self) -> dict[str, Any]:
+        return self.asked[-1][1]
+
+
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> Hooks:
+    found = Hooks()
+    monkeypatch.setattr(composition, "Webhooks", lambda outgoing, find_service: found)
+    return found
+
+
+def webhook(name: str, resource: str = "configmaps", **fields: Any) -> dict[str, Any]:
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resource]}
+    return {
+        "name": f"{name}.example.com",
+        "clientConfig": {"url": f"https://{name}"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **fields,
+    }
+
+
+async def configure(server: InProcess, kind: str, *webhooks: dict[str, Any], name: str = "c") -> None:
+    body = {"metadata": {"name": name}, "webhooks": list(webhooks)}
+    await server.post(f"{CONFIGS}/{kind}webhookconfigurations", body)
+
+
+def patching(*operations: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    patch = base64.b64encode(json.dumps(operations).encode()).decode()
+    return {"patch": patch, "patchType": "JSONPatch", **fields}
+
+
+def adding(path: str, value: Any) -> dict[str, Any]:
+    return patching({"op": "add", "path": path, "value": value})
+
+
+async def test_mutating_webhooks_are_asked_in_order_and_validating_ones_after_them(hooks: Hooks) -> None:
+    hooks.replies = {"one": adding("/data/a", "1"), "two": adding("/data/b", "2")}
+    async with open_server() as server:
+        await configure(server, "validating", webhook("last"))
+        await configure(server, "mutating", webhook("two"), name="y")
+        await configure(server, "mutating", webhook("one"), name="x")
+        assert (await server.post(MAPS, configmap("m", x="0")))["data"] == {"x": "0", "a": "1", "b": "2"}
+    assert hooks.names == ["one", "two", "last"]
+    assert [set(request["object"]["data"]) for _, request in hooks.asked] == [{"x"}, {"x", "a"}, {"x", "a", "b"}]
+    assert "uid" not in hooks.asked[0][1]["object"]["metadata"]
+    assert "uid" in hooks.last()["object"]["metadata"]
+
+
+async def test_validating_webhooks_are_asked_together(hooks: Hooks) -> None:
+    both = trio.Event()
+
+    async def waiting(request: dict[str, Any]) -> dict[str, Any]:
+        if len(hooks.asked) == 2:
+            both.set()
+        await both.wait()
+        return {"allowed": False, "status": {"message": "no", "code": 403}, "warnings": ["careful"]}
+
+    hooks.replies = {"a": waiting, "b": waiting}
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a"), webhook("b"))
+        answer = await server.ask("POST", MAPS, configmap("m"))
+    assert answer.refused(403)["message"] == 'admission webhook "a.example.com" denied the request: no'
+    assert answer.header_all("warning") == ['299 - "careful"']
+    assert sorted(hooks.names) == ["a", "b"]
+
+
+async def test_a_failing_webhook_is_ignored_or_not(hooks: Hooks) -> None:
+    hooks.replies = {"a": WebhookError("it is down"), "b": adding("/data/b", "1")}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a", failurePolicy="Ignore"), webhook("b"))
+        assert (await server.post(MAPS, configmap("m", x="0")))["data"] == {"x": "0", "b": "1"}
+        await configure(server, "validating", webhook("a", failurePolicy="Fail"))
+        answer = await server.ask("POST", MAPS, configmap("n", x="0"))
+    why = 'failed calling webhook "a.example.com": failed to call webhook: it is down'
+    assert answer.refused(500)["message"] == f"Internal error occurred: {why}"
+
+
+async def test_a_changed_object_is_shown_again_once(hooks: Hooks) -> None:
+    hooks.replies = {"two": adding("/data/k", "v")}
+    async with open_server() as server:
+        again = webhook("one", reinvocationPolicy="IfNeeded")
+        await configure(server, "mutating", again, webhook("two"), webhook("three"))
+        await server.post(MAPS, configmap("m", x="0"))
+    assert hooks.names == ["one", "two", "three", "one"]
+    assert hooks.last()["object"]["data"] == {"x": "0", "k": "v"}
+
+
+async def test_builtin_plugins_see_the_patched_object(hooks: Hooks) -> None:
+    side = {"name": "side", "image": "i:1"}
+    hooks.replies = {"a": adding("/spec/containers/-", side)}
+    async with open_server(admission=frozenset(plugins.NAMES)) as server:
+        await configure(server, "mutating", webhook("a", "pods"))
+        await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        created = await server.post("/api/v1/namespaces/default/pods", pod("p"))
+    added = created["spec"]["containers"][1]
+    assert added["imagePullPolicy"] == "IfNotPresent"
+    assert added["volumeMounts"][0]["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert hooks.names == ["a"]  # the random name of the volume is the same in each attempt
+
+
+async def test_random_values_are_the_same_in_each_attempt(hooks: Hooks) -> None:
+    service = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+    async with open_services() as server:
+        await configure(server, "validating", webhook("a", "services"))
+        created = await server.post("/api/v1/namespaces/default/services", service)
+        shown = hooks.last()["object"]["spec"]
+        assert (shown["clusterIP"], shown["ports"]) == (created["spec"]["clusterIP"], created["spec"]["ports"])
+        await server.post(MAPS, {"metadata": {"generateName": "m-"}})
+        more = {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]}}
+        await server.patch("/api/v1/namespaces/default/services/s", more)
+    assert hooks.names == ["a", "a"]
+
+
+async def test_a_write_is_decided_on_the_newest_state(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("m", x="0"))
+
+        async def interfering(request: dict[str, Any]) -> dict[str, Any]:
+            if len(hooks.asked) == 1:
+                await server.patch(f"{MAPS}/m", {"data": {"y": "1"}})
+            return {}
+
+        hooks.replies = {"a": interfering}
+        condition = {"name": "c", "expression": "'z' in object.data"}
+        await configure(server, "validating", webhook("a", matchConditions=[condition]))
+        assert (await server.patch(f"{MAPS}/m", {"data": {"z": "2"}}))["data"] == {"x": "0", "y": "1", "z": "2"}
+    assert [request["oldObject"]["data"] for _, request in hooks.asked] == [{"x": "0"}, {"x": "0", "y": "1"}]
+
+
+async def test_deletions(hooks: Hooks) -> None:
+    rules = webhook("a")["rules"]
+    rules[0]["operations"] = ["DELETE"]
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", rules=rules))
+        for name in "mno":
+            await server.post(MAPS, configmap(name))
+        await server.delete(f"{MAPS}/m")
+        request = hooks.last()
+        assert (request["name"], request["object"], request["oldObject"]["metadata"]["name"]) == ("m", None, "m")
+        await server.delete(MAPS)
+        assert [request.get("name") for _, request in hooks.asked[1:]] == [None, None]
+        await server.post(MAPS, configmap("p"))
+        stale = {"preconditions": {"resourceVersion": "1"}}
+        (await server.ask("DELETE", f"{MAPS}/p", stale)).refused(409)
+        assert len(hooks.asked) == 3
+        hooks.replies = {"a": {"allowed": False}}
+        (await server.ask("DELETE", f"{MAPS}/p")).refused(400)
+        await server.get(f"{MAPS}/p")
+
+
+async def test_the_scale_of_a_workload_is_shown_and_patched_as_a_scale(hooks: Hooks) -> None:
+    hooks.replies = {"a": patching({"op": "replace", "path": "/spec/replicas", "value": 7})}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a", "deployments/scale"))
+        await server.post(path, {"metadata": {"name": "d"}, "spec": spec})
+        assert (await server.patch(f"{path}/d/scale", {"spec": {"replicas": 3}}))["spec"] == {"replicas": 7}
+        assert (await server.get(f"{path}/d"))["spec"]["replicas"] == 7
+    request = hooks.last()
+    assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (request["object"]["spec"], request["oldObject"]["spec"]) == ({"replicas": 3}, {"replicas": 1})
+
+
+async def test_another_version_is_shown_and_converted_back(hooks: Hooks) -> None:
+    hooks.replies = {"a": patching({"op": "replace", "path": "/spec/maxReplicas", "value": 9})}
+    rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target, "targetCPUUtilizationPercentage": 50}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a", rules=[rule]))
+        path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+        created = await server.post(path, {"metadata": {"name": "h"}, "spec": spec})
+    assert (created["apiVersion"], created["spec"]["maxReplicas"]) == ("autoscaling/v1", 9)
+    request = hooks.last()
+    assert (request["kind"]["version"], request["requestKind"]["version"]) == ("v2", "v1")
+    assert request["object"]["apiVersion"] == "autoscaling/v2"
+
+
+async def test_configurations_and_policies_are_never_shown(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", "*/*"))
+        await configure(server, "mutating", webhook("b", "*/*"))
+        await configure(server, "mutating", webhook("b", "*/*"), name="d")
+        assert not hooks.asked
+        await server.post(MAPS, configmap("m"))
+    assert hooks.names == ["b", "b", "a"]
+
+
+async def test_a_dry_run_needs_a_webhook_without_side_effects(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", sideEffects="NoneOnDryRun"))
+        await server.post(f"{MAPS}?dryRun=All", configmap("m"))
+    request = hooks.last()
+    assert request["dryRun"] is True
+    assert request["options"] == {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]}
+
+
+async def test_a_patch_of_a_rejected_object_is_not_applied_twice(hooks: Hooks) -> None:
+    """The chain runs again on the newest state after a rejection, on the object as it was."""
+    hooks.replies = {"one": adding("/data/a", "1"), "two": {"allowed": False}}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("one"), webhook("two"))
+        (await server.ask("POST", MAPS, configmap("m", x="0"))).refused(400)
+    assert hooks.names == ["one", "two"]
+
+
+async def test_the_timeout_is_the_webhooks(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", timeoutSeconds=3))
+        await server.post(MAPS, configmap("m"))
+    assert hooks.timeouts == [3]
+
+
+async def test_a_webhook_that_hangs_holds_nobody_else(hooks: Hooks) -> None:
+    entered, leave = trio.Event(), trio.Event()
+
+    async def hanging(request: dict[str, Any]) -> dict[str, Any]:
+        entered.set()
+        await leave.wait()
+        return {}
+
+    hooks.replies = {"a": hanging}
+    async with open_server() as server, trio.open_nursery() as nursery:
+        await configure(server, "validating", webhook("a", objectSelector={"matchLabels": {"slow": "1"}}))
+        nursery.start_soon(server.post, MAPS, configmap("slow", labels={"slow": "1"}))
+        await entered.wait()
+        await server.post(MAPS, configmap("fast"))
+        await server.delete(f"{MAPS}/fast")
+        leave.set()
