@@ -31,10 +31,13 @@ _SET_IF_EMPTY: Final = frozenset(
 """Those for which 0 and an empty list count as set."""
 
 
-IN_TEMPLATES_OF_PODS: Final = tuple(
-    f"*.volumeClaimTemplate.metadata.{name}" for name in ("finalizers", "managedFields", "ownerReferences")
+IN_TEMPLATES_OF_PODS: Final = (
+    *(f"*.volumeClaimTemplate.metadata.{name}" for name in ("finalizers", "managedFields", "ownerReferences")),
+    "*spec.resources.claims",
+    *(f"*.ephemeralContainers*.{name}" for name in ("ports", "resizePolicy", "restartPolicyRules")),
+    *(f"*.ephemeralContainers*.resources.{name}" for name in ("claims", "limits", "requests")),
 )
-"""The lists that count as set if a request sends them empty, in the claims that are made for pods of any kind."""
+"""The lists and maps that count as set if a request sends them empty, in the pods of any kind."""
 
 
 def validate_template_metadata(metadata: Mapping[str, Any], field: str) -> list[Cause]:

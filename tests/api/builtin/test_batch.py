@@ -233,3 +233,14 @@ def test_the_message_about_a_resize_policy_names_the_restart_policy_of_the_pod()
             "Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is 'Never'",
         )
     ]
+
+
+def test_claims_for_a_whole_pod_are_rejected_even_if_the_list_is_empty() -> None:
+    cause = "claims may not be set for Resources at pod-level"
+    job = {"spec": _with_template(resources={"claims": []})}
+    assert ("spec.template.spec.resources.claims", f"Forbidden: {cause}") in rejection_causes("batch/v1/jobs", job)
+
+
+def test_an_empty_preemption_policy_is_missing() -> None:
+    job = {"spec": _with_template(preemptionPolicy="")}
+    assert rejection_causes("batch/v1/jobs", job) == [("spec.template.spec.preemptionPolicy", "Required value")]

@@ -12,7 +12,6 @@ from kubechronicle.api.builtin.common.checks import (
     dns_subdomain,
     in_range,
     one_of,
-    one_of_if_set,
     qualified_name,
     wrong,
 )
@@ -136,7 +135,7 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
         causes += dns_subdomain(spec["priorityClassName"], f"{field}.priorityClassName")
     if spec.get("runtimeClassName") is not None:
         causes += dns_subdomain(spec["runtimeClassName"], f"{field}.runtimeClassName")
-    causes += one_of_if_set(spec.get("preemptionPolicy"), PREEMPTION_POLICIES, f"{field}.preemptionPolicy")
+    causes += preemption_policy(spec.get("preemptionPolicy"), f"{field}.preemptionPolicy")
     if spec.get("overhead"):
         causes += requirements({"limits": spec["overhead"]}, f"{field}.overhead")
     if spec.get("os") is not None:
@@ -217,7 +216,7 @@ def _pod_resources(spec: Object, field: str, claims: frozenset[str]) -> list[Cau
     if (spec.get("os") or {}).get("name") == "windows":
         return [forbidden(field, "may not be set for a windows pod")]
     causes: list[Cause] = []
-    if resources.get("claims"):
+    if resources.get("claims") is not None:
         causes.append(forbidden(f"{field}.claims", "claims may not be set for Resources at pod-level"))
     causes += requirements(resources, field, claims, pod_resource_name)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
