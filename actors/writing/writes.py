@@ -154,12 +154,12 @@ class Writes:
             return self._preparation.update(target, old, patched, patching, turn, len(body))
 
         creation = None
-        if applies and target.subresource != pipeline.SCALE:
+        if applies and (not target.subresource or _reads_before_missing(target)):
             context = context_of(target, creates=True, applies=True, force=force)
 
             def applied() -> dict[str, Any]:
                 obj, warnings[:] = pipeline.apply_new(target.rt, body, context)
-                if target.subresource:  # creates nothing, but the errors of the configuration come first
+                if target.subresource:
                     raise status.not_found(target.rt, target.name)
                 return obj
 
@@ -319,6 +319,14 @@ def _collection_chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         if end - start == COLLECTION_CHUNK or size >= COLLECTION_BYTES or end == len(entries):
             yield entries[start:end]
             start, size = end, 0
+
+
+def _reads_before_missing(target: Target) -> bool:
+    """Return whether an apply to a subresource of an absent object shows errors of its configuration first.
+
+    Kubernetes looks for the object first, unless an update could create it.
+    """
+    return target.subresource != pipeline.SCALE and pipeline.allows_create_on_update(target.rt)
 
 
 @contextmanager

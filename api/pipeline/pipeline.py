@@ -130,10 +130,12 @@ def _check_uid(rt: ResourceType, meta: Object, held: str, ctx: WriteContext) -> 
 def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Sequence[Cause] = ()) -> Prepared:
     """Apply the rules of creation. Raises 422 for an invalid object; one with a resourceVersion has a ``rejection``.
 
-    A PUT may have any number as resourceVersion. ``known``: problems found before, reported first.
+    A PUT may have any number as resourceVersion; another text is 500. ``known``: problems found before, reported first.
     """
     if rt.custom is not None:
         return custom_writes.finish_create(rt, obj, ctx, known)
+    if ctx.name:
+        metadata.parse_revision(obj["metadata"])
     strategy = strategy_of(rt.resource)
     obj = to_storage_version(rt, obj)
     _make_null(rt, obj)

@@ -61,8 +61,6 @@ def check_revision(
 
 def rejection_of_revision(meta: Object, ctx: WriteContext) -> status.StatusError | None:
     """Take the resourceVersion from the metadata of a new object. Return the store's error if it has one."""
-    if ctx.name:
-        metadata.parse_revision(meta)
     revision = meta.pop("resourceVersion", "")
     if ctx.dry_run and revision and not ctx.applies:
         meta["resourceVersion"] = revision  # kube-apiserver does not reach the check of its store

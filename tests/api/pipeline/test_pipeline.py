@@ -441,8 +441,8 @@ def test_a_put_that_creates_has_no_uid_and_any_number_as_revision() -> None:
     rt = resource("coordination.k8s.io/v1/leases")
     ctx = WriteContext(now=NOW, uid="u", manager="m", namespace="default", name="a")
 
-    def put(**given: str) -> Prepared:
-        body = {"metadata": {"name": "a", **given}}
+    def put(spec: dict[str, Any] | None = None, **given: str) -> Prepared:
+        body = {"metadata": {"name": "a", **given}, "spec": spec}
         obj, _ = pipeline.decode_object(rt, body, ctx, create=False)
         return pipeline.prepare_create(rt, obj, ctx)
 
@@ -451,7 +451,7 @@ def test_a_put_that_creates_has_no_uid_and_any_number_as_revision() -> None:
         put(uid="x")
     assert caught.value.code == 409
     with pytest.raises(StatusError, match="invalid syntax") as caught:
-        put(resourceVersion="abc")
+        put({"leaseDurationSeconds": -1}, resourceVersion="abc")  # read before the rules of its kind
     assert caught.value.code == 500
 
 

@@ -139,3 +139,10 @@ async def test_an_apply_to_a_status_that_is_absent_reads_the_configuration_first
         assert ".status.conditions: expected list" in error["message"]
         (await apply(server, target, {**body, "status": {}})).refused(404)
         (await apply(server, target, {**body, "kind": "Pod"})).refused(400)
+
+
+async def test_a_status_that_is_absent_is_missed_first_if_no_update_creates_its_object() -> None:
+    async with open_server() as server:
+        target = "/api/v1/namespaces/default/pods/a/status"
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"conditions": 1}}
+        (await apply(server, target, body)).refused(404)
