@@ -179,7 +179,14 @@ def _readable(entry: Entry) -> bool:
 
 
 def _well_formed(fields: Any) -> bool:
-    return isinstance(fields, dict) and all(_is_element(name) and _well_formed(below) for name, below in fields.items())
+    if not isinstance(fields, dict):
+        return False
+    for name, below in fields.items():
+        if not (name[:2] == "f:" or name == "." or _is_element(name)):
+            return False
+        if below != {} and not _well_formed(below):
+            return False
+    return True
 
 
 def _is_element(name: str) -> bool:

@@ -38,6 +38,10 @@ _WORDS: Final = (
 _ANY_BYTE: Final = re.compile(r"(?:\\[^C]|[^\\])*\\C", re.DOTALL)
 
 
+_UNANCHORED: Final = re2._Anchor.UNANCHORED
+_NO_SPAN: Final = (-1, -1)
+
+
 class PatternError(ValueError):
     """An invalid pattern. The text is that of Go's regexp.Compile."""
 
@@ -45,11 +49,13 @@ class PatternError(ValueError):
 class Pattern:
     """A compiled pattern. Texts are str; matches are leftmost-first, as in Perl."""
 
-    __slots__ = ("_compiled", "_search")
+    __slots__ = ("_compiled", "_search", "_spans")
 
     def __init__(self, compiled: re2._Regexp) -> None:
         self._compiled = compiled
         self._search = compiled.search
+        # The method below ``search``, which makes a generator and a match object for each text.
+        self._spans = compiled._regexp.Match
 
     @property
     def size(self) -> int:
@@ -58,7 +64,8 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """Return whether the pattern is found anywhere in ``text``."""
-        return self._search(text.encode(errors="replace")) is not None
+        encoded = text.encode(errors="replace")
+        return bool(self._spans(_UNANCHORED, encoded, 0, len(encoded))[0] != _NO_SPAN)
 
     def find(self, text: str) -> str:
         """Return the first match, empty if there is none."""

@@ -120,7 +120,7 @@ def _type_check(types: Sequence[str], format_name: str, nullable: bool, cls: typ
     if cls is _NULL:
         if not types or nullable:
             return None, True
-        return _wrong_type(named, "null"), False
+        return _WrongType(named, "null"), False
     if not types and not format_name:
         return None, False
     given = _TYPE_NAMES[cls]
@@ -130,22 +130,27 @@ def _type_check(types: Sequence[str], format_name: str, nullable: bool, cls: typ
     if format_name and cls not in (str, list):
         if cls is int and format_name == "int64":
             return None, True
-        failed = _wrong_type(format_name, _FORMAT_NAMES.get(cls, ""))
+        failed = _WrongType(format_name, _FORMAT_NAMES.get(cls, ""))
     elif format_name and not numeric:
         return None, True  # whatever the type is: kube-openapi leaves strings and lists to the format
     else:
-        failed = _wrong_type(named, given)
+        failed = _WrongType(named, given)
     if cls is float and "integer" in types:
         return _or_integral(failed), False
     return failed, False
 
 
-def _wrong_type(wanted: str, given: str) -> Check:
-    def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
-        failures.wrong_type(where, wanted, given)
-        return 0
+class _WrongType:
+    """The check of values whose type is never right."""
 
-    return check
+    __slots__ = ("_given", "_wanted")
+
+    def __init__(self, wanted: str, given: str) -> None:
+        self._wanted, self._given = wanted, given
+
+    def __call__(self, value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
+        failures.wrong_type(where, self._wanted, self._given)
+        return 0
 
 
 def _or_integral(failed: Check) -> Check:
@@ -205,6 +210,12 @@ def _combinations(table: Table) -> list[Check]:
 
 def _any_of(tables: Sequence[Table]) -> Check:
     def check(value: Any, where: Where, failures: Failures, old: Correlated | None) -> int:
+        for each in tables:  # of an integer or a string, one type is right, and no failure is noted
+            count, inner = each[value.__class__]
+            if inner is None:
+                return count
+            if inner.__class__ is not _WrongType:
+                break
         best, best_count = None, 0
         for each in tables:
             found = Failures()

@@ -105,7 +105,11 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str) ->
         return None
     kind = f"type {type_name} with format {format_name}" if format_name else f"type {type_name} (default format)"
 
+    lowest, highest = _sure_range(schema, type_name, format_name) if integer else (1, 0)
+
     def check(value: Number, where: Where, failures: Failures, old: Correlated | None) -> int:
+        if lowest <= value <= highest:
+            return 0
         if not fits_always and not in_range(value, type_name, format_name):
             failures.add("range", where, f"Checked value must be of {kind}")
         for limit in limits:
@@ -113,6 +117,19 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str) ->
         return 0
 
     return check
+
+
+def _sure_range(schema: Schema, type_name: str, format_name: str) -> tuple[Number, Number]:
+    """Return a range within which no integer fails: most values need one comparison."""
+    if schema.get("multipleOf") is not None:
+        return 1, 0
+    lowest, highest = schema.get("minimum"), schema.get("maximum")
+    if not all(limit is None or in_range(float(limit), type_name, format_name) for limit in (lowest, highest)):
+        return 1, 0
+    bound = 2**31 if format_name == "int32" else 2**53
+    lowest = -bound if lowest is None else max(-bound, lowest + bool(schema.get("exclusiveMinimum")))
+    highest = bound - 1 if highest is None else min(bound - 1, highest - bool(schema.get("exclusiveMaximum")))
+    return lowest, highest
 
 
 Limit = Callable[[Number, Where, Failures], None]
