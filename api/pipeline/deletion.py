@@ -207,7 +207,7 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
     obj: Object = copy_object(old)
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
-        _set_dependents_finalizers(metadata, options, BACKGROUND)
+        _set_finalizers_of_namespace(metadata, options)
         if not metadata.get("finalizers"):
             metadata.pop("finalizers", None)
         metadata["deletionTimestamp"] = now
@@ -218,6 +218,23 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
     if namespace_is_done(obj):
         return Decision(Fate.GONE, obj)
     return Decision(Fate.UNCHANGED, obj)
+
+
+def _set_finalizers_of_namespace(metadata: Object, options: DeleteOptions) -> None:
+    """Record the fate of the dependents as for other kinds, but ``orphanDependents: false`` is Foreground.
+
+    Without options, the finalizers stay.
+    """
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Foreground"
+    elif options.propagation_policy is not None:
+        policy = options.propagation_policy
+    else:
+        return
+    wanted = {ORPHAN_FINALIZER: policy == "Orphan", FOREGROUND_FINALIZER: policy == "Foreground"}
+    present = metadata.get("finalizers") or []
+    kept = [name for name in present if wanted.get(name, True)]
+    metadata["finalizers"] = kept + [name for name, needed in wanted.items() if needed and name not in kept]
 
 
 def _check_own_preconditions(old: Mapping[str, Any], options: DeleteOptions, resource: str) -> None:

@@ -38,3 +38,18 @@ def test_preconditions_of_a_namespace_name_the_resource() -> None:
         'Operation cannot be fulfilled on namespaces "a": Precondition failed: UID in precondition: v, '
         "UID in object meta: u"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "present", "expected"),
+    [
+        (DeleteOptions(orphan_dependents=False), ["a/b"], ["a/b", "foregroundDeletion"]),
+        (DeleteOptions(orphan_dependents=True), ["foregroundDeletion"], ["orphan"]),
+        (DeleteOptions(propagation_policy="Background"), ["orphan", "a/b"], ["a/b"]),
+        (DeleteOptions(propagation_policy="Foreground"), [], ["foregroundDeletion"]),
+        (DeleteOptions(), ["orphan", "foregroundDeletion"], ["orphan", "foregroundDeletion"]),
+    ],
+)
+def test_finalizers_of_a_deleted_namespace(options: DeleteOptions, present: list[str], expected: list[str]) -> None:
+    old = {**OLD, "metadata": {**OLD["metadata"], "finalizers": present}}
+    assert deletion.decide_namespace(old, options, now=NOW).object["metadata"]["finalizers"] == expected
