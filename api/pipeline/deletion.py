@@ -20,7 +20,7 @@ from kubechronicle.api.builtin.apiextensions import conditions
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.strategy.strategy import BACKGROUND, ORPHAN, UNSUPPORTED, Strategy
+from kubechronicle.api.strategy.strategy import ORPHAN, UNSUPPORTED, Strategy
 from kubechronicle.api.values.objects import Object
 
 ORPHAN_FINALIZER: Final = "orphan"

@@ -51,5 +51,5 @@ def test_preconditions_of_a_namespace_name_the_resource() -> None:
     ],
 )
 def test_finalizers_of_a_deleted_namespace(options: DeleteOptions, present: list[str], expected: list[str]) -> None:
-    old = {**OLD, "metadata": {**OLD["metadata"], "finalizers": present}}
+    old = {**OLD, "metadata": {"name": "a", "finalizers": present}}
     assert deletion.decide_namespace(old, options, now=NOW).object["metadata"]["finalizers"] == expected
