@@ -75,6 +75,7 @@ class ConvertedEntries:
             seal(encode_stored(obj), entry.revision),
             labels,
             fields,
+            self._rt.custom.marks.kept,  # defaults are set before the conversion alone
         )
 
 
