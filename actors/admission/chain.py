@@ -82,6 +82,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``annotations``: for the audit event.
     ``collection``: the object is deleted as one of a collection, and the request names none.
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
+    ``requested``: for ``validate``, the object before its conversion to the stored version, if it is a custom one.
     """
 
     rt: ResourceType
@@ -101,9 +102,10 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     collection: bool = False
     seed: str = ""
+    requested: dict[str, Any] | None = None
 
-    def with_object(self, obj: dict[str, Any]) -> Attributes:
-        """Return the same attributes with the object about to be stored."""
+    def with_object(self, obj: dict[str, Any], requested: dict[str, Any] | None = None) -> Attributes:
+        """Return the same attributes with the object about to be stored. ``requested``: as in Prepared."""
         return Attributes(
             rt=self.rt,
             operation=self.operation,
@@ -120,6 +122,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             annotations=self.annotations,
             collection=self.collection,
             seed=self.seed,
+            requested=requested,
         )
 
 

@@ -155,11 +155,14 @@ class Versions:
             return None
         if attributes.subresource not in VIEWS:
             return obj
+        stored = self._stored
+        if stored and attributes.requested is not None:
+            obj, stored = attributes.requested, False
         if self._stored:
             obj = _with_revision(attributes, obj)
         if attributes.subresource == pipeline.SCALE:
-            return self._scale(obj, stored=self._stored)
-        if self._stored:
+            return self._scale(obj, stored=stored)
+        if stored:
             obj = _convert(attributes.rt, obj, attributes.rt.api_version)
         return _convert(rt, obj, rt.api_version)
 

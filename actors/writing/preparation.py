@@ -91,7 +91,8 @@ class Preparation:
         if target.rt.namespaced and not target.namespace:
             raise status.bad_request("Namespace parameter required.")
         may_create()  # as in kube-apiserver: after all rules, before validating admission
-        await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
+        admitted = attributes.with_object(prepared.object, prepared.requested)
+        await self._on_newest_state(self._admission.validate, admitted)
         if prepared.rejection is not None:
             raise prepared.rejection
         return Proposal(prepared, attributes.companions, generated)
@@ -109,7 +110,7 @@ class Preparation:
         if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
             prepared = pipeline.finish_first_update(target.rt, prepared)
         attributes.warnings.extend(prepared.warnings)
-        self._admission.validate(attributes.with_object(prepared.object))
+        self._admission.validate(attributes.with_object(prepared.object, prepared.requested))
         return Proposal(prepared, attributes.companions)
 
     async def delete(

@@ -14,6 +14,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import custom_versions, deletion, tracking
 from kubechronicle.api.pipeline.preconditions import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
@@ -42,9 +43,16 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     if causes:
         raise _invalid(obj, causes, warnings)
     warnings += finalizer_warnings(obj, None)
+    requested = _requested(rt, obj)
     stored = custom_versions.to_stored(rt, obj)
     rejection = rejection_of_revision(stored["metadata"], ctx)
-    return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=custom.storage.marks.kept)
+    mark = custom.storage.marks.kept
+    return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=mark, requested=requested)
+
+
+def _requested(rt: ResourceType, obj: Object) -> Object | None:
+    """Return a copy of an object that is about to be converted."""
+    return None if rt.is_storage_version else copy_object(obj)
 
 
 def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteContext, known: Sequence[Cause]) -> Prepared:
@@ -83,6 +91,7 @@ def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteConte
 def _conclude(
     rt: ResourceType, stored: Object, new: Object, expected: int, warnings: Sequence[str], ctx: WriteContext
 ) -> Prepared:
+    requested = _requested(rt, new)
     result = custom_versions.to_stored(rt, new)
     meta, held = result["metadata"], stored["metadata"]
     entries, former = meta.get("managedFields", ()), held.get("managedFields", ())
@@ -94,11 +103,12 @@ def _conclude(
     ):
         meta["managedFields"] = former  # newer times are no change
     if deletion.ends_with_update(result, stored):
-        return Prepared(Outcome.GONE, result, expected, stored, warnings)
+        return Prepared(Outcome.GONE, result, expected, stored, warnings, requested=requested)
     if same_json(result, stored):
-        return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings)
+        return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings, requested=requested)
     del meta["resourceVersion"]
-    return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=rt.custom.storage.marks.kept)
+    mark = rt.custom.storage.marks.kept
+    return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=mark, requested=requested)
 
 
 def _invalid(obj: Object, causes: Sequence[Cause], warnings: Sequence[str]) -> status.StatusError:

@@ -100,6 +100,7 @@ class Prepared:
     ``warnings``: for the client.
     ``rejection``: an error of the store, which kube-apiserver meets only after validating admission.
     ``mark``: a note about the object, for its first reader.
+    ``requested``: a custom object in the version of the request, before it was converted; None: it is the stored one.
     """
 
     outcome: Outcome
@@ -109,3 +110,4 @@ class Prepared:
     warnings: Sequence[str] = ()
     rejection: StatusError | None = None
     mark: Any = None
+    requested: Object | None = None
