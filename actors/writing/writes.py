@@ -32,7 +32,7 @@ from msgspec import structs
 from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import Conversions
-from kubechronicle.actors.external_answers import retry_with_answers
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
@@ -278,11 +278,19 @@ class Writes:
     ) -> None:
         """Prepare the deletions, pass all to the actor, then wait for all: one batch, with events in key order."""
         begun: list[tuple[Target, Commit, bool]] = []
-        turn = self._turn_of(caller)
-        await turn.begin(max(len(entry.json) for entry in entries))
+        turn, size = self._turn_of(caller), max(len(entry.json) for entry in entries)
+
+        async def prepared(one: Target, entry: Entry) -> Proposal:
+            await turn.begin(size)
+            try:
+                return await self._preparation.delete(one, entry, turn, options=options, collection=True)
+            except NeedsExternalAnswer:
+                turn.pause()  # the answer may depend on another large write
+                raise
+
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            attempt = partial(self._preparation.delete, one, entry, turn, options=options, collection=True)
+            attempt = partial(prepared, one, entry)
             with self._loop.converting(target.rt):
                 proposal = await retry_with_answers(attempt, deadline=caller.deadline)
             if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
