@@ -142,7 +142,7 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
         ("Tolerations", "tolerations", "[]Toleration"),
         ("Capacity", "capacity", "*CapacityRequirements"),
     ),
-    "CapacityRequirements": (("Requests", "requests", _NIL),),
+    "CapacityRequirements": (("Requests", "requests", "{}"),),
     "DeviceSubRequest": (
         ("Name", "name", '""'),
         ("DeviceClassName", "deviceClassName", '""'),
@@ -195,7 +195,7 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
         ("BindingConditions", "bindingConditions", _NIL),
         ("BindingFailureConditions", "bindingFailureConditions", _NIL),
         ("ShareID", "shareID", _NIL),
-        ("ConsumedCapacity", "consumedCapacity", _NIL),
+        ("ConsumedCapacity", "consumedCapacity", "{}"),
     ),
     "DeviceAllocationConfiguration": (
         ("Source", "source", '""'),
@@ -206,7 +206,7 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
 }
 """Type -> members: (Go name, JSON name, value to print when absent or the name of another shape).
 
-A shape's name may have the prefix "*" (optional) or "[]" (list).
+A shape's name may have the prefix "*" (optional) or "[]" (list). "{}" is a map.
 """
 
 _METADATA: Final = (
@@ -368,6 +368,8 @@ def shape(obj: Mapping[str, Any] | None, name: str) -> Object | None:
 
 
 def _member(value: Any, code: Any) -> Any:
+    if code == "{}":
+        return None if value is None else dict(sorted(value.items()))
     if isinstance(code, str) and code != '""':
         name = code.lstrip("*[]")
         if code.startswith("[]"):

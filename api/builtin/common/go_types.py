@@ -213,6 +213,8 @@ TYPES: Final[Mapping[str, str]] = {
         "RequiredDuringSchedulingIgnoredDuringExecution:*NodeSelector "
         "PreferredDuringSchedulingIgnoredDuringExecution:[]PreferredSchedulingTerm"
     ),
+    "ScopeSelector": "MatchExpressions:[]ScopedResourceSelectorRequirement",
+    "ScopedResourceSelectorRequirement": "ScopeName Operator Values:l",
     "NodeSelector": "NodeSelectorTerms:[]NodeSelectorTerm",
     "NodeSelectorTerm": "MatchExpressions:[]NodeSelectorRequirement MatchFields:[]NodeSelectorRequirement",
     "NodeSelectorRequirement": "Key Operator Values:l",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import wrong
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.resource_amounts import (
     amount,
     container_resource_name,
@@ -65,9 +66,10 @@ def _quota_spec(spec: Object) -> list[Cause]:
     if selector is None:
         return causes
     field, expressions = "spec.scopeSelector.matchExpressions", selector.get("matchExpressions") or ()
+    shown = record(selector, "ScopeSelector")
     for expression in expressions:
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
-        causes += _scope(scope, limited, f"{field}.scopeName", scope, field, selector)
+        causes += _scope(scope, limited, f"{field}.scopeName", scope, field, shown)
         if len(causes) > MOST_CAUSES:
             return causes
         if scope in _EXISTING and operator != "Exists":
@@ -111,7 +113,7 @@ def quota_update(new: Object, old: Object) -> list[Cause]:
     causes = _quota_spec(new["spec"])
     scopes = new["spec"].get("scopes") or []
     if set(scopes) != set(old["spec"].get("scopes") or ()):
-        causes.append(invalid_value("spec.scopes", scopes or None, "field is immutable"))
+        causes.append(invalid_value("spec.scopes", new["spec"].get("scopes"), "field is immutable"))
     return causes
 
 

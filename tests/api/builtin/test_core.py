@@ -127,3 +127,15 @@ def test_capacity_is_printed_by_name() -> None:
     spec = {**VOLUME, "capacity": {"cpu": "1", "a": "1"}}
     found = rejection_causes("/v1/persistentvolumes", {"spec": spec})
     assert ("spec.capacity", 'Unsupported value: {"a":"1","cpu":"1"}: supported values: "storage"') in found
+
+
+def test_the_scopes_of_a_quota_are_printed_as_kubernetes_holds_them() -> None:
+    selector = {"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]}
+    printed = '{"MatchExpressions":[{"ScopeName":"BestEffort","Operator":"Exists","Values":null}]}'
+    assert rejection_causes("/v1/resourcequotas", {"spec": {"hard": {"cpu": "1"}, "scopeSelector": selector}}) == [
+        ("spec.scopeSelector.matchExpressions", f"Invalid value: {printed}: unsupported scope applied to resource")
+    ]
+    for scopes, text in (([], "[]"), (None, "null")):
+        assert rejection_causes(
+            "/v1/resourcequotas", {"spec": {"scopes": ["BestEffort"]}}, {"spec": {"scopes": scopes}}
+        ) == [("spec.scopes", f"Invalid value: {text}: field is immutable")]

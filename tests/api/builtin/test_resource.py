@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from pipeline_writes import NOW, Object, create, rejections_of, update
 
+from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.resource.resourceslice import validation
+from kubechronicle.api.builtin.resource.resourceslice.strategy import slice_warnings
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 CLAIMS = "resource.k8s.io/v1/resourceclaims"
@@ -347,3 +349,16 @@ def test_a_policy_without_a_default() -> None:
     }
     (found,) = rejections_of(SLICES, resource_slice(devices=[device]))
     assert found.endswith("requestPolicy.default: Required value: required when validRange is defined")
+
+
+def test_a_driver_with_uppercase_letters_is_warned_about() -> None:
+    assert slice_warnings({"spec": {"driver": "a.example.com"}}, None) == []
+    assert slice_warnings({"spec": {"driver": "Always"}}, None) == [
+        'spec.driver: driver names should be lowercase; "Always" contains uppercase characters'
+    ]
+
+
+def test_requested_capacities_are_printed_by_name() -> None:
+    printed = shape({"requests": {"b": "1", "a": "2"}}, "CapacityRequirements")
+    assert list((printed or {})["Requests"]) == ["a", "b"]
+    assert shape({}, "CapacityRequirements") == {"Requests": None}

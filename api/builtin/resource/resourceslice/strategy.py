@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.resource.resourceslice import validation
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
@@ -51,6 +52,14 @@ def stamp_taints(new: Object, old: Object | None, now: str) -> None:
             taint.setdefault("timeAdded", now)
 
 
+def slice_warnings(new: Object, old: Object | None) -> list[str]:
+    """Warn about a driver whose name has uppercase letters."""
+    driver = new["spec"].get("driver", "")
+    if driver == driver.lower():
+        return []
+    return [f"spec.driver: driver names should be lowercase; {go_quote(driver)} contains uppercase characters"]
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "resourceslices.resource.k8s.io": Strategy(
         empties=("spec.devices", "spec.sharedCounters"),
@@ -63,5 +72,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         stamp=stamp_taints,
         validate=validation.resource_slice,
         validate_update=validation.resource_slice_update,
+        warnings=slice_warnings,
     ),
 }
