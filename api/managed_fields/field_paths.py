@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_number, go_quote
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 
 
@@ -43,11 +43,16 @@ def _keys(text: str) -> list[tuple[str, Any]]:
 
 
 def _text(value: Any) -> str:
+    """Return a value as structured-merge-diff prints it. Lists and maps are no keys, but stand in errors about them."""
     if isinstance(value, str):
         return go_quote(value)
     if value is None:
         return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    if isinstance(value, dict):
+        return "".join(f"{name}={_text(item)}" for name, item in value.items())
+    return str(value).lower() if isinstance(value, bool) else go_number(value)
 
 
 def _order(element: str) -> tuple[Any, ...]:
