@@ -196,7 +196,7 @@ async def test_every_kind_of_write_waits_for_answers() -> None:
         body = {"apiVersion": "v1", **configmap("applied", z="1")}
         await check("PATCH", applied, body, *create, headers=APPLY)
         await check("PATCH", applied, {**body, "data": {"z": "2"}}, *update, headers=APPLY)
-        await check("DELETE", f"{MAPS}/a", None, ("admit", DELETE))
+        await check("DELETE", f"{MAPS}/a", None, ("admit", DELETE), ("validate", DELETE))
         assert await server.names(MAPS) == ["applied"]
 
 
@@ -215,7 +215,7 @@ async def test_loops_and_collections_wait_for_answers() -> None:
         assert plugin.questions == [("admit", "UPDATE", "a"), ("validate", "UPDATE", "a")]
         plugin.questions.clear()
         await server.delete(MAPS)
-        assert plugin.questions == [("admit", DELETE, name) for name in "abc"]
+        assert plugin.questions == [(step, DELETE, name) for name in "abc" for step in ("admit", "validate")]
         assert await server.names(MAPS) == []
 
 
