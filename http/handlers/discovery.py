@@ -71,6 +71,8 @@ class Discovery:
         parts = path[1:].split("/")
         if parts[0] not in ("api", "apis"):
             return None
+        if path == "/apis" and request.path.endswith("//"):
+            return page_not_found()  # all else may have more slashes
         if "" in parts:
             raise status.path_not_found()
         return self._documents(registry).answer(request, context, parts)
