@@ -21,6 +21,7 @@ from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
 from kubechronicle.actors.loops.event_ttl import EventExpiry
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.policy_status import PolicyStatusLoop
 from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
 from kubechronicle.actors.loops.service_accounts.account_tokens import AccountTokens
 from kubechronicle.actors.loops.service_accounts.default_account import ServiceAccountLoop
@@ -49,6 +50,7 @@ LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "service-cidr": ServiceCIDRLoop,
     "clusterrole-aggregation": ClusterRoleAggregation,
     "storage-version-migrator": StorageMigrationLoop,
+    "validatingadmissionpolicy-status": PolicyStatusLoop,
 }
 CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
 """All names of --controllers."""
@@ -64,6 +66,7 @@ CONTROLLER_ALIASES: Final = {
     "service-cidr-controller": "service-cidr",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
     "storage-version-migrator-controller": "storage-version-migrator",
+    "validatingadmissionpolicy-status-controller": "validatingadmissionpolicy-status",
 }
 """Other names in kube-controller-manager."""
 

@@ -1,0 +1,142 @@
+"""Mutations of MutatingAdmissionPolicies: apply configurations and JSON patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubechronicle.api.admission.mutating_policies import Mutator, mutated
+from kubechronicle.api.admission.policy_programs import Failed, Stage
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import known_registry
+
+PODS = known_registry().builtin("", "v1", "pods")
+MAPS = known_registry().builtin("", "v1", "configmaps")
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+
+
+def pod() -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def after(kind: str, expression: str, obj: dict[str, Any], rt: Any = MAPS) -> dict[str, Any]:
+    member = "jsonPatch" if kind == "JSONPatch" else "applyConfiguration"
+    policy = {"spec": {"mutations": [{"patchType": kind, member: {"expression": expression}}]}}
+    (mutation,) = Mutator(policy).mutations
+    return mutated(mutation, obj, Stage({"object": obj}, {}), rt)
+
+
+def applied(expression: str, obj: dict[str, Any], rt: Any = MAPS) -> dict[str, Any]:
+    return after("ApplyConfiguration", expression, obj, rt)
+
+
+def patched(expression: str, obj: dict[str, Any], rt: Any = MAPS) -> dict[str, Any]:
+    return after("JSONPatch", expression, obj, rt)
+
+
+def test_a_configuration_is_merged_as_server_side_apply_merges() -> None:
+    before = pod()
+    containers = (
+        "Object.spec.containers{name: 'c', env: [Object.spec.containers.env{name: 'A', value: '1'}]}, "
+        "Object.spec.containers{name: 'side', image: 's'}"
+    )
+    made = applied(f"Object{{spec: Object.spec{{containers: [{containers}]}}}}", before, PODS)
+    first, second = made["spec"]["containers"]
+    assert (first["name"], first["image"], first["env"]) == ("c", "i", [{"name": "A", "value": "1"}])
+    assert (second["name"], second["imagePullPolicy"]) == ("side", "Always")  # defaulted
+    assert before == pod()
+
+
+def test_a_configuration_must_not_replace_atomic_parts() -> None:
+    expression = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', command: ['x']}]}}"
+    with pytest.raises(Failed) as refused:
+        applied(expression, pod(), PODS)
+    atomics = "may not mutate atomic arrays, maps or structs: .spec.containers[0].command"
+    assert str(refused.value) == f"error applying patch: invalid ApplyConfiguration: {atomics}"
+
+
+def test_a_configuration_must_fit_the_schema() -> None:
+    with pytest.raises(Failed) as refused:
+        applied("Object{data: Object.data{k: 3}}", config_map())
+    why = ".data.k: expected string, got &value.valueUnstructured{Value:3}"
+    assert str(refused.value) == f"error applying patch: failed to convert patch object to typed object: {why}"
+
+
+def test_objects_are_named_after_their_place() -> None:
+    with pytest.raises(Failed) as refused:
+        applied("Object{metadata: Object.spec{}}", config_map())
+    assert str(refused.value) == (
+        'type mismatch: unexpected type name "Object.spec", expected "Object.metadata", which matches field name path '
+        "from root Object type"
+    )
+
+
+def test_a_json_patch_has_the_values_of_the_expression() -> None:
+    operations = (
+        "JSONPatch{op: 'add', path: '/data/y', value: object.data.x + '2'}, "
+        "JSONPatch{op: 'add', path: '/metadata/labels', value: {'a/b': 'c'}}, "
+        "JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b')}"
+    )
+    made = patched(f"[{operations}]", config_map(x="1"))
+    assert made["data"] == {"x": "1", "y": "12"}
+
+
+def test_a_failing_test_leaves_the_object_as_it_is() -> None:
+    operations = "JSONPatch{op: 'remove', path: '/data'}, JSONPatch{op: 'test', path: '/metadata/name', value: 'b'}"
+    before = config_map(x="1")
+    assert patched(f"[{operations}]", before) is before
+    assert before == config_map(x="1")
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        (
+            "op: 'remove', path: '/data/none'",
+            "error in remove for path: '/data/none': Unable to remove nonexistent key: none: missing value",
+        ),
+        (
+            "op: 'replace', path: '/data/none/deeper', value: '9'",
+            "replace operation does not apply: doc is missing path: /data/none/deeper: missing value",
+        ),
+    ],
+)
+def test_a_patch_that_cannot_be_applied_says_why(operation: str, why: str) -> None:
+    with pytest.raises(Failed) as refused:
+        patched(f"[JSONPatch{{{operation}}}]", config_map())
+    assert str(refused.value) == f"JSON Patch: {why}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        ("path: '/nope', value: 'x'", 'strict decoding error: unknown field "nope"'),
+        (
+            "path: '/data', value: ['x']",
+            "json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string",
+        ),
+        (
+            "path: '/kind', value: 'Secret'",
+            "failed to convert object: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+    ],
+)
+def test_a_patched_object_that_cannot_be_decoded_is_an_internal_error(operation: str, why: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        patched(f"[JSONPatch{{op: 'add', {operation}}}]", config_map())
+    assert (refused.value.code, refused.value.message) == (500, f"Internal error occurred: {why}")
+
+
+def test_great_integers_are_texts_in_a_patch() -> None:
+    expression = "[JSONPatch{op: 'add', path: '/data/x', value: string(9007199254740993)}]"
+    assert patched(expression, config_map())["data"] == {"x": "9007199254740993"}
+    with pytest.raises(StatusError, match="cannot unmarshal number"):
+        patched("[JSONPatch{op: 'add', path: '/data/x', value: 7}]", config_map())
+    assert patched("[JSONPatch{op: 'add', path: '/data/x', value: 9007199254740993}]", config_map())["data"] == {
+        "x": "9007199254740993"
+    }
