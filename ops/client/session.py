@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.kinds import Kinds
+from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import Screen
+from kubechronicle.ops.client.past_kinds import past_kinds
 from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, split_words
 from kubechronicle.ops.client.transport import HttpTransport, Transport
 from kubechronicle.ops.errors import OperatorError
@@ -42,11 +43,27 @@ class Session:
     def kinds(self) -> Kinds:
         return Kinds.discover(self.client)
 
-    def subject(self, words: Sequence[str], kinds: Kinds, *, name_required: bool = True) -> Subject:
-        """Return the object or kind that ``words`` name. OperatorError."""
+    def subject(
+        self, words: Sequence[str], kinds: Kinds, *, name_required: bool = True, served: bool = False
+    ) -> Subject:
+        """Return the object or kind that ``words`` name. ``served``: not a kind of the past. OperatorError."""
         type_name, name = split_words(words)
-        kind = kinds.find(type_name)
+        kind = self._kind(type_name, kinds, served=served)
         if name_required and not name:
             raise OperatorError(f"which {kind.singular or kind.plural}? {HOW_TO_NAME}")
         everywhere = getattr(self.arguments, "all_namespaces", False)
         return Subject(kind, self.namespace if kind.namespaced and not everywhere else "", name)
+
+    def _kind(self, type_name: str, kinds: Kinds, *, served: bool) -> Kind:
+        """Return a kind of the server, or else one whose definition was deleted. OperatorError."""
+        try:
+            return kinds.find(type_name)
+        except OperatorError as unknown:
+            try:
+                past = past_kinds(self.client).find(type_name)
+            except OperatorError:
+                raise unknown from None
+        if served:
+            restoring = f"kubectl chronicle restore crd/{past.full_name}"
+            raise OperatorError(f"the definition of {past.full_name} was deleted; restore it first: {restoring} --to …")
+        return past

@@ -133,7 +133,7 @@ class _Planner:
     def _read(self, client: Client, kinds: Kinds) -> State:
         words, namespace = self.session.arguments.words, self.session.namespace
         if words:
-            subject, state = self.session.subject(words, kinds), State()
+            subject, state = self.session.subject(words, kinds, served=True), State()
             obj = client.get_if(subject.path())
             if obj is not None:
                 state.add(subject.kind, obj)

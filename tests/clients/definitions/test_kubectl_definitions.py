@@ -182,9 +182,17 @@ def test_history_of_an_object_before_and_after_the_end_of_its_definition(kubectl
     kubectl("delete", "crd", NAME)
     eventually(lambda: api.request("GET", PATH.format(kubectl.namespace)).status == 404, "the path is gone")
     assert "crontabs.shell.example.com/a" in chronicle("log"), "of the namespace"
+    for text in ("ct/a", "crontabs.shell.example.com/a"):
+        printed = chronicle("log", text)
+        assert "    deleted\n" in printed
+        assert "    spec.replicas: 1 → 3\n" in printed
+    chronicle("log", "nothing/a", code=2)
+    assert "-  cronSpec: '* * * * */5'\n" in chronicle("diff", "ct/a", "--from", moment, code=1)
+    assert "  cronSpec: '* * * * */5'\n" in chronicle("blame", "ct/a", "--at", moment)
     listed = screen(chronicle("at", moment, "get", "ct"))
     assert listed == "NAME SPEC REPLICAS AGE\na * * * * */5 1 AGE\n"
     assert "  cronSpec: '* * * * */5'\n" in chronicle("export", "--at", moment)
+    chronicle("restore", "ct/a", "--to", moment, "--yes", code=2)
     chronicle("restore", f"crd/{NAME}", "--to", moment, "--yes")
     chronicle("restore", "ct/a", "--to", moment, "--yes")
     assert kubectl("get", "ct/a", "-o", "jsonpath={.spec.replicas}") == "1"
