@@ -16,9 +16,11 @@ from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import NONE, OptionalValue
-from kubechronicle.api.custom.rules.correlation import KeyedItems, Pair
 from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
 from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, Rule, Scope
+from kubechronicle.api.custom.rules.stored_items import StoredItems
+from kubechronicle.api.custom.schema.ratcheting import Correlated
+from kubechronicle.api.custom.schema.structure import Node
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, invalid_value, required
 
 PER_RULE: Final = 1_000_000
@@ -55,43 +57,43 @@ class _Run:
         self.budget -= cost
 
 
-class _Correlation:
+class _Place:
     """The stored value beside a value, and the nearest one above it that has such a value."""
 
-    __slots__ = ("nearest", "pair")
+    __slots__ = ("_nearest", "_own")
 
-    def __init__(self, pair: Pair | None, nearest: Pair | None = None) -> None:
-        self.pair = pair
-        self.nearest = nearest
+    def __init__(self, own: Correlated | None, nearest: Correlated | None = None) -> None:
+        self._own = own
+        self._nearest = nearest
 
-    def field(self, name: str) -> _Correlation:
-        if self.pair is None:
+    def field(self, name: str) -> _Place:
+        if self._own is None:
             return self
-        if self.nearest is None and name in ("apiVersion", "kind"):
+        if self._nearest is None and name in ("apiVersion", "kind"):
             return NEW  # a conversion changes these, and both sides are converted
-        return _Correlation(self.pair.field(name), self.pair)
+        return _Place(self._own.field(name), self._own)
 
-    def item(self, index: int) -> _Correlation:
-        return self if self.pair is None else _Correlation(self.pair.item(index), self.pair)
+    def item(self, index: int) -> _Place:
+        return self if self._own is None else _Place(self._own.item(index), self._own)
 
     @property
     def unchanged(self) -> bool:
-        known = self.nearest if self.pair is None else self.pair
-        return known is not None and known.unchanged
+        known = self._nearest if self._own is None else self._own
+        return known is not None and known.equal()
 
 
-NEW: Final = _Correlation(None)
+NEW: Final = _Place(None)
 
 
 class Rules:
     """The rules of a schema. Immutable; concurrent use is safe."""
 
-    __slots__ = ("_root", "_schema")
+    __slots__ = ("_root", "_structure")
 
     def __init__(self, schema: Schema, *, resource: bool = True) -> None:
         """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them."""
-        self._schema = schema
         self._root = _node(schema, resource=resource)
+        self._structure = Node(schema if self._root is not None else {})
 
     def __bool__(self) -> bool:
         """Tell whether there are any rules."""
@@ -105,9 +107,9 @@ class Rules:
         if self._root is None:
             return [], []
         run = _Run(PER_OBJECT)
-        correlation = NEW if old is None else _Correlation(Pair(new, old, self._schema))
+        place = NEW if old is None else _Place(Correlated(new, old, self._structure))
         with contextlib.suppress(_OutOfBudget):
-            self._root.evaluate(run, "", new, old, correlation)
+            self._root.evaluate(run, "", new, old, place)
         return run.causes, run.warnings
 
 
@@ -131,37 +133,35 @@ class _Node:
         self._uses_old = any(rule.uses_old for rule in rules)
         self._without_nulls = schemas.without_nulls(schema) if rules else None
 
-    def evaluate(self, run: _Run, path: str, new: Any, old: Any, correlation: _Correlation) -> None:
+    def evaluate(self, run: _Run, path: str, new: Any, old: Any, place: _Place) -> None:
         """Evaluate the rules here and below. Raises _OutOfBudget."""
         if new is None:
             return
         if self.rules:
-            self._evaluate_rules(run, path, new, old, correlation)
+            self._evaluate_rules(run, path, new, old, place)
         if type(new) is list:
-            self._evaluate_items(run, path, new, old, correlation)
+            self._evaluate_items(run, path, new, old, place)
         elif type(new) is dict:
-            self._evaluate_fields(run, path, new, old if type(old) is dict else {}, correlation)
+            self._evaluate_fields(run, path, new, old if type(old) is dict else {}, place)
 
-    def _evaluate_items(self, run: _Run, path: str, new: list[Any], old: Any, correlation: _Correlation) -> None:
+    def _evaluate_items(self, run: _Run, path: str, new: list[Any], old: Any, place: _Place) -> None:
         if self.items is not None:
-            stored = KeyedItems(self.schema, old)
+            stored = StoredItems(self.schema, old)
             for index, item in enumerate(new):
-                self.items.evaluate(run, f"{path}[{index}]", item, stored.get(item), correlation.item(index))
+                self.items.evaluate(run, f"{path}[{index}]", item, stored.get(item), place.item(index))
 
-    def _evaluate_fields(
-        self, run: _Run, path: str, new: dict[str, Any], old: dict[str, Any], correlation: _Correlation
-    ) -> None:
+    def _evaluate_fields(self, run: _Run, path: str, new: dict[str, Any], old: dict[str, Any], place: _Place) -> None:
         if self.values is not None:
             for name, value in new.items():
-                self.values.evaluate(run, f"{path}[{name}]", value, old.get(name), correlation.field(name))
+                self.values.evaluate(run, f"{path}[{name}]", value, old.get(name), place.field(name))
         for name, node in self.fields.items():
             if name in new:
                 below = f"{path}.{name}" if path else name
-                node.evaluate(run, below, new[name], old.get(name), correlation.field(name))
+                node.evaluate(run, below, new[name], old.get(name), place.field(name))
 
     # -- rules of this value ------------------------------------------------------------------------------------------
 
-    def _evaluate_rules(self, run: _Run, path: str, new: Any, old: Any, correlation: _Correlation) -> None:
+    def _evaluate_rules(self, run: _Run, path: str, new: Any, old: Any, place: _Place) -> None:
         if self.of is None:
             why = "rule compiler initialization error: failed to convert to declType for CEL validation rules"
             run.causes.append(_invalid(path, self._kind, why))
@@ -183,7 +183,7 @@ class _Node:
             if rule.program is None or (rule.uses_old and old is None and not rule.optional_old):
                 continue
             if not self._holds(run, rule, path, with_optional if rule.optional_old else plain):
-                self._report(run, rule, path, new, plain, correlation)
+                self._report(run, rule, path, new, plain, place)
 
     def _value(self, data: Any) -> Any:
         if self._without_nulls is not None:
@@ -213,12 +213,10 @@ class _Node:
         run.causes.append(_invalid(path, self._kind, why))
         return True
 
-    def _report(
-        self, run: _Run, rule: Rule, path: str, new: Any, variables: Mapping[str, Any], correlation: _Correlation
-    ) -> None:
+    def _report(self, run: _Run, rule: Rule, path: str, new: Any, variables: Mapping[str, Any], place: _Place) -> None:
         """Record that a rule is false. Raises _OutOfBudget if its messageExpression exceeds the budget."""
         at = (f"{path}.{rule.path}" if path else rule.path) if rule.path else path
-        tolerated = not rule.uses_old and correlation.unchanged
+        tolerated = not rule.uses_old and place.unchanged
         detail, fatal = self._message(run, rule, variables)
         if fatal:
             _record(run, _invalid(at, self._kind, detail), tolerated)

@@ -51,8 +51,8 @@ class Correlated:
             return None
         if self._old_items is None:
             self._old_items = self._keyed()
-        identity = _identity(value[position], node.map_keys)
-        old = None if identity is None else self._old_items.get(identity)
+        keys = identity(value[position], node.map_keys)
+        old = None if keys is None else self._old_items.get(keys)
         if old is None or node.items is None:
             return None
         found = self._children[position] = Correlated(value[position], old, node.items)
@@ -62,9 +62,9 @@ class Correlated:
         keyed: dict[Hashable, Any] = {}
         if self.node.type == "array" and self.node.map_keys:
             for item in self.old:
-                identity = _identity(item, self.node.map_keys)
-                if identity is not None:
-                    keyed.setdefault(identity, item)
+                keys = identity(item, self.node.map_keys)
+                if keys is not None:
+                    keyed.setdefault(keys, item)
         return keyed
 
     def equal(self) -> bool:
@@ -89,7 +89,7 @@ class Correlated:
         return equal
 
 
-def _identity(item: Any, keys: Sequence[str]) -> Hashable | None:
+def identity(item: Any, keys: Sequence[str]) -> Hashable | None:
     """Return the identity of an item of a list of type map; None if a key is absent or no scalar."""
     if item.__class__ is not dict:
         return None
