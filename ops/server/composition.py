@@ -70,14 +70,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
     ask_webhook = Webhooks(outgoing, partial(_service, reads))
-    state = State(
-        peek=reads.peek,
-        entries=reads.entries,
-        permits=permission_check(authorization.chain),
-        judge=judgement_of(authorization.chain),
-        registry=lambda: current.registry,
-        ask=ask_webhook,
-    )
+    state = _state(reads, authorization, current, ask_webhook)
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
@@ -99,13 +92,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly.serve_http(task_status=task_status)
 
-    sign = plan.issuer.signing.sign if plan.issuer is not None else None
-    controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
-    loops = [
-        *own.children(),
-        *led(plan.leading, [*definition_loops(store, current), *controllers]),
-        *authorization.children(),
-    ]
+    loops = [*own.children(), *_led_loops(plan, store, current), *authorization.children()]
     outside = [ChildSpec(name="outgoing", run=outgoing.run)]
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
@@ -120,6 +107,25 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
     return assembly
+
+
+def _state(reads: Reads, authorization: Authorization, current: CurrentRegistry, ask: Webhooks) -> State:
+    """Return the state that admission decides on."""
+    return State(
+        peek=reads.peek,
+        entries=reads.entries,
+        permits=permission_check(authorization.chain),
+        judge=judgement_of(authorization.chain),
+        registry=lambda: current.registry,
+        ask=ask,
+    )
+
+
+def _led_loops(plan: Plan, store: Store, current: CurrentRegistry) -> list[ChildSpec]:
+    """Return the loops that run while this server leads."""
+    sign = plan.issuer.signing.sign if plan.issuer is not None else None
+    controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
+    return led(plan.leading, [*definition_loops(store, current), *controllers])
 
 
 def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: ServiceAllocator, state: State) -> None:
