@@ -12,8 +12,8 @@ types are ended then (``ended_with``).
 
 A new definition costs its own parsing, and a changed Registry: 0.2 ms with a thousand others.
 
-Not served: a definition whose resource is built in, one in the groups of this server's own records, and a malformed one.
-Only a log from before the validation of definitions can hold a malformed one.
+Not served: a definition whose resource is built in, one in the groups of this server's own records, and a malformed
+one. Only a log from before the validation of definitions can hold a malformed one.
 """
 
 from __future__ import annotations

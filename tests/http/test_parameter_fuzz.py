@@ -5,8 +5,8 @@ FUZZ_REQUESTS is the number of requests (by default a few thousand), FUZZ_SEED t
     FUZZ_REQUESTS=100000 .venv/bin/python -m pytest -q tests/http/test_parameter_fuzz.py
 
 A request may be answered 503 or 504. kube-apiserver answers 500 to a get or a watch whose resourceVersion is no number,
-to a Service if no address is left, to a binding without a target, to a health check that fails, and to a path whose kind
-and namespace it cannot tell. So these are allowed, too.
+to a Service if no address is left, to a binding without a target, and to a health check that fails. The same goes for a
+path whose kind and namespace it cannot tell. So these are allowed, too.
 """
 
 from __future__ import annotations
