@@ -147,8 +147,8 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureReq
 async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
     """Return the resource as the log names it, and if it is namespaced (None: unknown, its definition is gone)."""
     registry = known_registry()
-    matching = revisions.resources_named(registry, "object.resource", kind)
-    matching |= revisions.resources_named(registry, "object.kind", kind)
+    matching = revisions.resources_named(registry, (), "object.resource", kind)
+    matching |= revisions.resources_named(registry, (), "object.kind", kind)
     scopes: dict[str, bool | None] = {}
     for resource in matching:
         storage = registry.storage(resource)
