@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test lint conformance differential bench bench-curves bench-nodes bench-idle \
+.PHONY: install install-test serve test lint conformance differential fuzz bench bench-curves bench-nodes bench-idle \
 	bench-profile docs lock release clean
 
 install:
@@ -32,6 +32,11 @@ conformance: install-test
 # Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
+
+# Run two bounded tests of `make test` at length: fuzzed parameters, and linear time for every list and map of every kind.
+fuzz: install-test
+	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all .venv/bin/python -m pytest -q \
+		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py $(ARGS)
 
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)
