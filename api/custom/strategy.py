@@ -16,6 +16,7 @@ from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.metadata import STANDARD_FINALIZERS
 from kubechronicle.api.patch.strategic_merge import go_map
+from kubechronicle.api.schema.equality import same_classes
 from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -70,19 +71,10 @@ def changes_generation(new: ReadOnlyObject, old: ReadOnlyObject) -> bool:
     if len(new) != len(old):
         return True
     return any(
-        name not in old or item != old[name] or not _same(item, old[name])
+        name not in old or item != old[name] or not same_classes(item, old[name])
         for name, item in new.items()
         if name != "metadata"
     )
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether the parts of two equal values have the same classes."""
-    if one.__class__ is not other.__class__:
-        return False
-    if one.__class__ is dict:
-        return all(_same(item, other[name]) for name, item in one.items())
-    return one.__class__ is not list or all(map(_same, one, other))
 
 
 class Checks:

@@ -107,8 +107,7 @@ def _unknown_fields(rt: ResourceType, obj: Object, refused: Callable[[str], stat
         if own is None:
             unknown = coerce_root(obj, drop_malformed=False)
         else:
-            unknown = own.schema.clean(obj)
-            own.schema.default(obj)
+            unknown = own.schema.settle(obj)
     except MalformedError as error:
         raise refused(str(error)) from None
     except TooManyDefaultsError as error:

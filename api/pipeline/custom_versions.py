@@ -71,8 +71,7 @@ def as_stored(rt: ResourceType, obj: Object) -> Object:
     """Return a stored object, cleaned and defaulted by the present schema of its own version. ``obj`` is consumed."""
     own = rt.custom.versions.get(obj["apiVersion"].rpartition("/")[2])
     if own is not None:
-        own.schema.clean(obj, drop_malformed=True)
-        own.schema.default(obj)
+        own.schema.settle(obj, drop_malformed=True)
     obj["metadata"].setdefault("generation", 1)
     return obj
 
@@ -87,7 +86,5 @@ def to_stored(rt: ResourceType, obj: Object) -> Object:
     """Return an object of a request in the stored form. ``obj`` is consumed."""
     custom: CustomVersion = rt.custom
     obj = convert_custom(custom, obj, rt.storage_api_version)
-    schema = custom.storage.schema
-    schema.clean(obj, drop_malformed=True)
-    schema.default(obj)  # kube-apiserver sets them in each read
+    custom.storage.schema.settle(obj, drop_malformed=True)  # kube-apiserver sets the defaults in each read
     return numbers.as_written(obj)

@@ -17,7 +17,7 @@ _CONTAINERS: Final = frozenset((dict, list))
 
 def same_json(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON: true is not 1, and 1 is not 1.0. The order of keys is irrelevant."""
-    return bool(one == other) and _same_classes(one, other)
+    return bool(one == other) and same_classes(one, other)
 
 
 def _same_text(one: Any, other: Any) -> bool:
@@ -28,8 +28,14 @@ def _same_text(one: Any, other: Any) -> bool:
         return False
 
 
-def _same_classes(one: Any, other: Any) -> bool:
+def same_classes(one: Any, other: Any) -> bool:
     """Return whether the parts of two equal values have the same classes."""
+    if one is other or (one.__class__ in _CONTAINERS and _same_text(one, other)):
+        return True
+    return _same_classes(one, other)
+
+
+def _same_classes(one: Any, other: Any) -> bool:
     if one.__class__ is not other.__class__:
         return False
     if one.__class__ is dict:
@@ -43,7 +49,7 @@ def unchanged(old: Any, new: Any, kind: Type) -> bool:
         if old != new:
             return False
         return (old.__class__ in _CONTAINERS and _same_text(old, new)) or _same_kinds(old, new)
-    return bool(old == new) and (not holds_json(kind) or _same_classes(old, new))
+    return bool(old == new) and (not holds_json(kind) or same_classes(old, new))
 
 
 def _same_kinds(one: Any, other: Any) -> bool:

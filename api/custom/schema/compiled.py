@@ -1,6 +1,8 @@
 """The compiled schema of one version of a custom resource, and the steps in the order of kube-apiserver.
 
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
+``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
+only the first time costs a walk (settled.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 
@@ -13,6 +15,7 @@ from kubechronicle.api.custom.schema import defaults, embedded, keywords, prunin
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
+from kubechronicle.api.custom.schema.settled import KnownContents, digest_of, settles
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
@@ -24,7 +27,7 @@ Object = dict[str, Any]
 class CompiledSchema:
     """A schema, ready for use by several threads at once. ``root``: its structure."""
 
-    __slots__ = ("_preserves", "_status", "_table", "root")
+    __slots__ = ("_preserves", "_settled", "_status", "_table", "root")
 
     def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
         self.root = Node(openapi)
@@ -34,6 +37,23 @@ class CompiledSchema:
         self._status: Table | None = None if status is None else keywords.table(status)
         if not preserve_unknown:
             _prune_defaults(self.root)
+        self._settled = KnownContents() if settles(self.root) else None
+
+    def settle(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
+        """Clean and default an object, in place. Arguments, result and exceptions are those of both steps."""
+        known = self._settled
+        if known is None:
+            unknown = self.clean(obj, drop_malformed=drop_malformed)
+            self.default(obj)
+            return unknown
+        unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
+        before = digest_of(obj)
+        if before in known:
+            return unknown
+        unknown += self.prune(obj)
+        self.default(obj)
+        known.add(digest_of(obj))
+        return unknown
 
     def clean(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Bring a decoded object into the form of the schema, in place. Return the paths of the unknown fields.
