@@ -49,9 +49,11 @@ FLAGS = (
     Flag(
         name="disable-admission-plugins", placeholder="LIST", default="",
         help="Default admission plugins not to run, comma-separated: NamespaceLifecycle, "
-        "LimitRanger, ServiceAccount, TaintNodesByCondition, PodSecurity, Priority, DefaultTolerationSeconds, "
-        "DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize, RuntimeClass, "
-        "DefaultIngressClass, PodTopologyLabels.",
+        "LimitRanger, ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity, Priority, "
+        "DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize, "
+        "RuntimeClass, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, DefaultIngressClass, "
+        "PodTopologyLabels, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, "
+        "ValidatingAdmissionWebhook, ResourceQuota.",
     ),
     Flag(
         name="request-timeout", placeholder="DURATION", default="1m0s",
