@@ -11,12 +11,17 @@ from typing import Any, Final
 
 from kubechronicle.api.managed_fields import path_elements
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
-from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
+from kubechronicle.api.schema.equality import same_json
+from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 MISSING: Final = object()
 """An absent value, as opposed to null."""
 
 _OPAQUE: Final = AnyType("interface {}", deduced=False)
+COMPARED_LEVELS: Final = 3
+"""Levels of maps whose members are compared first: most are applied again as they are. At all levels, the time would
+grow with the depth."""
+
 _LEAVES: Final = frozenset((str, int, bool, float))
 """Classes of values that replace any former value."""
 
@@ -40,11 +45,11 @@ def _separable(kind: Type) -> bool:
 # -- merge ------------------------------------------------------------------------------------------------------------
 
 
-def merge(live: Any, applied: Any, kind: Type) -> Any:
+def merge(live: Any, applied: Any, kind: Type, depth: int = 0) -> Any:
     """Return ``live`` with the fields of ``applied``. Either may be MISSING; so is an empty result.
 
     Items of sets and keyed lists have the order of ``applied``; items only in ``live`` keep their position. Raises
-    NoPathElement for an item without a name.
+    NoPathElement for an item without a name. ``depth``: the maps around both.
     """
     if _separable(kind):
         # Null takes the other side's form: it does not empty a map.
@@ -53,7 +58,7 @@ def merge(live: Any, applied: Any, kind: Type) -> Any:
             left = live if isinstance(live, dict) else {}
             right = applied if isinstance(applied, dict) else {}
             if left or right:
-                return _merge_maps(left, right, kind)
+                return _merge_maps(left, right, kind, depth + 1)
     elif isinstance(kind, ListType) and kind.list_type != ATOMIC:
         before = live if isinstance(live, list) else []
         wanted = applied if isinstance(applied, list) else []
@@ -62,13 +67,16 @@ def merge(live: Any, applied: Any, kind: Type) -> Any:
     return live if applied is MISSING else applied
 
 
-def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type) -> Any:
+def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type, depth: int) -> Any:
     merged = live.copy()
     for name, value in applied.items():
         if value.__class__ in _LEAVES:
             merged[name] = value
             continue
-        result = merge(live.get(name, MISSING), value, member_type(kind, name))
+        held = live.get(name, MISSING)
+        if depth <= COMPARED_LEVELS and value and same_json(held, value):
+            continue
+        result = merge(held, value, member_type(kind, name), depth)
         if result is not MISSING:
             merged[name] = result
         elif name in merged:
@@ -175,12 +183,9 @@ def element_type(kind: Type, element: str) -> Type:
 
 def reconcile(fields: FieldSet, kind: Type) -> FieldSet:
     """Return a set from an older schema in the present one: a field that became atomic is owned as a whole."""
-    if not fields:
+    if not fields or _always_splits(kind):
         return fields
-    if isinstance(kind, ListType):
-        if kind.list_type == ATOMIC:
-            return {}
-    elif isinstance(kind, ObjectType | MapType) and kind.atomic:
+    if _is_atomic(kind):
         return {}
     changed: FieldSet = {}
     for element, node in fields.items():
@@ -189,3 +194,35 @@ def reconcile(fields: FieldSet, kind: Type) -> FieldSet:
             if now is not node:
                 changed[element] = now
     return {**fields, **changed} if changed else fields
+
+
+def _is_atomic(kind: Type) -> bool:
+    if isinstance(kind, ListType):
+        return kind.list_type == ATOMIC
+    return isinstance(kind, ObjectType | MapType) and kind.atomic
+
+
+def _always_splits(kind: Type) -> bool:
+    """Return whether neither a custom type nor one within it is atomic, so that its sets stay as they are.
+
+    Not known of built-in types, which may contain themselves: False.
+    """
+    known = kind.splits
+    if known is None:
+        known = kind.splits = _splits(kind)
+    return known
+
+
+def _splits(kind: Type) -> bool:
+    if isinstance(kind, AnyType | Scalar):
+        return True
+    if not kind.custom or _is_atomic(kind):
+        return False
+    if isinstance(kind, ListType):
+        return _always_splits(kind.item)
+    if isinstance(kind, MapType):
+        return _always_splits(kind.value)
+    assert isinstance(kind, ObjectType), kind
+    return all(_always_splits(field.type) for field in kind.fields.values()) and (
+        kind.other is None or _always_splits(kind.other)
+    )

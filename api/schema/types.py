@@ -51,15 +51,17 @@ class Type:
     ``go_type``: the type's name in decoding errors, as Go's reflect prints it.
     ``collector``: a cache of field_sets.py, which makes one for each type in use.
     ``json``: a cache of equality.py: whether values hold arbitrary JSON.
+    ``splits``: a cache of structured_merge.py: whether no value is owned as a whole.
     ``custom``: a part of a custom resource, whose values may not fit their schema.
     """
 
-    __slots__ = ("collector", "custom", "go_type", "json")
+    __slots__ = ("collector", "custom", "go_type", "json", "splits")
 
     def __init__(self, go_type: str) -> None:
         self.go_type = go_type
         self.collector: Callable[[Any], dict[str, Any]] | None = None
         self.json: bool | None = None
+        self.splits: bool | None = None
         self.custom = False
 
 

@@ -12,7 +12,7 @@ A webhook that changes the object in between makes other contents, which are not
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
@@ -20,7 +20,7 @@ import orjson
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
 
 MAX_KNOWN: Final = 256
-"""Digests per generation. Two are kept, 40 KB for each schema in use."""
+"""Digests per generation. Two are kept, 60 KB for each schema in use."""
 
 
 class KnownContents:
@@ -53,7 +53,7 @@ def digest_of(obj: dict[str, Any]) -> bytes | None:
         text = orjson.dumps({name: item for name, item in obj.items() if name != "metadata"})
     except TypeError:  # an integer beyond 64 bits, or too deep
         return None
-    return blake2b(text, digest_size=16).digest()
+    return sha256(text, usedforsecurity=False).digest()
 
 
 def settles(root: Node) -> bool:
