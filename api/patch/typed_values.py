@@ -15,6 +15,7 @@ from kubechronicle.api.managed_fields.field_paths import element_text
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.patch.strategic_merge import go_map
+from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.schema.types import (
     ATOMIC,
     AnyType,
@@ -40,11 +41,29 @@ def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
     return errors
 
 
-def misfits(obj: dict[str, Any], kind: ObjectType) -> list[str]:
-    """Return the problems for which field managers cannot handle an object."""
-    if fits(obj, kind):
+def misfits(obj: dict[str, Any], kind: ObjectType, *, valid: dict[str, Any] | None = None) -> list[str]:
+    """Return the problems for which field managers cannot handle an object.
+
+    ``valid``: a configuration without problems, whose parts need no second look where the object has the same.
+    """
+    if fits(obj if valid is None else _differing(obj, valid, 2), kind):
         return []
     return [error for error in validate(obj, kind) if not isinstance(error, _Repeated)]
+
+
+def _differing(obj: dict[str, Any], other: dict[str, Any], levels: int) -> dict[str, Any]:
+    """Return an object without lists and maps that another one has, too, down to a number of levels."""
+    left: dict[str, Any] = {}
+    for name, item in obj.items():
+        if item.__class__ is dict or item.__class__ is list:
+            beside = other.get(name)
+            if same_json(item, beside):
+                continue
+            if levels > 1 and item.__class__ is dict and beside.__class__ is dict:
+                left[name] = _differing(item, beside, levels - 1)
+                continue
+        left[name] = item
+    return left
 
 
 class _Repeated(str):

@@ -84,7 +84,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
                 f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
             )
         named = typed_values.field_set(config, kind)
-    if rt.custom is not None and (problems := typed_values.misfits(live, kind)):
+    if rt.custom is not None and (problems := typed_values.misfits(live, kind, valid=config)):
         raise status.unknown(
             f"failed to create typed live object ({_named(rt, live)}): {typed_values.explain(problems)}"
         )
