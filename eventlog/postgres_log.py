@@ -209,6 +209,8 @@ class PostgresLog:
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
+        if change_sql.NUL in key.namespace or change_sql.NUL in key.name:
+            return None  # no text of Postgres holds it
         statement = sql.get_at(await self._class_of(key.resource))
         head, matching = await self._fetch_with_head(statement, key.resource, key.namespace, key.name, revision)
         self._check_within(key.resource, revision, head)

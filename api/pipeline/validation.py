@@ -18,6 +18,8 @@ from kubechronicle.api.values.objects import Object
 
 ANY_NAME: Final = "any"
 """Key of names.NAME_CHECKS for kinds that leave the name to the common rules."""
+NUL: Final = "\0"
+"""The one character that no text of Postgres holds. Kubernetes allows it in the names of Events and of RBAC's kinds."""
 
 
 def validate_create(rt: ResourceType, strategy: Strategy, obj: Object, known: Sequence[Cause] = ()) -> list[Cause]:
@@ -27,6 +29,9 @@ def validate_create(rt: ResourceType, strategy: Strategy, obj: Object, known: Se
     causes += strategy.validate(obj) + strategy.validate_as(rt.api_version, obj, None)
     if not causes and (not strategy.checks_metadata or strategy.names == ANY_NAME):
         causes = _validate_common(rt, meta)
+    name = meta.get("name", "")
+    if NUL in name:
+        causes.append(invalid_value("metadata.name", name, "must not contain the character NUL"))
     return _printed(rt, [*known, *causes])
 
 

@@ -18,6 +18,7 @@ WHO_COLUMNS: Final = (
     " field_manager, audit_id"
 )
 WHO_WIDTH: Final = 11
+NUL: Final = "\0"
 
 
 def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
@@ -56,6 +57,10 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
     conditions = ["revision > $1::bigint", "revision <= $2::bigint"]
 
     def add(condition: str, value: Any) -> None:
+        if isinstance(value, str) and NUL in value:
+            # No text of Postgres holds NUL, not even one in a query: no row has the value.
+            conditions.append("true" if "<>" in condition or "= false" in condition else "false")
+            return
         arguments.append(value)
         conditions.append(condition.replace("?", f"${len(arguments)}"))
 

@@ -30,6 +30,13 @@ QUERIES = (
     ChangeQuery(texts=(("namespace", Text(value="shop", equal=False)),)),
     *(ChangeQuery(texts=((column, Text(value="helm")),)) for column in TEXTS),
     ChangeQuery(resources=("nothing.there",)),
+    ChangeQuery(namespace="shop\0"),
+    ChangeQuery(name="\0"),
+    *(
+        ChangeQuery(texts=(("user_name", Text(value="ci\0", equal=equal, prefix=prefix)),), namespace="shop")
+        for equal in (True, False)
+        for prefix in (True, False)
+    ),
 )
 
 
