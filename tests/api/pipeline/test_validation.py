@@ -112,15 +112,9 @@ def test_a_uid_in_a_patch_is_a_constant_field_beside_others() -> None:
     assert causes == [["metadata.uid", "metadata.uid", "spec.fsGroupPolicy"], ["metadata.resourceVersion"]]
 
 
-@pytest.mark.parametrize(
-    "resource", ["rbac.authorization.k8s.io/v1/roles", "rbac.authorization.k8s.io/v1/clusterroles"]
-)
-def test_a_name_holds_no_nul(resource: str) -> None:
-    group, version, plural = resource.split("/")
-    rt = builtin_registry().lookup(group, version, plural)
-    assert rt is not None
-    kind = rt.kind
-    obj = {"apiVersion": rt.api_version, "kind": kind, "metadata": {"name": "a\0"}, "rules": []}
+@pytest.mark.parametrize("plural", ["roles", "clusterroles"])
+def test_a_name_holds_no_nul(plural: str) -> None:
     with pytest.raises(StatusError) as caught:
-        create(rt, obj)
-    assert [cause.field for cause in caught.value.causes] == ["metadata.name"]
+        create(f"rbac.authorization.k8s.io/v1/{plural}", {"metadata": {"name": "a\0"}, "rules": []})
+    assert caught.value.code == 422
+    assert 'metadata.name: Invalid value: "a\\x00": must not contain the character NUL' in caught.value.message
