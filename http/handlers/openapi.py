@@ -114,8 +114,11 @@ class Documents:
             self._held = {key: held for key, held in former._held.items() if key[0] in kept}
         self._v2_etag = ""
         self._making = trio.Lock()
-        # The documents are derived from the registry, so they are as old as it is.
+        # The documents are derived from the registry, so they are as old as it is. Dates are in whole seconds, and two
+        # registries of one second need two of them: the index has no other tag.
         self._modified = datetime.now(UTC).replace(microsecond=0)
+        if former is not None:
+            self._modified = max(self._modified, former._modified + timedelta(seconds=1))
 
     def paths(self) -> list[str]:
         """Return all paths answered here."""
@@ -225,7 +228,8 @@ class Documents:
             listed = {tag.strip().removeprefix("W/") for tag in tags.split(",")}
             return "*" in listed or (bool(etag) and etag in listed)
         try:
-            return parsedate_to_datetime(request.headers.get("if-modified-since")) >= self._modified
+            # Another date, also a later one, is that of another server or of a former run.
+            return parsedate_to_datetime(request.headers.get("if-modified-since")) == self._modified
         except (TypeError, ValueError):
             return False
 

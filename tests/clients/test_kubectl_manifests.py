@@ -108,12 +108,15 @@ def test_create_then_apply_both_ways(applied: Applied) -> None:
     assert [without_managers(obj) for obj in applied.objects()] == once
 
 
+WRITTEN_BY_CONTROLLERS = ("FlowSchema", "Job", "PersistentVolumeClaim", "ResourceQuota", "ValidatingAdmissionPolicy")
+
+
 def without_controllers(obj: Any) -> Any:
-    """Return the object without the fields that controllers add at some time: those of quotas and of flow control.
+    """Return the object without the fields that controllers add at some time: those of quotas, flow control, policies.
 
     A Job and a claim are among them: their first update stores labels or the phase, and makes a new revision.
     """
-    if obj["kind"] not in ("FlowSchema", "Job", "PersistentVolumeClaim", "ResourceQuota"):
+    if obj["kind"] not in WRITTEN_BY_CONTROLLERS:
         return obj
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     metadata["managedFields"] = [each for each in metadata["managedFields"] if each.get("subresource") != "status"]

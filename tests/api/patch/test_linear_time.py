@@ -16,6 +16,9 @@ from kubechronicle.api.pipeline import server_side_apply
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.api.schema import types
 
+# Each one compares two times, which mean little beside other processes.
+pytestmark = pytest.mark.alone
+
 PODS = known_registry().builtin("", "v1", "pods")
 KIND = types.object_type(PODS.definition)
 WRITER = Writer(manager="m", api_version="v1", now="2026-01-01T00:00:00Z")

@@ -281,6 +281,7 @@ def test_strategic_patches_that_cannot_be_applied(patch: dict[str, Any], message
     assert caught.value.message == message
 
 
+@pytest.mark.alone
 def test_the_order_of_long_lists_takes_linear_time() -> None:
     def seconds(size: int) -> float:
         containers = {"env": [{"name": f"e{n}", "value": "v"} for n in range(size)]}

@@ -148,6 +148,19 @@ async def test_openapi_lists_the_group_version(autojump_clock: MockClock) -> Non
         assert moved == ["apis/example.com/v1"]
 
 
+async def test_the_index_of_openapi_has_another_date_for_each_registry(autojump_clock: MockClock) -> None:
+    """kubectl keeps the index by its date in seconds, and explains a kind that was defined in the same second."""
+    async with serving() as server:
+        dates = []
+        for plural in ("widgets", "gadgets"):
+            before = (await server.ask("GET", "/openapi/v3")).header("last-modified")
+            await define(server, definition(plural=plural))
+            again = await server.ask("GET", "/openapi/v3", headers={"if-modified-since": before})
+            assert again.status == 200
+            dates += [before, again.header("last-modified")]
+        assert len(set(dates)) == 3
+
+
 async def test_the_past_has_the_resources_of_its_moment(autojump_clock: MockClock) -> None:
     async with serving() as server:
         columns = [{"name": "Size", "type": "string", "jsonPath": ".size"}]
