@@ -2,8 +2,8 @@
 
 Sources: k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (policy_source.go, policy_matcher.go, CollectParams).
 
-A policy counts from the next request after its write: each look-up first sees whether the views have changed. What was
-made of an unchanged policy is kept, so that its expressions are compiled once, at the first write that it applies to.
+A policy counts from the next request after its write: each look-up first sees whether the views have changed. The
+programs of an unchanged policy are kept. They are compiled once, at the first write that it applies to.
 """
 
 from __future__ import annotations
