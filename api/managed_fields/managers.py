@@ -32,6 +32,8 @@ ANCIENT: Final = "ancient-changes"
 
 Paths = tuple[tuple[str, ...], ...]
 
+_IDENTITY: Final = ("manager", "operation", "apiVersion", "subresource")
+
 UNTRACKED: Final = frozenset(("f:apiVersion", "f:kind"))
 UNTRACKED_METADATA: Final = frozenset(
     name if name == "." else f"f:{name}"
@@ -305,8 +307,10 @@ def _capped(entries: list[Entry]) -> list[Entry]:
 
 
 def equal_but_times(one: Iterable[Entry], other: Iterable[Entry]) -> bool:
-    """Return True if two lists of entries differ at most in their times."""
-    strip = [
-        [{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)
-    ]
-    return strip[0] == strip[1]
+    """Return True if two lists of entries differ at most in their times, and so in their order, which follows them."""
+    return _without_times(one) == _without_times(other)
+
+
+def _without_times(entries: Iterable[Entry]) -> list[Entry]:
+    stripped = [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
+    return sorted(stripped, key=lambda entry: [str(entry.get(name, "")) for name in _IDENTITY])

@@ -240,3 +240,12 @@ def test_entries_in_versions_that_the_kind_does_not_have_are_dropped(old: Any) -
     }
     managers.track(CONFIG_MAP, old, obj, writer=writer("y"), is_version=lambda version: version == "v1")
     assert [each["manager"] for each in obj["metadata"]["managedFields"]] == ["y"]  # type: ignore[index]
+
+
+def test_a_newer_time_that_moves_an_entry_is_no_other_difference() -> None:
+    entry = {"operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}}
+    first = [{**entry, "manager": "a", "time": "1"}, {**entry, "manager": "b", "time": "1"}]
+    later = managers.ordered([{**entry, "manager": "a", "time": "2"}, first[1]])
+    assert [each["manager"] for each in later] == ["b", "a"]
+    assert managers.equal_but_times(later, first)
+    assert not managers.equal_but_times(later, [first[0], {**first[1], "fieldsV1": {"f:metadata": {}}}])
