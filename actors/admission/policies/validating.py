@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import orjson
 
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
-from kubechronicle.actors.admission.policies.sources import (
-    Binding,
-    ConfigurationError,
-    Params,
-    Policies,
-    Policy,
-    is_exempt,
-)
+from kubechronicle.actors.admission.policies.sources import Params, Policies
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy, is_exempt
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
