@@ -39,7 +39,14 @@ from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
 from kubechronicle.actors.writing.pending_write import Written as Written
-from kubechronicle.actors.writing.preparation import MayCreate, Preparation, Prepare, Proposal, always_allowed
+from kubechronicle.actors.writing.preparation import (
+    MakeObject,
+    MayCreate,
+    Preparation,
+    Prepare,
+    Proposal,
+    always_allowed,
+)
 from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
 from kubechronicle.actors.writing.targets import context_of, requested_by, with_name_suffix
@@ -96,8 +103,8 @@ class Writes:
         """POST ``body``, the decoded JSON value the client sent in ``size`` bytes. StatusError 4xx."""
         target, turn = requested_by(caller, target), self._turn_of(caller)
         context = context_of(target, creates=True)
-        obj, warnings = await turn.run(size, partial(_decoded, target, body, context, duplicates, create=True))
-        fresh_copy = await turn.run(size, repeatedly, obj)
+        decode = partial(_decoded, target, body, context, duplicates, create=True)
+        obj, fresh_copy, warnings = await turn.run(size, decode)
         creation = Creation(object=fresh_copy, context=with_name_suffix(target, context, obj))
         write = PendingWrite(caller=caller, target=target, creation=creation, size=size, turn=turn)
         return await self._carry_out(write, warnings)
@@ -116,8 +123,8 @@ class Writes:
         target, turn = requested_by(caller, target), self._turn_of(caller)
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         context = context_of(target, creates=creates)
-        obj, warnings = await turn.run(size, partial(_decoded, target, body, context, duplicates, create=False))
-        fresh_copy = await turn.run(size, repeatedly, obj)
+        decode = partial(_decoded, target, body, context, duplicates, create=False)
+        _, fresh_copy, warnings = await turn.run(size, decode)
 
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
             return self._preparation.update(target, old, lambda _: fresh_copy(), context, turn, size)
@@ -315,8 +322,10 @@ class Writes:
 
 def _decoded(
     target: Target, body: Any, context: WriteContext, duplicates: Sequence[str], *, create: bool
-) -> tuple[dict[str, Any], list[str]]:
-    return pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=create)
+) -> tuple[dict[str, Any], MakeObject, list[str]]:
+    """Return (the object of a body, a function that returns fresh copies of it, warnings)."""
+    obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=create)
+    return obj, repeatedly(obj), warnings
 
 
 def _collection_chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

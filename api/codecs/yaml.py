@@ -30,7 +30,7 @@ from yaml.scanner import ScannerError
 
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys, loads
+from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys, holds_any, loads
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
 
@@ -84,7 +84,7 @@ def decode_plain(data: bytes) -> Any:
     bits.
     """
     text = data.strip(b" \n")
-    if not text.startswith(b"{") or not text.isascii() or any(odd in text for odd in _READ_OTHERWISE):
+    if not text.startswith(b"{") or not text.isascii() or holds_any(text, _READ_OTHERWISE):
         return None
     try:
         value = loads(text)

@@ -17,7 +17,7 @@ _CONTAINERS: Final = frozenset((dict, list))
 
 def same_json(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON: true is not 1, and 1 is not 1.0. The order of keys is irrelevant."""
-    return bool(one == other) and same_classes(one, other)
+    return one is other or (bool(one == other) and same_classes(one, other))
 
 
 def _same_text(one: Any, other: Any) -> bool:
@@ -45,6 +45,8 @@ def _same_classes(one: Any, other: Any) -> bool:
 
 def unchanged(old: Any, new: Any, kind: Type) -> bool:
     """Return whether two checked values of a type are equal to field managers. In custom resources, 1 is 1.0."""
+    if old is new:  # an apply keeps the parts of the live object that it does not change
+        return True
     if kind.custom:
         if old != new:
             return False
