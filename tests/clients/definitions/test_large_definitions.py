@@ -15,9 +15,9 @@ from harness import Api, Server, unique
 
 from kubechronicle.ops.development.server_process import cpu_seconds
 
-ESTABLISHED = 0.3  # seconds from the request until it is served
-SLOW = 0.9  # the same, for the definition of almost a megabyte, on a busy machine: it takes 0.2 s of CPU
-WRITE = 0.03  # seconds of CPU of a write of 20 KB, without Postgres: against surprises, it takes 5 to 15 ms
+ESTABLISHED = 0.3  # seconds from the request until it is served, on an idle machine
+ESTABLISHED_CPU = 0.25  # seconds of CPU until then, without Postgres: it takes 0.01 to 0.15
+WRITE = 0.02  # seconds of CPU of a write of 20 KB, without Postgres: against surprises, it takes 3 to 10 ms
 TURNS = 50
 
 
@@ -77,7 +77,8 @@ def test_a_large_definition_is_established_and_used_quickly(
     size = len(json.dumps(sized(name, "o-0")))
     print(f"{size / 1024:.0f} KB: " + ", ".join(f"{verb} {cost * 1000:.2f} ms" for verb, cost in costs.items()))
     undefine(api, f"{name}.large.example.com")
-    assert min(taken)[0] < (SLOW if name == "workflows" else ESTABLISHED)
+    assert min(used for _, used in taken) < ESTABLISHED_CPU
+    assert name == "workflows" or min(taken)[0] < ESTABLISHED  # almost a megabyte: a busy machine takes longer
     assert max(costs.values()) < WRITE
 
 
