@@ -45,6 +45,57 @@ def change_of(record: Record, before: Record | None) -> revisions.Change:
     )
 
 
+def states_json(record: Record, before: Record | None) -> bytes:
+    """Return a Revision with its objects as the log holds them, as JSON (``?content=states``).
+
+    The objects are not decoded, so that readers of many changes cost little. ``before``, ``after``: the objects before
+    and after a creation or update. A deletion has ``before``, and ``last``: the object as it was deleted. Nothing is
+    compared: there are no differences, labels or kinds beside the objects.
+    """
+    key, who = record.key, record.who or Who(user="")
+    deleted = record.operation is Operation.DELETE
+    reference = {"resource": key.resource.partition(".")[0], "name": key.name, "uid": record.uid}
+    metadata = {"name": str(record.revision), "resourceVersion": str(record.revision)}
+    if key.namespace:
+        metadata["namespace"] = reference["namespace"] = key.namespace
+    head: dict[str, Any] = {
+        "apiVersion": revisions.API_VERSION,
+        "kind": "Revision" if key.namespace else "ClusterRevision",
+        "metadata": metadata,
+        "operation": revisions.OPERATIONS[int(record.operation)],
+        "time": record.committed_at,
+        "object": reference,
+        "version": record.version,
+        "who": _who_of(who),
+        "request": {"verb": who.verb, "uri": who.request_uri, "auditID": who.audit_id},
+    }
+    if record.previous_revision:
+        head["previousRevision"] = str(record.previous_revision)
+    before_erased = before is not None and before.erased
+    if record.erased or before_erased:
+        head["erased" if record.erased else "beforeErased"] = True
+    parts = [orjson.dumps(head, option=orjson.OPT_UTC_Z)[:-1]]
+    if before is not None and not before_erased and not record.erased:
+        parts += (b',"before":', before.body)
+    if not record.erased:
+        parts += (b',"last":' if deleted else b',"after":', record.body)
+    return b"".join((*parts, b"}"))
+
+
+def _who_of(who: Who) -> dict[str, Any]:
+    found = {
+        "username": who.user,
+        "uid": who.uid,
+        "groups": who.groups,
+        "extra": who.extra,
+        "impersonator": who.impersonator,
+        "sourceAddress": who.source_address,
+        "userAgent": who.user_agent,
+        "fieldManager": who.field_manager,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def _labels_of(obj: dict[str, Any]) -> dict[str, str]:
     labels: dict[str, str] = obj.get("metadata", {}).get("labels") or {}
     return labels

@@ -20,7 +20,7 @@ import orjson
 import trio
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.change_records import change_of, states_json
 from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
@@ -234,7 +234,8 @@ class ChangeReads:
             return await self._entry(record, before, content=self._content)
         if not await self._readable(*record.key):
             return None  # selectors must not reveal labels and fields that the client may not read
-        entry = await self._entry(record, before, content=self._content)
+        states = self._content == "states"
+        entry = await self._entry(record, before, content="" if states else self._content)
         labels = selected.selection.labels
         if labels is not None and not labels.matches(entry.labels):
             return None
@@ -242,7 +243,7 @@ class ChangeReads:
             revision = entry.object()
             if any(revisions.concerns_field(revision, term.value) is not term.equal for term in selected.fields):
                 return None
-        return entry
+        return await self._entry(record, before, content="states") if states else entry
 
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
@@ -260,9 +261,12 @@ def _revision_named(name: str) -> int | None:
 
 
 def _entry_of(record: Record, before: Record | None, content: Content, readable: bool) -> Entry:
+    kind = "revisions" if record.key.namespace else "clusterrevisions"
+    if content == "states" and readable:
+        key = Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision))
+        return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})
     change = change_of(record, before)
     revision = revisions.revision_object(change, content=content, readable=readable)
-    kind = "revisions" if record.key.namespace else "clusterrevisions"
     return Entry(
         Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision)),
         "",

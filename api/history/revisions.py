@@ -22,12 +22,12 @@ from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 
-Content: TypeAlias = Literal["", "diff", "full"]
+Content: TypeAlias = Literal["", "diff", "full", "states"]
 
 API_VERSION: Final = f"{HISTORY}/v1"
 GROUP: Final = HISTORY
 OPERATIONS: Final = {1: "Create", 2: "Update", 3: "Delete"}
-CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full")
+CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full", "states")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,10 @@ async def test_unreadable_objects_are_hidden(autojump_clock: Any) -> None:
             whole = await server.ask("GET", f"{API}/namespaces/shop/revisions/{item['metadata']['name']}", token=JOE)
             assert b"hush" not in whole.body
             assert b"aHVzaA" not in whole.body
+        states = await server.get(f"{API}/namespaces/shop/revisions?content=states", token=JOE)
+        secrets = [item for item in states["items"] if item["object"]["resource"] == "secrets"]
+        assert secrets
+        assert all(item["redacted"] and not {"before", "after", "last"} & set(item) for item in secrets)
         # Label and field selectors do not reveal it either.
         assert not await found(
             server, "/namespaces/shop/revisions", token=JOE, fieldSelector="object.name=key,changed=data"
@@ -226,3 +230,19 @@ async def test_they_are_there_to_be_read_alone(autojump_clock: Any) -> None:
         (await server.ask("DELETE", f"{API}/namespaces/default/revisions/1")).refused(405)
         answer = await server.ask("GET", f"{API}/revisions", headers={"accept": "application/vnd.kubernetes.protobuf"})
         assert answer.status == 406
+
+
+async def test_states_are_the_objects_as_they_are_kept(autojump_clock: Any) -> None:
+    async with open_server() as server:
+        await shop(server)
+        path = f"{API}/namespaces/shop/revisions?content=states&order=oldest&fieldSelector=object.name%3Dweb"
+        created, scaled, deleted = (await server.get(path))["items"]
+        assert "before" not in created
+        assert created["after"]["spec"]["replicas"] == scaled["before"]["spec"]["replicas"] == 3
+        assert scaled["after"]["spec"]["replicas"] == deleted["last"]["spec"]["replicas"] == 5
+        assert scaled["request"]["uri"].endswith("?fieldManager=hand")
+        assert scaled["previousRevision"] == created["metadata"]["name"]
+        assert "diff" not in scaled
+        assert "after" not in deleted
+        labelled = (await server.get(f"{path}&labelSelector=app%3Dweb"))["items"]
+        assert labelled == [created, scaled, deleted]
