@@ -173,14 +173,25 @@ class WebSocket(Protocol):
 
 
 class Upgrade(Protocol):
-    """A raw byte stream after `101 Switching Protocols` (SPDY/3.1, for kubectl exec)."""
+    """The upgrade that a client asks for (HTTP/1.1 only): SPDY/3.1 for kubectl exec, WebSockets, others.
+
+    A handler may take the connection over, converse, and return SWITCHED. If it answers instead, the upgrade is
+    ignored. After a takeover, no deadline applies; the handler must end when `request.draining` is set.
+    """
 
     @property
     def protocol(self) -> str:
         """The client's Upgrade field, as sent: `SPDY/3.1`."""
 
-    async def accept(self, headers: HeaderList = ()) -> trio.abc.Stream:
-        """Answer 101 with these fields and return the stream, whose bytes are no longer HTTP."""
+    async def take_over(self) -> trio.abc.HalfCloseableStream:
+        """Return the client's stream, to which nothing is sent yet: the handler sends the answer's head, too.
+
+        Bytes received after the request are read first. Raises ClientDisconnected.
+        """
+
+    async def accept(self, headers: HeaderList = ()) -> trio.abc.HalfCloseableStream:
+        """Answer 101 with `Connection: Upgrade`, the client's Upgrade field and these fields, and return the stream.
+        Raises ClientDisconnected."""
 
 
 class Exchange(Protocol):

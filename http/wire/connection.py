@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from kubechronicle.http.messages import Application
+from kubechronicle.http.messages import Application, ClientDisconnected
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import Exchange
 from kubechronicle.http.wire.http1.connection import Http1Protocol
@@ -73,6 +73,9 @@ class Connection:
         self._reading = trio.CancelScope()
         self.overdue = False
         self._limited_until = math.inf
+        self._taken = False  # a handler reads and writes the stream itself
+        self._parked: trio.Event | None = trio.Event()  # None: the reader has ended, or ends
+        self._released = trio.Event()
         self._closing = False  # we said Closed: the farewell may wait for the client to have read our last bytes
         self._lost = False
 
@@ -120,7 +123,11 @@ class Connection:
             with trio.CancelScope() as self._reading:
                 await self._read()
             # The deadline of a request has cancelled the scope: go on in another one.
-            goes_on = self.overdue and not (self._closing or self._lost)
+            goes_on = self.overdue and not (self._closing or self._lost or self._taken)
+        parked, self._parked = self._parked, None
+        if self._taken and parked is not None:
+            parked.set()
+            await self._released.wait()
         if not self._lost:
             self._disconnect_exchanges()
             await self._protocol.ended()
@@ -132,7 +139,7 @@ class Connection:
         if self.overdue:
             self.overdue = False
             await self._protocol.received(b"")  # goes on with the requests received after that one
-        while not (self._closing or self.overdue):
+        while not (self._closing or self.overdue or self._taken):
             try:
                 data = await self._stream.receive_some()
                 if self._http2 is not None:
@@ -182,6 +189,7 @@ class Connection:
         if self._protocol is not None:
             self._protocol.disconnected()
         self._reading.cancel()
+        self._released.set()
 
     def _disconnect_exchanges(self) -> None:
         for exchange in list(self._exchanges):
@@ -236,6 +244,7 @@ class Connection:
         self._closing = True
         self.deadline = math.inf  # the farewell has its own bound
         self._reading.cancel()
+        self._released.set()
 
     async def write(self, data: bytes) -> None:
         if self._lost:
@@ -297,6 +306,17 @@ class Connection:
         self.deadline = math.inf
         await protocol.initiate()
         await protocol.received(data)
+
+    async def take_over(self, protocol: WireProtocol) -> TLSStream:
+        parked = self._parked
+        if parked is None or self._closing or self._lost:
+            raise ClientDisconnected
+        self._protocol = protocol
+        self.busy()
+        self._taken = True
+        self._reading.cancel()
+        await parked.wait()
+        return self._stream
 
     def begin_exchange(self, exchange: Exchange) -> None:
         self._exchanges.add(exchange)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kubechronicle.http.wire.exchange import Host
+from kubechronicle.http.wire.tls import TLSStream
 
 
 class WireProtocol(Protocol):
@@ -66,5 +67,9 @@ class ConnectionHost(Host, Protocol):
 
     async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
         """Pass the connection's bytes to another protocol, beginning with `data`."""
+
+    async def take_over(self, protocol: WireProtocol) -> TLSStream:
+        """Stop reading, and return the stream when nothing else reads or writes it. ``protocol``: gets the last bytes
+        that were read. Raises ClientDisconnected."""
 
     def count_protocol_error(self) -> None: ...

@@ -208,6 +208,22 @@ class TLSStream(trio.abc.Stream):
         except (OSError, ValueError) as error:
             raise self._failure(error) from error
 
+    async def receive_many(self, limit: int) -> bytes:
+        """Return the data of all records that have arrived, up to about ``limit`` bytes; b"" at the peer's end."""
+        data = await self.receive_some(limit)
+        size = len(data)
+        if not data or size >= limit:
+            return data
+        parts = [data]
+        with contextlib.suppress(trio.BrokenResourceError):  # the next call raises it again
+            while size < limit:
+                more = self.receive_nowait()
+                if not more:
+                    break
+                parts.append(more)
+                size += len(more)
+        return b"".join(parts) if len(parts) > 1 else data
+
     def send_nowait(self, data: bytes | memoryview) -> int:
         """Send the bytes that the kernel accepts at once, and return their number. The rest must be sent by `send_all`
         before anything else."""
@@ -282,11 +298,14 @@ class TLSStream(trio.abc.Stream):
             return trio.BrokenResourceError(str(error))
         return trio.BrokenResourceError(f"unexpected: {error!r}")
 
-    def send_eof_nowait(self) -> None:
-        """Send close_notify and end our direction. The client's data can be discarded afterwards."""
+    def send_eof_nowait(self, *, half: bool = False) -> None:
+        """Send close_notify and end our direction. The client's data can be discarded afterwards; with ``half``, it can
+        be received."""
         if self.closed:
             return
         self._close_notify()
+        if half:
+            return
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 

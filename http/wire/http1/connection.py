@@ -1,7 +1,8 @@
 """HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
 
 Lives here: framing of requests (RFC 9112); exchange.py frames answers. After a WebSocket handshake, the connection
-continues with websocket/protocol.py. Other upgrades are ignored, as a server may (RFC 9110 §7.8).
+continues with websocket/protocol.py. Other upgrades are ignored, as a server may (RFC 9110 §7.8), unless the handler
+takes the connection over (takeover.py). Such a request does not run in the reader's task.
 
     bytes → parser → queue of exchanges → `_advance`: one at a time → answer
 
@@ -23,8 +24,10 @@ import trio
 from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import split_target
-from kubechronicle.http.wire.http1.exchange import Http1Exchange, status_line
+from kubechronicle.http.wire.http1.exchange import Http1Exchange
+from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.takeover import HELD_BYTES, Takeover
 
 PIPELINED = 64
 """Requests received before the current one is answered; beyond it the socket is not read."""
@@ -70,6 +73,8 @@ class Http1Protocol:
         self._room: trio.Event | None = None
         self._head_bytes = 0  # of an incomplete header
         self._websocket: tuple[Request, bytes] | None = None  # a handshake, and the bytes after it
+        self._held: bytes | None = None  # the bytes after another upgrade, until its handler has taken over or answered
+        self._let_go: trio.Event | None = None
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_head = False
@@ -87,6 +92,7 @@ class Http1Protocol:
     def disconnected(self) -> None:
         self._closed = True
         self._make_room()
+        self._take_held()
 
     async def drain(self) -> None:
         """Close at once when idle; otherwise the current answer says `connection: close`."""
@@ -101,6 +107,12 @@ class Http1Protocol:
 
     async def received(self, data: bytes) -> None:
         if self._closed:
+            return
+        if self._held is not None:
+            self._held += data
+            if len(self._held) > HELD_BYTES:
+                self._let_go = trio.Event()
+                await self._let_go.wait()
             return
         self._parse_or_recognize(data)
         if self._websocket is not None:
@@ -301,7 +313,20 @@ class Http1Protocol:
             self._reject_later(400)
             return b""
         self._parser = httptools.HttpRequestParser(self)
-        return rest
+        if self._current is not None or len(self._queue) != 1:
+            return rest  # pipelined behind another request: no client does that
+        exchange, self._held = self._queue[0], rest
+        upgrade = names[b"upgrade"].decode("latin-1")
+        takeover = Takeover(self._host, upgrade, early=self._take_held, date_line=self.date_line)
+        exchange.takeover = exchange.request.upgrade = takeover
+        return b""
+
+    def _take_held(self) -> bytes:
+        held, self._held = self._held, None
+        if self._let_go is not None:
+            self._let_go.set()
+            self._let_go = None
+        return held or b""
 
     def _handshake_fields(self) -> list[tuple[bytes, bytes]]:
         """Return the fields of a WebSocket handshake without the offer of extensions, none of which is supported."""
@@ -321,7 +346,7 @@ class Http1Protocol:
                 self._make_room()
                 self._host.busy()
                 self._host.begin_exchange(exchange)
-                if exchange.received_whole:
+                if exchange.received_whole and exchange.takeover is None:
                     exchange.inline = by_reader
                     await exchange.run()
                 else:
@@ -340,10 +365,13 @@ class Http1Protocol:
         self._current = None
         if self._closed:
             return
+        held = self._take_held()
         if not goes_on or self._leaving:
             self._close()
             return
         self._host.idle()
+        if held:
+            self._parse(held)
         await self._advance(by_reader=False)
 
     async def _send_rejection(self) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Protocol
 
-from kubechronicle.http.messages import Push
-from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange
+from kubechronicle.http.messages import Push, Response
+from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange, close_iterator
+from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.takeover import Takeover
 
-STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus
-}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
-
-
-def status_line(status: int) -> bytes:
-    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 _framed: tuple[bytes, bytes] = (b"", b"")
@@ -50,6 +44,7 @@ class Http1Exchange(HttpExchange):
 
     keep_alive = True
     expects_continue = False
+    takeover: Takeover | None = None
     _received = 0
     _chunked = True
     _complete_answer = False
@@ -156,6 +151,25 @@ class Http1Exchange(HttpExchange):
             await self._wire.write(self._opening)
         elif self._chunked and self.request.method != "HEAD":
             await self._wire.write(LAST_CHUNK)
+
+    async def _complete(self, response: Response | None) -> None:
+        takeover = self.takeover
+        if takeover is None:
+            await super()._complete(response)
+            return
+        takeover.possible = False
+        if not takeover.taken:
+            await super()._complete(response)
+            return
+        try:
+            if response is not None and not isinstance(response.body, bytes):
+                await close_iterator(response.body)
+            await takeover.end()
+        finally:
+            self._answered = True
+            self._host.finish_exchange(self)
+        await self._protocol.exchange_done(goes_on=False)
+        del self.request
 
     async def _finish(self) -> None:
         await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)

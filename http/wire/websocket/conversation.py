@@ -24,6 +24,7 @@ from kubechronicle.http.messages import (
     WebSocketClosed,
 )
 from kubechronicle.http.wire.exchange import Host, close_iterator, encode_headers
+from kubechronicle.http.wire.takeover import Takeover
 
 AppSend = Callable[[Any], Awaitable[None]]
 AppPut = Callable[[Any], Awaitable[None]]
@@ -44,6 +45,7 @@ class WebSocketExchange:
         self._send = send
         self._messages: deque[bytes | str] = deque()
         self._code: int | None = None
+        self.takeover: Takeover | None = None
         self._accepted = False
         self._gone = False
         self._changed = trio.Event()
@@ -90,6 +92,8 @@ class WebSocketExchange:
         if subprotocol is not None and subprotocol not in self._subprotocols:
             raise ValueError(f"the client does not offer the subprotocol {subprotocol}")
         self._raise_if_closed()
+        if self.takeover is not None:
+            self.takeover.possible = False
         self._accepted = True
         message = {"type": "websocket.accept", "subprotocol": subprotocol, "headers": encode_headers(headers)}
         await self._send(message)
@@ -144,7 +148,7 @@ class WebSocketExchange:
     async def run(self) -> None:
         try:
             response = await self._call_application()
-            if not self._gone:
+            if not self._gone and not self._taken_over:
                 await self._finish(response)
         except (WebSocketClosed, ClientDisconnected):
             pass
@@ -152,7 +156,14 @@ class WebSocketExchange:
             self._host.report(f"answer to WebSocket {self.request.raw_path}", error)
         finally:
             self._host.finish_exchange(self)
-        await self._send(None)
+        if self.takeover is not None and self._taken_over:
+            await self.takeover.end()
+        else:
+            await self._send(None)
+
+    @property
+    def _taken_over(self) -> bool:
+        return self.takeover is not None and self.takeover.taken
 
     async def _call_application(self) -> Response:
         try:
@@ -166,6 +177,8 @@ class WebSocketExchange:
             return Response(500)
 
     async def _finish(self, response: Response) -> None:
+        if self.takeover is not None:
+            self.takeover.possible = False
         if self._accepted:
             await self.close()
             return

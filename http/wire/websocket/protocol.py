@@ -30,8 +30,9 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from kubechronicle.http.messages import Request
-from kubechronicle.http.wire.http1.exchange import status_line
+from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.takeover import Takeover
 from kubechronicle.http.wire.websocket.conversation import AppPut, AppSend, WebSocketExchange
 
 STREAM_ID = 1
@@ -123,6 +124,8 @@ class WebSocketProtocol:
         """Begin the conversation (Hypercorn's TaskGroup)."""
         conversation = WebSocketExchange(self._host, self._request, tuple(scope["subprotocols"]), self._send_message)
         self._request.exchange = self._request.websocket = conversation
+        takeover = Takeover(self._host, "websocket", early=self._take_early, date_line=self._date_line)
+        self._request.upgrade = conversation.takeover = takeover
         self._host.begin_exchange(conversation)
         self._host.start_task(conversation.run)
         return conversation.put
@@ -144,8 +147,11 @@ class WebSocketProtocol:
         """Pass a message of the application to WSStream, then the early frames to an application that has accepted."""
         await self._stream.app_send(message)
         if self._early and self._stream.handshake.accepted:
-            early, self._early = self._early, b""
-            await self._receive_frames(early)
+            await self._receive_frames(self._take_early())
+
+    def _take_early(self) -> bytes:
+        early, self._early = self._early, b""
+        return early
 
     # --- frames ---
 

@@ -1,0 +1,171 @@
+"""Takeover of a connection by a handler, after which its bytes are no longer HTTP (RFC 9110 §7.8).
+
+    http1 or websocket/: a request with an Upgrade field → Takeover, as `request.upgrade`
+    handler: `await request.upgrade.accept()` or `take_over()` → RawStream → returns SWITCHED
+
+Until then, bytes after the request are held, and errors are ordinary answers. From then on the reader of the connection
+rests, no deadline applies, and the handler reads and writes the TLS stream itself. A slow client is never cut: only its
+operating system or the handler ends it. A handler must end when `request.draining` is set.
+
+Invariant: no byte is lost or read twice: the reader has stopped before the handler reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from kubechronicle.http.messages import ClientDisconnected, HeaderList
+from kubechronicle.http.wire.exchange import encode_headers
+from kubechronicle.http.wire.http1.status_lines import status_line
+from kubechronicle.http.wire.protocol_interface import WireProtocol
+from kubechronicle.http.wire.tls import TLSStream
+
+HELD_BYTES = 64 * 1024
+"""Bytes held from a client that does not wait for the answer to its upgrade. Beyond it the socket is not read."""
+READ_BYTES = 256 * 1024
+"""Maximum bytes of one read."""
+
+
+class TakeoverHost(Protocol):
+    """The connection, as a takeover calls it."""
+
+    async def take_over(self, protocol: WireProtocol) -> TLSStream:
+        """Stop reading, and return the stream when nothing else reads or writes it. Raises ClientDisconnected."""
+
+    def end(self) -> None:
+        """Close the connection."""
+
+
+class ClientBroken(trio.BrokenResourceError, ClientDisconnected):
+    """The client is gone: for the handler an error of its stream, for the connection no error at all."""
+
+
+class RawStream(trio.abc.HalfCloseableStream):
+    """The client's bytes in both directions. ``early``: bytes that were received before the takeover.
+
+    Errors are those of trio's streams; ClientBroken may leave the handler. `aclose` ends our direction; the connection
+    closes when the handler returns.
+    """
+
+    def __init__(self, stream: TLSStream, early: bytes) -> None:
+        self._stream = stream
+        self._early = early
+        self._closed = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return received data, at most 256 KiB; b"" at the client's end."""
+        if self._closed:
+            raise trio.ClosedResourceError
+        limit = READ_BYTES if max_bytes is None else max_bytes
+        if self._early:
+            await trio.lowlevel.checkpoint()
+            data, self._early = self._early[:limit], self._early[limit:]
+            return data
+        try:
+            return await self._stream.receive_many(limit)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ClientBroken(str(error)) from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ClientBroken(str(error)) from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        """Send close_notify and end our direction; the client's data can still be received."""
+        self._stream.send_eof_nowait(half=True)
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._stream.send_eof_nowait()
+        await trio.lowlevel.checkpoint()
+
+
+class _TakenConnection:
+    """The protocol of a connection that was taken over. Keeps the bytes that the reader still receives."""
+
+    awaits_header = False
+
+    def __init__(self) -> None:
+        self.late = b""
+
+    async def initiate(self) -> None:
+        pass
+
+    async def received(self, data: bytes) -> None:
+        self.late += data
+
+    async def ended(self) -> None:
+        pass
+
+    async def drain(self) -> None:
+        """Do nothing: the handler ends when `request.draining` is set."""
+
+    def disconnected(self) -> None:
+        """Do nothing: the stream is closed, which the handler notices."""
+
+
+class Takeover:
+    """The upgrade that a client asks for (messages.Upgrade).
+
+    ``protocol``: the Upgrade field, as sent.
+    ``early``: returns the held bytes, and ends their holding.
+    ``date_line``: returns the date field of answers.
+    """
+
+    def __init__(
+        self, host: TakeoverHost, protocol: str, *, early: Callable[[], bytes], date_line: Callable[[], bytes]
+    ) -> None:
+        self._host = host
+        self._protocol = protocol
+        self._early = early
+        self._date_line = date_line
+        self.stream: RawStream | None = None
+        self.possible = True
+
+    @property
+    def protocol(self) -> str:
+        return self._protocol
+
+    @property
+    def taken(self) -> bool:
+        return self.stream is not None
+
+    async def take_over(self) -> RawStream:
+        if not self.possible:
+            raise ClientDisconnected
+        self.possible = False
+        connection = _TakenConnection()
+        tls = await self._host.take_over(connection)
+        self.stream = RawStream(tls, self._early() + connection.late)
+        return self.stream
+
+    async def accept(self, headers: HeaderList = ()) -> RawStream:
+        fields = encode_headers(headers)
+        stream = await self.take_over()
+        lines = [status_line(101), b"connection: Upgrade\r\nupgrade: ", self._protocol.encode("latin-1"), b"\r\n"]
+        lines += [b"%b: %b\r\n" % field for field in fields]
+        try:
+            await stream.send_all(b"".join([*lines, self._date_line(), b"\r\n"]))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ClientDisconnected from None
+        return stream
+
+    async def end(self) -> None:
+        """Close the connection after the handler has returned."""
+        if self.stream is not None:
+            await self.stream.aclose()
+        self._host.end()
