@@ -11,13 +11,15 @@ import base64
 import hashlib
 import platform
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 
 Document = dict[str, Any]
+Versions = Mapping[str, Sequence[str]]
+"""The versions of each group, the preferred one first."""
 
 KUBERNETES_MAJOR: Final = "1"
 KUBERNETES_MINOR: Final = "36"
@@ -45,9 +47,11 @@ def api_versions(registry: Registry, address: str) -> Document:
     }
 
 
-def api_group_list(registry: Registry) -> Document:
-    """Return the APIGroupList document of /apis."""
-    groups = [_group(registry, group) for group in registry.groups() if group]
+def api_group_list(registry: Registry, versions: Versions | None = None) -> Document:
+    """Return the APIGroupList document of /apis. ``versions``: of all groups, those of other servers too."""
+    if versions is None:
+        versions = {group: registry.versions(group) for group in registry.groups() if group}
+    groups = [_group(group, found) for group, found in versions.items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
@@ -55,12 +59,17 @@ def api_group(registry: Registry, group: str) -> Document | None:
     """Return the APIGroup document of /apis/GROUP, None for an unknown group."""
     if not group or not registry.versions(group):
         return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(registry, group)}
+    return api_group_of(group, registry.versions(group))
 
 
-def _group(registry: Registry, group: str) -> Document:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in registry.versions(group)]
-    return {"name": group, "versions": versions, "preferredVersion": dict(versions[0])}
+def api_group_of(group: str, versions: Sequence[str]) -> Document:
+    """Return the APIGroup document of a group with these versions, the preferred one first."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)}
+
+
+def _group(group: str, versions: Sequence[str]) -> Document:
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": entries, "preferredVersion": dict(entries[0])}
 
 
 def api_resource_list(registry: Registry, group: str, version: str) -> Document | None:
@@ -123,27 +132,43 @@ def storage_version_hash(api_version: str, kind: str) -> str:
 # -- aggregated discovery ---------------------------------------------------------------------------------------------
 
 
-def aggregated(registry: Registry, root: Literal["api", "apis"], version: str) -> Document:
-    """Return the APIGroupDiscoveryList of /api or /apis in ``version``, one of AGGREGATED_VERSIONS."""
-    groups = [group for group in registry.groups() if bool(group) == (root == "apis")]
+def aggregated(
+    registry: Registry,
+    root: Literal["api", "apis"],
+    version: str,
+    *,
+    versions: Versions | None = None,
+    remote: Mapping[tuple[str, str], Document] | None = None,
+) -> Document:
+    """Return the APIGroupDiscoveryList of /api or /apis in ``version``, one of AGGREGATED_VERSIONS.
+
+    ``versions``: of all groups but the core one, those of other servers too, if there are any.
+    ``remote``: the entries of group versions of other servers.
+    """
+    if versions is None or root == "api":
+        versions = {group: registry.versions(group) for group in registry.groups() if bool(group) == (root == "apis")}
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [_aggregated_group(registry, group) for group in groups],
+        "items": [_aggregated_group(registry, group, found, remote or {}) for group, found in versions.items()],
     }
 
 
-def _aggregated_group(registry: Registry, group: str) -> Document:
+def _aggregated_group(
+    registry: Registry, group: str, versions: Sequence[str], remote: Mapping[tuple[str, str], Document]
+) -> Document:
     return {
         "metadata": {"name": group} if group else {},
         "versions": [
-            {
+            remote.get((group, version))
+            or {
                 "version": version,
                 "resources": [_aggregated_resource(rt) for rt in registry.resources(group, version)],
                 "freshness": "Current",
             }
-            for version in registry.versions(group)
+            for version in versions
+            if (group, version) in remote or registry.resources(group, version)
         ],
     }
 

@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -50,12 +50,14 @@ RESET: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 class AskError(Exception):
     """No usable answer. The text is for operators and never holds a credential.
 
+    ``why``: the text without method and URL
     ``transient``: the connection broke, and a retry may help
     ``timed_out``: there was no answer within the timeout
     """
 
-    def __init__(self, why: str, *, transient: bool = False, timed_out: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, text: str, *, why: str = "", transient: bool = False, timed_out: bool = False) -> None:
+        super().__init__(text)
+        self.why = why or text
         self.transient = transient
         self.timed_out = timed_out
 
@@ -125,6 +127,31 @@ class Client:
                     return await self._ask(method, target, body, headers or {})
         except trio.TooSlowError:
             raise _failed(method, target, "no answer within the time-out", timed_out=True) from None
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Sequence[tuple[str, str]],
+        content: bytes | AsyncIterator[bytes] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        """Send a request and return the answer with its body unread. Raises AskError if there is no answer.
+
+        There is no time-out: a proxied request has that of its client, and a watch has none. Iterate
+        ``answer.aiter_raw()``; its errors are httpx's. No credential but the client certificate is added.
+        """
+        import httpx
+
+        async with self._slots, self._pooled() as pool:
+            try:
+                request = httpx.Request(method, url, headers=list(headers), content=content)
+                response = await pool.transport.handle_async_request(request)
+            except (*UNUSABLE, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+                raise _failed(method, url, _reason(error), transient=_is_broken(error)) from None
+            async with aclosing(response):
+                yield response
 
     async def _ask(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         import httpx
@@ -305,7 +332,8 @@ def _shown(url: str) -> str:
 
 def _failed(method: str, url: str, why: str, *, transient: bool = False, timed_out: bool = False) -> AskError:
     """Return an error with net/http's text: ``Post "https://host/path": connect: connection refused``."""
-    return AskError(f'{method.capitalize()} "{_shown(url)}": {why}', transient=transient, timed_out=timed_out)
+    text = f'{method.capitalize()} "{_shown(url)}": {why}'
+    return AskError(text, why=why, transient=transient, timed_out=timed_out)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

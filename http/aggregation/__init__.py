@@ -1,0 +1,1 @@
+"""Aggregation: API groups of other servers, reached through Services: routes, proxying, discovery and checks."""

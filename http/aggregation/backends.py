@@ -1,0 +1,79 @@
+"""The servers behind APIServices: their addresses, and one client for each.
+
+    spec.service {namespace: n, name: s, port: 443}     https://ADDRESS, as outgoing/service_addresses.py chooses it
+    the certificate must name                           s.n.svc
+    its authorities                                     spec.caBundle, else the system's
+    this server shows                                   the certificate of --proxy-client-cert-file
+
+Sources: kube-aggregator ``pkg/apiserver/resolvers.go``; k8s.io/apiserver ``pkg/util/proxy/proxy.go``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubechronicle.api.registry.api_services import ApiService, ServiceReference
+from kubechronicle.http.outgoing.client import AskError, Client, Outgoing
+from kubechronicle.http.outgoing.remote_server import RemoteServer
+from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
+
+MOST_CLIENTS: Final = 256
+"""Servers whose connections are kept; a cluster rarely has more than some dozens."""
+MAX_CONNECTIONS: Final = 1024
+"""Concurrent requests to one server. Each watch takes one; further requests wait for one within their time-out."""
+
+
+class Backends:
+    """Addresses of Services and clients for them.
+
+    ``addresses``: of Services, as --enable-aggregator-routing says.
+    ``certificate``, ``key``: files of the client certificate for other servers; None: they see none.
+    """
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        addresses: ServiceAddresses,
+        *,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        self._outgoing = outgoing
+        self._addresses = addresses
+        self._certificate, self._key = certificate, key
+        self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
+
+    async def url(self, service: ServiceReference) -> str:
+        """Return the URL of a server without a path. ValueError, with the reason: there is none now."""
+        return f"https://{await self._addresses.resolve(service.namespace, service.name, service.port)}"
+
+    def failed(self, service: ServiceReference, url: str) -> None:
+        """Choose another address for the next request: no connection was made to this one."""
+        self._addresses.failed(service.namespace, service.name, service.port, urlsplit(url).netloc)
+
+    async def client(self, api_service: ApiService, url: str) -> Client:
+        """Return the client for a server at ``url``. Raises AskError if its caBundle is unusable."""
+        assert api_service.service is not None
+        try:
+            peer = RemoteServer(
+                url=url,
+                ca=base64.b64decode(api_service.ca_bundle).strip() or None,
+                insecure=api_service.insecure,
+                certificate=self._certificate,
+                key=self._key,
+                server_name=api_service.service.server_name,
+            )
+        except (ValueError, binascii.Error) as error:
+            raise AskError(str(error)) from None
+        client = self._clients.get(peer)
+        if client is None:
+            client = self._clients[peer] = self._outgoing.client(peer, max_connections=MAX_CONNECTIONS)
+            while len(self._clients) > MOST_CLIENTS:
+                await self._outgoing.forget(self._clients.popitem(last=False)[1])
+        self._clients.move_to_end(peer)
+        return client

@@ -1,0 +1,188 @@
+"""Discovery of other servers: their resources are requested regularly, and merged into this server's documents.
+
+A server that has aggregated discovery is asked for it (/apis); of any other, the APIResourceList of the group version
+is turned into that form. While a server does not answer, its last resources stay in the documents, with the freshness
+Stale. Every process of a server asks for itself. Source: kube-aggregator ``pkg/apiserver/handler_discovery.go``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+import trio
+
+from kubechronicle.api.registry.api_services import (
+    RESOURCE,
+    ApiService,
+    from_aggregated,
+    from_resource_list,
+    ordered_versions,
+)
+from kubechronicle.api.registry.registry import Registry
+from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.http.aggregation.backends import Backends
+from kubechronicle.http.aggregation.checks import AGGREGATOR, TIMEOUT
+from kubechronicle.http.aggregation.routes import Routes
+from kubechronicle.http.outgoing.client import Answer, AskError
+
+log = logging.getLogger(__name__)
+
+REFRESH: Final = 60.0
+"""Seconds between two requests for the resources of one server."""
+FIRST_RETRY: Final = 0.5
+"""Seconds after the first failure; each further delay is twice as long, up to REFRESH."""
+MOST_REQUESTS: Final = 8
+"""Servers asked at a time."""
+ACCEPT: Final = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
+)
+MALFORMED: Final = (AttributeError, KeyError, TypeError, ValueError)
+
+GroupVersion = tuple[str, str]
+Resources = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteVersion:
+    """The resources of a group version in aggregated form. ``fresh``: the last request for them succeeded."""
+
+    resources: Resources = ()
+    fresh: bool = False
+
+    def document(self, version: str) -> dict[str, Any]:
+        """Return the entry of a version in an APIGroupDiscoveryList."""
+        resources = {"resources": list(self.resources)} if self.resources else {}
+        return {"version": version, **resources, "freshness": "Current" if self.fresh else "Stale"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Others:
+    """The part of other servers in discovery at one time. Compared by identity, as a key of caches.
+
+    ``versions``: the versions of all groups but the core one, those of this server too, in their order.
+    ``remote``: the group versions of other servers.
+    """
+
+    versions: Mapping[str, Sequence[str]]
+    remote: Mapping[GroupVersion, RemoteVersion]
+
+
+@dataclass(slots=True)
+class _Known:
+    """The state of one APIService of another server. ``one``: as of its last request. ``due``: in trio's time."""
+
+    one: ApiService
+    found: RemoteVersion
+    due: float = 0.0
+    failures: int = 0
+    running: bool = False
+
+
+class RemoteDiscovery:
+    """Requests the resources of other servers while ``run`` runs, and merges them with a registry."""
+
+    def __init__(self, routes: Routes, backends: Backends, views: Views) -> None:
+        self._routes = routes
+        self._backends = backends
+        self._known: dict[str, _Known] = {}
+        self._changed = trio.Event()
+        self._turns = trio.Semaphore(MOST_REQUESTS)
+        self._merged: tuple[Registry | None, int, Others | None] = (None, -1, None)
+        self._finds = 0
+        views.follow(RESOURCE, self._follow)
+
+    def others(self, registry: Registry) -> Others | None:
+        """Return the part of other servers beside a registry; None if there are no other servers."""
+        remote = self._routes.remote()
+        if not remote:
+            return None
+        state = self._routes.changes + self._finds
+        held_registry, held_state, merged = self._merged
+        if merged is None or held_registry is not registry or held_state != state:
+            versions = ordered_versions(self._routes.all().values(), registry)
+            found = {}
+            for group_version, one in remote.items():
+                known = self._known.get(one.name)
+                found[group_version] = known.found if known is not None else RemoteVersion()
+            merged = Others(versions, found)
+            self._merged = (registry, state, merged)
+        return merged
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Ask all servers when they are due, until cancelled."""
+        for known in self._known.values():
+            known.running = False
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                self._changed = trio.Event()
+                due = self._begin_due(nursery)
+                with trio.move_on_at(due):
+                    await self._changed.wait()
+
+    def _follow(self, _: Sequence[Event] | None) -> None:
+        self._changed.set()
+
+    def _begin_due(self, nursery: trio.Nursery) -> float:
+        """Start the requests that are due. Return the time of the next one."""
+        now, remote = trio.current_time(), {one.name: one for one in self._routes.remote().values()}
+        for name in self._known.keys() - remote.keys():
+            del self._known[name]
+        for name, one in remote.items():
+            known = self._known.get(name)
+            if known is None:
+                known = self._known[name] = _Known(one, RemoteVersion())
+            elif known.one != one:
+                known.one, known.due, known.failures = one, now, 0
+            if known.due <= now and not known.running:
+                known.running = True
+                nursery.start_soon(self._refresh, known)
+        return min((known.due for known in self._known.values() if not known.running), default=float("inf"))
+
+    async def _refresh(self, known: _Known) -> None:
+        one = known.one
+        try:
+            async with self._turns:
+                found = RemoteVersion(resources=await self._resources(one), fresh=True)
+            known.failures = 0
+        except (AskError, *MALFORMED) as error:
+            log.log(logging.DEBUG if known.failures else logging.INFO, "no discovery of %s: %s", one.name, error)
+            found = replace(known.found, fresh=False)
+            known.failures += 1
+        if found != known.found:
+            known.found = found
+            self._finds += 1
+        delay = REFRESH if not known.failures else min(FIRST_RETRY * 2 ** min(known.failures - 1, 10), REFRESH)
+        known.due = trio.current_time() + (delay if known.one == one else 0)
+        known.running = False
+        self._changed.set()
+
+    async def _resources(self, one: ApiService) -> Resources:
+        """Return the resources of a group version. Raises AskError, or one of MALFORMED."""
+        assert one.service is not None
+        if not one.available:
+            raise AskError("service unavailable")
+        url = await self._backends.url(one.service)
+        client = await self._backends.client(one, url)
+        answer = await client.ask("GET", f"{url}/apis", headers={**AGGREGATOR, "accept": ACCEPT}, timeout=TIMEOUT)
+        if answer.status == 503:
+            raise AskError("the server answered 503")
+        if answer.status == 200 and "as=APIGroupDiscoveryList" in answer.headers.get("content-type", ""):
+            return from_aggregated(_object(answer)).get((one.group, one.version), ())
+        user = {"x-remote-user": AGGREGATOR["x-remote-user"]}
+        answer = await client.ask("GET", url + one.path, headers=user, timeout=TIMEOUT)
+        if answer.status != 200:
+            raise AskError(f"{one.path} was answered with {answer.status}")
+        return from_resource_list(_object(answer).get("resources") or ())
+
+
+def _object(answer: Answer) -> Mapping[str, Any]:
+    value = orjson.loads(answer.body)
+    if not isinstance(value, dict):
+        raise ValueError("the answer is no object")
+    return value

@@ -1,0 +1,197 @@
+"""Proxying: a request for a group of another server is sent there, and the answer is passed on as it arrives.
+
+    GET /apis/metrics.k8s.io/v1beta1/nodes     ->   https://10.96.3.4:443/apis/metrics.k8s.io/v1beta1/nodes
+    Authorization: Bearer …                         X-Remote-User: alice, X-Remote-Group: …, X-Forwarded-For: …
+
+The filters have authenticated, limited and authorized the request. Its body and the answer's are streams with back
+pressure: a chunk is read when the one before it is sent. Nothing is sent twice. Source: kube-aggregator
+``pkg/apiserver/handler_proxy.go``, apimachinery ``pkg/util/proxy``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import trio
+
+from kubechronicle.api.registry.api_services import ApiService
+from kubechronicle.http.aggregation.backends import Backends
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.context import Context
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.client import AskError
+from kubechronicle.http.outgoing.webhooks import go_error
+
+if TYPE_CHECKING:
+    import httpx
+
+log = logging.getLogger(__name__)
+
+DISCOVERY_TIMEOUT: Final = 5.0
+"""Seconds for a request for a resource list (k8s.io/apiserver: aggregatedDiscoveryTimeout)."""
+MOST_WHOLE: Final = 256 * 1024
+"""Bytes up to which an answer of known length is sent in one piece."""
+TEXT: Final = ("content-type", "text/plain; charset=utf-8")
+NOSNIFF: Final = ("x-content-type-options", "nosniff")
+UNAVAILABLE: Final = "service unavailable"
+REDIRECTED: Final = b"the backend attempted to redirect this request, which is not permitted"
+
+HOP_BY_HOP: Final = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+     "transfer-encoding", "upgrade")
+)  # fmt: skip
+"""Fields for one connection only (RFC 9110 §7.6.1)."""
+REPLACED: Final = HOP_BY_HOP | {
+    "host", "authorization", "x-remote-user", "x-remote-uid", "x-remote-group", "x-forwarded-uri", "x-forwarded-host",
+    "x-forwarded-for", "x-forwarded-proto", "audit-id", "expect",
+}  # fmt: skip
+REPLACED_PREFIXES: Final = ("x-remote-extra-", "impersonate-")
+OWN_FIELDS: Final = HOP_BY_HOP | {"content-length", "date", "audit-id"}
+"""Fields of an answer that this server sets itself."""
+_PATH_CHARACTERS: Final = "/:@!$&'()*+,;=~"
+_KEY_CHARACTERS: Final = frozenset("!#$&'*+-.^_`|~")
+
+
+class Proxy:
+    """Sends requests to other servers. ``backends``: their addresses and clients."""
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+
+    async def answer(self, request: Request, context: Context, api_service: ApiService) -> Response:
+        """Return the answer of the server behind an APIService, or 503 if there is none."""
+        assert api_service.service is not None
+        if not api_service.available:
+            return error_text(503, UNAVAILABLE)
+        try:
+            url = await self._backends.url(api_service.service)
+        except ValueError as error:
+            log.warning("%s: no address of another server: %s", api_service.name, error)
+            return error_text(503, UNAVAILABLE)
+        is_list = request.path.strip("/").count("/") == 2 and not context.info.is_resource
+        with trio.move_on_after(DISCOVERY_TIMEOUT if is_list else float("inf")):
+            return await self._forward(request, context, api_service, url)
+        return error_text(503, "error trying to reach service: context deadline exceeded")
+
+    async def _forward(self, request: Request, context: Context, api_service: ApiService, url: str) -> Response:
+        target = url + forwarded_target(request)
+        async with AsyncExitStack() as stack:
+            try:
+                client = await self._backends.client(api_service, url)
+                opened = client.opened(
+                    request.method, target, headers=forwarded_fields(request, context), content=_content(request)
+                )
+                answer = await stack.enter_async_context(opened)
+            except AskError as error:
+                assert api_service.service is not None
+                self._backends.failed(api_service.service, url)
+                return error_text(503, f"error trying to reach service: {go_error(error.why, target)}")
+            if 300 <= answer.status_code <= 399 and answer.headers.get("location"):
+                return Response(502, [TEXT], REDIRECTED)
+            fields = answered_fields(answer)
+            length = answer.headers.get("content-length", "")
+            if request.method == "HEAD" or (length.isdecimal() and int(length) <= MOST_WHOLE):
+                whole = b"".join([chunk async for chunk in answer.aiter_raw()])
+                return Response(answer.status_code, fields, whole)
+            return Response(answer.status_code, fields, _Streamed(answer, stack.pop_all()))
+
+
+class _Streamed:
+    """The body of an answer, passed on as it arrives. Closing it closes the request to the other server."""
+
+    def __init__(self, answer: httpx.Response, stack: AsyncExitStack) -> None:
+        self._chunks = answer.aiter_raw()
+        self._stack = stack
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        with trio.CancelScope(shield=True):  # closing a connection waits for nobody
+            await self._stack.aclose()
+
+
+def _content(request: Request) -> AsyncIterator[bytes] | None:
+    """Return the body of a request as a stream; None if it has none."""
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers and request.http_version < "2":
+        return None
+    if request.http_version >= "2" and request.method in ("GET", "HEAD") and "content-length" not in headers:
+        return None
+    return _chunks(request)
+
+
+async def _chunks(request: Request) -> AsyncIterator[bytes]:
+    while chunk := await request.exchange.receive_body():
+        yield chunk
+
+
+def forwarded_target(request: Request) -> str:
+    """Return path and query for the other server. The path is the authorized one, encoded anew; the query is sorted.
+
+    >>> forwarded_target(Request.of("GET", "/apis/g/v1/things%2Fx?b=1&a=2"))
+    '/apis/g/v1/things/x?a=2&b=1'
+    """
+    path = quote(request.path, safe=_PATH_CHARACTERS)
+    pairs = parse_qsl(request.query_string, keep_blank_values=True)
+    query = urlencode(sorted(pairs, key=lambda pair: pair[0]))
+    return f"{path}?{query}" if query else path
+
+
+def forwarded_fields(request: Request, context: Context) -> list[tuple[str, str]]:
+    """Return the fields for the other server: the client's, but for those about the user and the connection."""
+    headers = request.headers
+    dropped = REPLACED | {name.strip().lower() for name in headers.get("connection").split(",")}
+    kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(REPLACED_PREFIXES)]
+    forwarded = [*headers.get_all("x-forwarded-for"), *([request.client[0]] if request.client[0] else [])]
+    kept += [("x-forwarded-for", ", ".join(forwarded))] if forwarded else []
+    kept += [("x-forwarded-uri", quote(request.path, safe=_PATH_CHARACTERS))]
+    if headers.get("host"):
+        kept += [("x-forwarded-host", headers["host"])]
+    kept += [("x-forwarded-proto", request.scheme), ("audit-id", context.audit_id)]
+    return [*kept, *user_fields(context.user)]
+
+
+def user_fields(user: User) -> list[tuple[str, str]]:
+    """Return the fields in which a proxy names the user, as bytes of UTF-8 in latin-1.
+
+    >>> user_fields(User(name="a", groups=("g",), extra={"example.com/Scope": ("x",)}))
+    [('x-remote-user', 'a'), ('x-remote-group', 'g'), ('x-remote-extra-example.com%2FScope', 'x')]
+    """
+    fields = [("x-remote-user", user.name)]
+    if user.uid:
+        fields.append(("x-remote-uid", user.uid))
+    fields += [("x-remote-group", group) for group in user.groups]
+    fields += [(f"x-remote-extra-{_escaped_key(key)}", value) for key, values in user.extra.items() for value in values]
+    return [(name, _wire(value)) for name, value in fields]
+
+
+def _escaped_key(key: str) -> str:
+    """Return a key with each byte that no field name may have as %XX (client-go: headerKeyEscape)."""
+    return "".join(
+        chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in _KEY_CHARACTERS else f"%{byte:02X}"
+        for byte in key.encode()
+    )
+
+
+def _wire(value: str) -> str:
+    return value if value.isascii() else value.encode().decode("latin-1")
+
+
+def answered_fields(answer: httpx.Response) -> list[tuple[str, str]]:
+    """Return the fields of an answer for the client."""
+    fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers.raw]
+    named = {each.strip().lower() for name, value in fields if name == "connection" for each in value.split(",")}
+    return [(name, value) for name, value in fields if name not in OWN_FIELDS and name not in named]
+
+
+def error_text(code: int, text: str, fields: Iterable[tuple[str, str]] = ()) -> Response:
+    """Return an error as Go's http.Error writes it."""
+    return Response(code, [TEXT, NOSNIFF, *fields], f"{text}\n".encode())

@@ -1,0 +1,56 @@
+"""Routes to other servers: the APIServices by the path of a request, kept up to date from the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubechronicle.api.registry.api_services import OWN_GROUP, RESOURCE, ApiService, api_service
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.http.authorization.view_follower import ViewFollower
+
+
+class Routes:
+    """The APIServices of this replica's view. ``changes`` counts their changes, for caches of what depends on them."""
+
+    def __init__(self, views: Views) -> None:
+        self.changes = 0
+        self._all: dict[str, ApiService] = {}
+        self._remote: dict[tuple[str, str], ApiService] = {}
+        self._follower = ViewFollower(views[RESOURCE], self._take)
+
+    def all(self) -> Mapping[str, ApiService]:
+        """Return all APIServices by name."""
+        self._follower.catch_up()
+        return self._all
+
+    def remote(self) -> Mapping[tuple[str, str], ApiService]:
+        """Return those of other servers by group and version."""
+        self._follower.catch_up()
+        return self._remote
+
+    def find(self, path: str) -> ApiService | None:
+        """Return the APIService of another server that a path belongs to; None: this server answers.
+
+        The APIService ``v1.`` takes everything below /api, as in kube-aggregator.
+        """
+        remote = self.remote()
+        if not remote or not path.startswith("/api"):
+            return None
+        parts = path.split("/", 4)
+        if parts[1] == "api":
+            return remote.get(("", "v1"))
+        if parts[1] != "apis" or len(parts) < 4:
+            return None
+        return remote.get((parts[2], parts[3]))
+
+    def _take(self, _: str, name: str, entry: Entry | None) -> None:
+        self.changes += 1
+        former = self._all.pop(name, None)
+        if former is not None:
+            self._remote.pop((former.group, former.version), None)
+        if entry is None:
+            return
+        found = self._all[name] = api_service(entry.object())
+        if found.service is not None and found.group != OWN_GROUP:
+            self._remote[found.group, found.version] = found
