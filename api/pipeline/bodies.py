@@ -29,6 +29,7 @@ _TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 
+DEFINITIONS: Final = "apiextensions.k8s.io"
 OLD_VERSIONS: Final = {
     "apps": ("v1beta1", "v1beta2"),
     "autoscaling": ("v2beta1", "v2beta2"),
@@ -44,6 +45,7 @@ OLD_VERSIONS: Final = {
     "events.k8s.io": ("v1beta1",),
     "certificates.k8s.io": ("v1beta1",),
     "admissionregistration.k8s.io": ("v1beta1", "v1alpha1"),
+    "apiextensions.k8s.io": ("v1beta1",),
     "flowcontrol.apiserver.k8s.io": ("v1beta3", "v1beta2", "v1beta1"),
     "resource.k8s.io": ("v1beta2", "v1beta1", "v1alpha3"),
 }
@@ -123,7 +125,8 @@ def _why_not(rt: ResourceType, api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
     if "/" in group:
         return f"unexpected GroupVersion string: {api_version}"
-    if (group, version, kind) in _known_kinds():
+    # Definitions have a scheme of their own in Kubernetes, without the kinds of other groups.
+    if (group, version, kind) in _known_kinds() and (rt.group == group or rt.group != DEFINITIONS):
         internal = types.short_name(rt.definition).partition(".")[0]
         return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
     return (

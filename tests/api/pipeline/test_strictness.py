@@ -186,6 +186,20 @@ def test_a_version_of_three_parts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("api_version", "kind", "why"),
+    [
+        ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", "does not match the expected API version"),
+        ("apiextensions.k8s.io/v2", "CustomResourceDefinition", "no kind .* is registered for version"),
+        ("v1", "Pod", 'no kind "Pod" is registered for version "v1"'),
+    ],
+)
+def test_definitions_have_a_scheme_of_their_own(api_version: str, kind: str, why: str) -> None:
+    definitions = known_registry().builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    with pytest.raises(StatusError, match=why):
+        bodies.set_type(definitions, {"apiVersion": api_version, "kind": kind})
+
+
+@pytest.mark.parametrize(
     ("patch", "why"),
     [
         (b'{"kind":"pod"}', 'no kind "pod" is registered for version "v1" in scheme'),
