@@ -1,8 +1,7 @@
 """Requests to the webhooks of a cluster: the clientConfig of a definition, with a URL or a reference to a Service.
 
-A Service is reached at its cluster IP and port, or at its external name, as kube-apiserver does without aggregator
-routing; the certificate must name NAME.NAMESPACE.svc. Sources: k8s.io/apiserver ``pkg/util/webhook/client.go``,
-``pkg/util/proxy/proxy.go``.
+A Service is reached at the address that service_addresses.py chooses; the certificate must name NAME.NAMESPACE.svc.
+Source: k8s.io/apiserver ``pkg/util/webhook/client.go``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import binascii
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.reviews import failure
+from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 
 MOST_CLIENTS: Final = 256
 """Webhooks whose connections are kept; a cluster rarely has more than some dozens."""
@@ -35,43 +35,52 @@ MAX_RETRIES: Final = 10
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
 """As kube-apiserver's, since webhooks and their proxies may look at them."""
 
-FindService = Callable[[str, str], Mapping[str, Any] | None]
-"""(namespace, name) -> the Service, None if there is none."""
-
 
 class _Address(NamedTuple):
-    """The URL to connect to, the URL to show, and the name in the certificate if it is not the URL's host."""
+    """The URL to connect to, the URL to show, and the name in the certificate if it is not the URL's host.
+
+    ``service``: namespace, name and port of the Service, if it is one.
+    """
 
     url: str
     shown: str
     server_name: str = ""
+    service: tuple[str, str, int] | None = None
 
 
 class Webhooks:
-    """Posts JSON to webhooks. Connections to each are kept. ``find_service``: looks a Service up."""
+    """Posts JSON to webhooks. Connections to each are kept."""
 
-    def __init__(self, outgoing: Outgoing, find_service: FindService) -> None:
+    def __init__(self, outgoing: Outgoing, services: ServiceAddresses) -> None:
         self._outgoing = outgoing
-        self._find_service = find_service
+        self._services = services
         self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
-        address = self._address(config, timeout)
+        shown = ""
+        try:
+            with trio.fail_after(timeout):
+                address = await self._address(config, timeout)
+                shown = address.shown
+                answer = await self._asked(config, address, body, timeout)
+        except trio.TooSlowError:
+            raise WebhookError(f'Post "{shown}": context deadline exceeded') from None
+        return _decoded(answer)
+
+    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes, timeout: float) -> Answer:
         client = await self._client(config, address)
         headers = dict(_HEADERS)
         if address.server_name:
             headers["host"] = urlsplit(address.shown).netloc
         try:
-            with trio.fail_after(timeout):
-                answer = await _answer(client, address.url, body, headers, timeout)
-        except trio.TooSlowError:
-            raise WebhookError(f'Post "{address.shown}": context deadline exceeded') from None
+            return await _answer(client, address.url, body, headers, timeout)
         except AskError as error:
+            if address.service is not None:
+                self._services.failed(*address.service, urlsplit(address.url).netloc)
             raise WebhookError(_shown(error, address)) from None
-        return _decoded(answer)
 
-    def _address(self, config: Mapping[str, Any], timeout: float) -> _Address:
+    async def _address(self, config: Mapping[str, Any], timeout: float) -> _Address:
         query = f"?timeout={math.ceil(timeout)}s"
         url = config.get("url")
         if url:
@@ -83,10 +92,10 @@ class Webhooks:
         host = f"{name}.{namespace}.svc"
         shown = f"https://{host}:{port}{path}{query}"
         try:
-            place = resolve(self._find_service(namespace, name), name, port)
+            place = await self._services.resolve(namespace, name, port)
         except ValueError as error:
             raise WebhookError(f'Post "{shown}": {error}') from None
-        return _Address(f"https://{place}{path}{query}", shown, host)
+        return _Address(f"https://{place}{path}{query}", shown, host, (namespace, name, port))
 
     async def _client(self, config: Mapping[str, Any], address: _Address) -> Client:
         parts = urlsplit(address.url)
@@ -122,13 +131,15 @@ def _shown(error: AskError, address: _Address) -> str:
     head = f'Post "{address.shown}": '
     if error.timed_out:
         return head + "context deadline exceeded"
-    text = str(error).replace(address.url, address.shown)
+    return head + go_error(str(error).replace(address.url, address.shown).removeprefix(head), address.url)
+
+
+def go_error(text: str, url: str) -> str:
+    """Return the text of a failed request to ``url`` as Go's net/http has it, without the URL."""
     for ours, theirs in _GO_TEXTS:
         if text.endswith(ours):
             return text.removesuffix(ours) + theirs
-    if text.startswith(head + "connect: "):
-        return f"{head}dial tcp {urlsplit(address.url).netloc}: {text.removeprefix(head)}"
-    return text
+    return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
 async def _answer(client: Client, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
@@ -148,25 +159,6 @@ def _retry_after(answer: Answer) -> int | None:
     if (answer.status != 429 and answer.status < 500) or not (text.isascii() and text.isdigit() and len(text) < 10):
         return None
     return int(text)
-
-
-def resolve(service: Mapping[str, Any] | None, name: str, port: int) -> str:
-    """Return the host and port at which a Service is reached. ValueError, with the reason."""
-    if service is None:
-        raise ValueError(f'service "{name}" not found')
-    spec = service.get("spec") or {}
-    kind, address = spec.get("type") or "ClusterIP", spec.get("clusterIP") or ""
-    if kind == "ExternalName":
-        return _joined(spec.get("externalName") or "", port)
-    if kind == "ClusterIP" and address == "None":
-        raise ValueError('cannot route to service with ClusterIP "None"')
-    if not any(each.get("port") == port for each in spec.get("ports") or ()):
-        raise ValueError(f'no service port {port} found for service "{name}"')
-    return _joined(address, port)
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _decoded(answer: Answer) -> Any:

@@ -10,7 +10,8 @@ import pytest
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks, resolve
+from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
+from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks
 
 JSON = [("content-type", "application/json")]
 
@@ -31,14 +32,17 @@ def by_url(wire: Any, path: str = "/conv") -> dict[str, Any]:
     return {"url": f"https://localhost:{wire.server.port}{path}", "caBundle": ca}
 
 
-def no_services(namespace: str, name: str) -> None:
-    return None
+def addresses(service: dict[str, Any] | None, *slices: dict[str, Any]) -> ServiceAddresses:
+    return ServiceAddresses(lambda namespace, name: service, lambda namespace, name: slices)
+
+
+NO_SERVICES = addresses(None)
 
 
 async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing) -> None:
     hook = Hook()
     config = by_url(await wire(hook), "/conv/")
-    assert await Webhooks(outgoing, no_services)(config, b"{}", timeout=30) == {"a": 1}
+    assert await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30) == {"a": 1}
     (request,) = hook.requests
     assert (request.method, request.path, request.query_string) == ("POST", "/conv", "timeout=30s")
     assert request.headers.get("accept") == "application/json, */*"
@@ -56,7 +60,7 @@ async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing
 async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes, why: str) -> None:
     config = by_url(await wire(Hook(status=status, body=body)))
     with pytest.raises(WebhookError) as caught:
-        await Webhooks(outgoing, no_services)(config, b"{}", timeout=30)
+        await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
     assert str(caught.value) == why
 
 
@@ -68,13 +72,13 @@ async def test_a_webhook_that_says_when_is_asked_again(wire: Any, outgoing: Outg
 
     hook = Busy()
     config = by_url(await wire(hook))
-    assert await Webhooks(outgoing, no_services)(config, b"{}", timeout=30) == {"a": 1}
+    assert await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30) == {"a": 1}
     assert len(hook.requests) == 3
 
 
 async def test_a_refused_connection_is_reported_as_by_go(outgoing: Outgoing) -> None:
     with pytest.raises(WebhookError) as caught:
-        await Webhooks(outgoing, no_services)({"url": "https://127.0.0.1:1/x"}, b"{}", timeout=1.5)
+        await Webhooks(outgoing, NO_SERVICES)({"url": "https://127.0.0.1:1/x"}, b"{}", timeout=1.5)
     dial = "dial tcp 127.0.0.1:1: connect: connection refused"
     assert str(caught.value) == f'Post "https://127.0.0.1:1/x?timeout=2s": {dial}'
 
@@ -86,10 +90,7 @@ async def test_a_service_is_reached_by_its_external_name(wire: Any, outgoing: Ou
         "caBundle": by_url(started)["caBundle"],
     }
 
-    def service(namespace: str, name: str) -> dict[str, Any] | None:
-        assert (namespace, name) == ("default", "hook")
-        return {"spec": {"type": "ExternalName", "externalName": "localhost"}}
-
+    service = addresses({"spec": {"type": "ExternalName", "externalName": "localhost"}})
     # The test's certificate names localhost, and no Service: the connection is made, and the name is checked.
     with pytest.raises(WebhookError) as caught:
         await Webhooks(outgoing, service)(config, b"{}", timeout=30)
@@ -100,29 +101,5 @@ async def test_a_service_is_reached_by_its_external_name(wire: Any, outgoing: Ou
 async def test_a_missing_service(outgoing: Outgoing) -> None:
     config = {"service": {"namespace": "default", "name": "hook"}}
     with pytest.raises(WebhookError) as caught:
-        await Webhooks(outgoing, no_services)(config, b"{}", timeout=10)
+        await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=10)
     assert str(caught.value) == 'Post "https://hook.default.svc:443/?timeout=10s": service "hook" not found'
-
-
-@pytest.mark.parametrize(
-    ("spec", "place"),
-    [
-        ({"clusterIP": "10.0.0.1", "ports": [{"port": 443}]}, "10.0.0.1:443"),
-        ({"type": "NodePort", "clusterIP": "fd00::1", "ports": [{"port": 443}]}, "[fd00::1]:443"),
-        ({"type": "ExternalName", "externalName": "a.example.com"}, "a.example.com:443"),
-    ],
-)
-def test_places_of_services(spec: dict[str, Any], place: str) -> None:
-    assert resolve({"spec": spec}, "s", 443) == place
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ({"clusterIP": "None"}, 'cannot route to service with ClusterIP "None"'),
-        ({"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}, 'no service port 443 found for service "s"'),
-    ],
-)
-def test_services_without_a_place(spec: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        resolve({"spec": spec}, "s", 443)
