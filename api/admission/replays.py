@@ -1,0 +1,290 @@
+"""Policies replayed on writes of the log: the outcomes that they would have had.
+
+Lives here: the decision on one write, by the same compiled policies as the server's. Not here: the log, the state of
+the past, and webhooks, which must be asked (replayed_webhooks.py).
+
+The order is the server's: mutating policies by name, each on the result of the one before, then validating ones.
+Mutating policies are applied once; no policy is applied again after others (reinvocationPolicy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
+
+from kubechronicle.api.admission.logged_writes import Write, decision_values, labels_in
+from kubechronicle.api.admission.matching import NAMESPACES, Index
+from kubechronicle.api.admission.mutating_policies import Mutator, mutated
+from kubechronicle.api.admission.policy_programs import Failed, Stage
+from kubechronicle.api.admission.policy_sources import (
+    FOREIGN_NAMESPACE,
+    NO_PARAMS,
+    WITHOUT_NAMESPACE,
+    Binding,
+    ConfigurationError,
+    Policy,
+    is_exempt,
+)
+from kubechronicle.api.admission.policy_values import Request, namespace_value, request_value
+from kubechronicle.api.admission.validating_policies import Validator
+from kubechronicle.api.cel.library.authorization import Decide
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.differences import differences, summary
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.schema.equality import same_json
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+REFUSED: Final = "refused"
+WARNED: Final = "warned"
+AUDITED: Final = "audited"
+MUTATED: Final = "mutated"
+EFFECTS: Final = (REFUSED, WARNED, AUDITED, MUTATED)
+_ACTIONS: Final = {"Deny": REFUSED, "Warn": WARNED, "Audit": AUDITED}
+
+
+class Outcome(NamedTuple):
+    """An effect of a policy on a write. ``source``: the policy or webhook; ``error``: it could not be applied."""
+
+    effect: str
+    source: str
+    binding: str
+    message: str
+    reason: str = ""
+    error: bool = False
+
+
+class PastState(Protocol):
+    """The state of the cluster just before a write. Objects are as stored, and only read."""
+
+    def peek(self, resource: str, namespace: str, name: str) -> Object | None:
+        """Return an object."""
+        ...
+
+    def entries(self, resource: str, namespace: str) -> Iterable[Object]:
+        """Return the objects of a namespace; of all namespaces, if it is ""."""
+        ...
+
+    def decide(self, user: Mapping[str, Any]) -> Decide:
+        """Return the function that answers questions about a user's rights."""
+        ...
+
+
+class Reading:
+    """The values of a write that policies read, each made at its first use."""
+
+    def __init__(self, write: Write, state: PastState) -> None:
+        self.write = write
+        self._state = state
+        self._requests: dict[ResourceType, dict[str, Any]] = {}
+
+    def values(self, matched: ResourceType, params: Object | None, *, has_params: bool) -> dict[str, Any]:
+        """Return CEL's variables. ``matched``: the type in whose version the policy matches. StatusError."""
+        request = self._requests.get(matched)
+        if request is None:
+            request = self._requests[matched] = request_value(self.request, matched)
+        values = {
+            "object": self.write.new(matched),
+            "oldObject": self.write.former(matched),
+            "request": request,
+            "namespaceObject": self.namespace,
+        }
+        return {**values, "params": params} if has_params else values
+
+    @cached_property
+    def request(self) -> Request:
+        """The request itself, and the rights of its user."""
+        return Request(**decision_values(self._state.decide(self.write.user), self.write))
+
+    @property
+    def authorizer(self) -> Mapping[str, Any]:
+        """The variables that ask for rights."""
+        return self.request.authorizer
+
+    @cached_property
+    def namespace(self) -> dict[str, Any] | None:
+        """The namespace of the object, None for a namespace, and for cluster-scoped objects. StatusError 404."""
+        write = self.write
+        if not write.namespace or write.rt.resource == NAMESPACES:
+            return None
+        return namespace_value(self._namespace(write.namespace))
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Return the labels of a namespace. StatusError 404."""
+        return labels_in(self._namespace(name))
+
+    def _namespace(self, name: str) -> Object:
+        found = self._state.peek(NAMESPACES, "", name)
+        if found is None:
+            raise status.not_found(NAMESPACES, name)
+        return found
+
+    def params(self, rt: ResourceType | None, binding: Binding) -> Sequence[Object | None]:
+        """Return the parameters of a binding. ConfigurationError: they cannot be looked up."""
+        reference = binding.param_ref
+        if rt is None or reference is None:
+            return (None,)
+        found = list(self._param_objects(rt, reference, binding))
+        if not found and reference.get("parameterNotFoundAction") == "Deny":
+            raise ConfigurationError(NO_PARAMS)
+        return [pipeline.to_request_version(rt, copy_object(obj)) for obj in found]
+
+    def _param_objects(self, rt: ResourceType, reference: Mapping[str, Any], binding: Binding) -> Iterator[Object]:
+        namespace = reference.get("namespace") or ""
+        if rt.namespaced:
+            namespace = namespace or self.write.request_namespace
+            if not namespace:
+                raise ConfigurationError(WITHOUT_NAMESPACE)
+        elif namespace:
+            raise ConfigurationError(FOREIGN_NAMESPACE)
+        if name := reference.get("name"):
+            found = self._state.peek(rt.resource, namespace, name)
+            if found is not None:
+                yield found
+            return
+        selector = binding.param_selector
+        for obj in self._state.entries(rt.resource, namespace):
+            if selector is None or selector.matches(labels_in(obj)):
+                yield obj
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A policy of the file that applies to a write: its binding, its version, and one parameter object."""
+
+    policy: Policy[Any]
+    binding: Binding
+    matched: ResourceType
+    params: Object | None
+
+    def values(self, reading: Reading) -> dict[str, Any]:
+        """Return CEL's variables. StatusError."""
+        return reading.values(self.matched, self.params, has_params=self.policy.param_kind is not None)
+
+
+class PolicyReplay:
+    """The policies of one replay. ``registry``: returns the served types."""
+
+    def __init__(
+        self, validating: Iterable[Policy[Validator]], mutating: Iterable[Policy[Mutator]], registry: Registry
+    ) -> None:
+        self._registry = registry
+        self._validating = _index(validating)
+        self._mutating = _index(mutating)
+
+    def concerns(self, write: Write) -> bool:
+        """Tell whether the rules of some policy match the kind of a write."""
+        kind = write.kind
+        return not is_exempt(write.rt) and bool(
+            self._validating.candidates(kind, self._registry) or self._mutating.candidates(kind, self._registry)
+        )
+
+    def mutate(self, write: Write, reading: Reading) -> list[Outcome]:
+        """Apply the mutating policies to a write, which has the changed object afterwards."""
+        if write.object is None or is_exempt(write.rt):
+            return []
+        candidates = self._mutating.candidates(write.kind, self._registry)
+        outcomes: list[Outcome] = []
+        for bound in self._bound(candidates, reading, outcomes):
+            outcomes += _mutate(bound, reading)
+        return outcomes
+
+    def validate(self, write: Write, reading: Reading) -> list[Outcome]:
+        """Return the outcomes of the validating policies."""
+        if is_exempt(write.rt):
+            return []
+        candidates = self._validating.candidates(write.kind, self._registry)
+        outcomes: list[Outcome] = []
+        for bound in self._bound(candidates, reading, outcomes):
+            outcomes += _validate(bound, reading)
+        return outcomes
+
+    def _bound(
+        self, candidates: Sequence[tuple[Policy[Any], ResourceType]], reading: Reading, problems: list[Outcome]
+    ) -> Iterator[Bound]:
+        if not candidates:
+            return
+        write, registry = reading.write, self._registry
+        kind, name = write.kind, write.named
+        labels = write.labels(reading.namespace_labels)
+        for policy, _ in candidates:
+            try:
+                matched = policy.match.match(kind, registry, name, labels)
+                if matched is None:
+                    continue
+                param_type = policy.param_type(registry)
+            except (ConfigurationError, StatusError) as error:
+                problems += _problem(policy, "", f"failed to configure policy: {error}")
+                continue
+            for binding in policy.bindings:
+                try:
+                    if not binding.matches(kind, registry, name, labels):
+                        continue
+                    params = reading.params(param_type, binding)
+                except (ConfigurationError, StatusError) as error:
+                    problems += _problem(policy, binding.name, f"failed to configure binding: {error}")
+                    continue
+                for each in params:
+                    yield Bound(policy, binding, matched, each)
+
+
+def _index(policies: Iterable[Policy[Any]]) -> Index[Policy[Any]]:
+    ordered = sorted(policies, key=lambda policy: policy.name)
+    return Index((policy, policy.match.rules.match) for policy in ordered)
+
+
+def _problem(policy: Policy[Any], binding: str, message: str, reason: str = "") -> list[Outcome]:
+    return [] if policy.ignores else [Outcome(REFUSED, policy.name, binding, message, reason, error=True)]
+
+
+def _validate(bound: Bound, reading: Reading) -> list[Outcome]:
+    policy, binding = bound.policy, bound.binding
+    try:
+        values = bound.values(reading)
+    except StatusError as error:
+        why = f"failed to configure binding: failed to convert object version: {error}"
+        return _problem(policy, binding.name, why)
+    verdict = policy.evaluator.decide(values, reading.authorizer)
+    outcomes = [
+        Outcome(_ACTIONS[action], policy.name, binding.name, failure.message, failure.reason, failure.error)
+        for failure in verdict.failures
+        for action in binding.actions
+        if action in _ACTIONS
+    ]
+    for annotation in verdict.annotations:
+        if annotation.error:
+            outcomes.append(Outcome(REFUSED, policy.name, binding.name, annotation.error, error=True))
+        else:
+            outcomes.append(Outcome(AUDITED, policy.name, binding.name, f"{annotation.key}: {annotation.value}"))
+    return outcomes
+
+
+def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
+    policy, binding, write = bound.policy, bound.binding, reading.write
+    evaluator: Mutator = policy.evaluator
+    try:
+        before = write.new(bound.matched)
+        if before is None:
+            return []
+        values = {**bound.values(reading), **reading.authorizer}
+        if evaluator.conditions and not evaluator.conditions.match(values):
+            return []
+        obj, decoded_as = before, write.decoded_as(bound.matched)
+        for mutation in evaluator.mutations:
+            stage = Stage({**values, "object": obj}, evaluator.variables)
+            obj = mutated(mutation, obj, stage, decoded_as)
+        if obj is before or same_json(obj, before):
+            return []
+        write.replace(bound.matched, obj)
+    except (Failed, StatusError) as error:
+        return _problem(policy, binding.name, str(error), "Invalid")
+    return [Outcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
+
+
+def change_text(before: ReadOnlyObject, after: ReadOnlyObject) -> str:
+    """Return the difference of an object in one line: ``spec.replicas: 3 → 5``."""
+    return summary(differences(before, after)) or "fields that only servers read"
