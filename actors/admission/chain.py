@@ -13,7 +13,7 @@ Plugins are indexed by resource and operation at the first such write, so a plug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -143,6 +143,10 @@ class Judgement(NamedTuple):
     error: str = ""
 
 
+async def _no_namespace(name: str) -> None:
+    raise status.internal_error(f"namespace {name} cannot be created by admission here")
+
+
 Judge = Callable[[Who, RequestInfo], Judgement]
 """Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
 
@@ -157,6 +161,7 @@ class State:
     ``ask``: posts to a webhook; None: the server sends no requests to others.
     ``judge``: the authorizers' answers with their reasons, about any user.
     ``registry``: returns the served types of this moment.
+    ``provide_namespace``: creates a namespace, or raises StatusError.
     """
 
     peek: Callable[[str, str, str], Entry | None]
@@ -165,6 +170,7 @@ class State:
     ask: AskWebhook | None = None
     judge: Judge = lambda who, info: Judgement(allowed=False)
     registry: Callable[[], Registry] = known_registry
+    provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
 
 
 class NotYet(StatusError):

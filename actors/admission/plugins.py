@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from kubechronicle.actors.admission.always import AlwaysAdmit, AlwaysDeny
 from kubechronicle.actors.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
@@ -16,12 +17,25 @@ from kubechronicle.actors.admission.certificates import (
 )
 from kubechronicle.actors.admission.chain import MinimalPlugin
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
+from kubechronicle.actors.admission.gated import (
+    ClusterTrustBundleAttest,
+    JobValidation,
+    PodGroupProtection,
+    PodGroupWorkloadExists,
+)
 from kubechronicle.actors.admission.ingress import DefaultIngressClass
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.admission.namespaces import NamespaceAutoProvision, NamespaceExists
 from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
+from kubechronicle.actors.admission.owner_references import OwnerReferencesPermissionEnforcement
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
+from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
+from kubechronicle.actors.admission.pods.images import AlwaysPullImages
+from kubechronicle.actors.admission.pods.node_selector import PodNodeSelector
+from kubechronicle.actors.admission.pods.tolerations import ExtendedResourceToleration, PodTolerationRestriction
+from kubechronicle.actors.admission.pods.updates import NodeDeclaredFeatureValidator, PodResizeValidator
 from kubechronicle.actors.admission.policies.mutating import MutatingAdmissionPolicy
 from kubechronicle.actors.admission.policies.validating import ValidatingAdmissionPolicy
 from kubechronicle.actors.admission.priority import Priority
@@ -37,32 +51,63 @@ from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWe
 from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
 
 PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
+    AlwaysAdmit,
+    NamespaceAutoProvision,
     NamespaceLifecycle,
+    NamespaceExists,
+    LimitPodHardAntiAffinityTopology,
     LimitRanger,
     ServiceAccount,
     NodeRestriction,
     TaintNodesByCondition,
+    AlwaysPullImages,
     PodSecurity,
+    PodNodeSelector,
     Priority,
     DefaultTolerationSeconds,
+    PodTolerationRestriction,
+    ExtendedResourceToleration,
     DefaultStorageClass,
     StorageObjectInUseProtection,
+    PodGroupProtection,
+    OwnerReferencesPermissionEnforcement,
     PersistentVolumeClaimResize,
     RuntimeClass,
     CertificateApproval,
     CertificateSigning,
+    ClusterTrustBundleAttest,
     CertificateSubjectRestriction,
     DefaultIngressClass,
     DenyServiceExternalIPs,
     PodTopologyLabels,
+    PodGroupWorkloadExists,
+    NodeDeclaredFeatureValidator,
+    JobValidation,
+    PodResizeValidator,
     MutatingAdmissionPolicy,
     MutatingAdmissionWebhook,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionWebhook,
     ResourceQuota,
+    AlwaysDeny,
 )
 NAMES: Final = tuple(plugin().name for plugin in PLUGINS)
-DEFAULT: Final = frozenset(NAMES) - {"DenyServiceExternalIPs"}
+OPTIONAL: Final = frozenset(
+    {
+        "AlwaysAdmit",
+        "AlwaysDeny",
+        "AlwaysPullImages",
+        "DenyServiceExternalIPs",
+        "ExtendedResourceToleration",
+        "LimitPodHardAntiAffinityTopology",
+        "NamespaceAutoProvision",
+        "NamespaceExists",
+        "OwnerReferencesPermissionEnforcement",
+        "PodNodeSelector",
+        "PodTolerationRestriction",
+    }
+)
+DEFAULT: Final = frozenset(NAMES) - OPTIONAL
 """The plugins enabled by default."""
 
 

@@ -127,6 +127,11 @@ def _has_own_resources(spec: Object) -> bool:
     return any(_is_pod_level(name) for side in ("requests", "limits") for name in own.get(side) or ())
 
 
+def requests_of_spec(pod: Object) -> Usage:
+    """Return the total requests that a pod's spec asks for, whatever its status says."""
+    return _total({"spec": pod.get("spec") or {}}, "requests")
+
+
 def _total(pod: Object, side: str) -> Usage:
     """Return the total requests or limits of a pod. ``side``: "requests" or "limits"."""
     spec = pod.get("spec") or {}

@@ -44,15 +44,20 @@ FLAGS = (
     ),
     Flag(
         name="enable-admission-plugins", placeholder="LIST", default="",
-        help="Admission plugins to run in addition to the default ones, comma-separated: DenyServiceExternalIPs.",
+        help="Admission plugins to run in addition to the default ones, comma-separated: AlwaysAdmit, "
+        "NamespaceAutoProvision, NamespaceExists, LimitPodHardAntiAffinityTopology, AlwaysPullImages, "
+        "PodNodeSelector, PodTolerationRestriction, ExtendedResourceToleration, "
+        "OwnerReferencesPermissionEnforcement, DenyServiceExternalIPs, AlwaysDeny.",
     ),
     Flag(
         name="disable-admission-plugins", placeholder="LIST", default="",
-        help="Default admission plugins not to run, comma-separated: NamespaceLifecycle, "
-        "LimitRanger, ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity, Priority, "
-        "DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize, "
-        "RuntimeClass, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, DefaultIngressClass, "
-        "PodTopologyLabels, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, "
+        help="Default admission plugins not to run, comma-separated: NamespaceLifecycle, LimitRanger, "
+        "ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity, Priority, "
+        "DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, PodGroupProtection, "
+        "PersistentVolumeClaimResize, RuntimeClass, CertificateApproval, CertificateSigning, "
+        "ClusterTrustBundleAttest, CertificateSubjectRestriction, DefaultIngressClass, PodTopologyLabels, "
+        "PodGroupWorkloadExists, NodeDeclaredFeatureValidator, JobValidation, PodResizeValidator, "
+        "MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, "
         "ValidatingAdmissionWebhook, ResourceQuota.",
     ),
     Flag(

@@ -1,0 +1,115 @@
+"""PodResizeValidator and NodeDeclaredFeatureValidator: reject changes of running pods that their nodes cannot follow
+(plugin/pkg/admission/{podresize,nodedeclaredfeatures} of kube-apiserver)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.api.errors.field_errors import Cause, go_quote
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.quota.pods import requests_of_spec
+from kubechronicle.api.values import quantity
+
+Object = dict[str, Any]
+MILLI: Final = -3
+_COMPARED: Final = (("cpu", MILLI), ("memory", 0))
+"""The resources that a node must have, with the exponent of the unit that messages show."""
+
+POD_LEVEL_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
+INIT_CONTAINER_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
+
+
+class _PodUpdate(AdmissionPlugin):
+    resources = frozenset({"pods"})
+    operations = frozenset({UPDATE})
+
+
+def _changed_on_node(attributes: Attributes) -> tuple[Object, Object, str] | None:
+    """Return the pod after and before, and its node, if the update changes a scheduled pod's generation."""
+    if attributes.object is None or attributes.old is None:
+        return None
+    pod, old = attributes.object, attributes.old.object()
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    if not node or pod["metadata"].get("generation", 0) == old["metadata"].get("generation", 0):
+        return None
+    return pod, old, node
+
+
+class PodResizeValidator(_PodUpdate):
+    """A resized pod must run on Linux, and request no more than its node can allocate."""
+
+    name = "PodResizeValidator"
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        found = _changed_on_node(attributes) if attributes.subresource == "resize" else None
+        if found is None:
+            return
+        pod, _, name = found
+        entry = state.peek("nodes", "", name)
+        if entry is None:
+            raise forbidden(attributes, f"node {go_quote(name)} not found")
+        system = entry.labels.get("kubernetes.io/os", "linux")
+        if system != "linux":
+            why = f"pod resize is only supported on linux nodes, node {go_quote(name)} is {go_quote(system)}"
+            raise _with_cause(forbidden(attributes, why), "UnsupportedPlatform")
+        if lacking := _lacking(pod, entry.object()):
+            why = f"node didn't have enough allocatable resources: {'; '.join(lacking)}"
+            raise _with_cause(forbidden(attributes, why), "NodeCapacity")
+
+
+def _lacking(pod: Object, node: Object) -> list[str]:
+    requests = requests_of_spec(pod)
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    lacking = []
+    for name, exponent in _COMPARED:
+        wanted, family = requests.get(name, (Decimal(0), "decimal"))
+        available = str(allocatable.get(name, "0"))
+        if wanted > quantity.value_of(available):
+            shown = quantity.in_units(quantity.spelled(wanted, family), exponent)
+            lacking.append(f"{name}, requested: {shown}, allocatable: {quantity.in_units(available, exponent)}")
+    return lacking
+
+
+def _with_cause(error: StatusError, reason: str) -> StatusError:
+    details = error.details or {}
+    error.details = {**details, "causes": [*(details.get("causes") or ()), Cause(reason, "").body()]}
+    return error
+
+
+class NodeDeclaredFeatureValidator(_PodUpdate):
+    """An update that needs a feature of the kubelet requires that the node declares it (KEP-5328)."""
+
+    name = "NodeDeclaredFeatureValidator"
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        found = _changed_on_node(attributes) if attributes.subresource in ("", "resize") else None
+        if found is None:
+            return
+        pod, old, name = found
+        needed = _features_of_update(pod.get("spec") or {}, old.get("spec") or {})
+        if not needed:
+            return
+        entry = state.peek("nodes", "", name)
+        if entry is None:
+            raise forbidden(attributes, f"node {go_quote(name)} not found")
+        declared = (entry.object().get("status") or {}).get("declaredFeatures") or ()
+        if missing := [feature for feature in needed if feature not in declared]:
+            features = ", ".join(missing)
+            why = f"pod update requires features {features} which are not available on node {go_quote(name)}"
+            raise forbidden(attributes, why)
+
+
+def _features_of_update(spec: Object, old: Object) -> list[str]:
+    """Return the features that the change of a pod's spec needs, in alphabetical order."""
+    needed = []
+    if (spec.get("resources") or None) != (old.get("resources") or None):
+        needed.append(POD_LEVEL_RESIZE)
+    pairs = zip(old.get("initContainers") or (), spec.get("initContainers") or (), strict=False)
+    for before, now in pairs:
+        resized = (before.get("resources") or None) != (now.get("resources") or None)
+        if before.get("restartPolicy") != "Always" and resized:
+            needed.append(INIT_CONTAINER_RESIZE)
+            break
+    return needed
