@@ -10,6 +10,7 @@ api/subresources/eviction.py decides if the budget allows a disruption.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -22,6 +23,7 @@ from kubechronicle.actors.writing.targets import Caller, Target, context_of
 from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS
 from kubechronicle.actors.writing.writes import ignore_not_found
 from kubechronicle.api.errors import status
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.deletion import check_preconditions
@@ -36,6 +38,13 @@ MANAGER = "kube-apiserver"
 """The field manager of changes to a budget."""
 
 
+ReadOptions = Callable[[Object], tuple[DeleteOptions, status.StatusError | None]]
+"""Return the options of the deletion that an Eviction requests, and their 422. StatusError: they contradict the URL's.
+
+As in kube-apiserver, the pod gets its condition before it is kept because of the 422.
+"""
+
+
 class _Changed(Exception):
     """The pod is now guarded by another budget, or by none."""
 
@@ -45,18 +54,20 @@ async def evict(
     caller: Caller,
     target: Target,
     sent: Object,
-    options: DeleteOptions,
-    invalid: status.StatusError | None = None,
+    read_options: ReadOptions,
 ) -> None:
-    """Evict a pod, ``target``, on behalf of the Eviction ``sent``.
-
-    ``invalid``: the 422 of the options. As in kube-apiserver, the pod gets its condition before this rejection.
+    """Evict a pod, ``target``, on behalf of the Eviction ``sent``, whose options webhooks and policies may change.
 
     StatusError: 404; 409 for failed preconditions; 429 if its budget allows no disruption; 500 for several budgets.
     """
+    options, invalid = read_options(sent)
     if options.dry_run:
         target = structs.replace(target, dry_run=True)
+    before = copy_object(sent)
     await store.writes.admit(caller, target, sent)
+    if sent != before:
+        options, invalid = read_options(sent)
+        target = structs.replace(target, dry_run=target.dry_run or options.dry_run)
     # A budget that this replica has not seen yet must count.
     await store.reads.wait_consistent()
     work = _Eviction(store, caller, structs.replace(target, subresource=""), options, invalid)

@@ -140,10 +140,10 @@ class Preparation:
             self._admission.validate(attributes)
         return proposal
 
-    async def admit(self, target: Target, sent: Any) -> None:
-        """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
+    async def admit(self, target: Target, sent: Any, *, operation: str = "CREATE") -> None:
+        """Pass the body of a subresource that is not stored under its own name through admission."""
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
-        attributes = attributes_of(target, "CREATE", obj, None)
+        attributes = attributes_of(target, operation, obj, None)
         await self._on_newest_state(self._admission.admit, attributes)
         await self._on_newest_state(self._admission.validate, attributes)
         if obj != sent:

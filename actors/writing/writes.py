@@ -29,7 +29,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubechronicle.actors.admission.chain import AdmissionChain
+from kubechronicle.actors.admission.chain import CONNECT, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
@@ -225,6 +225,15 @@ class Writes:
     async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
         attempt = partial(self._preparation.admit, requested_by(caller, target), sent)
+        await retry_with_answers(attempt, deadline=caller.deadline)
+
+    async def admit_connect(self, caller: Caller, target: Target, options: dict[str, Any]) -> None:
+        """Pass a connection to a pod, service or node through admission, before it is made.
+
+        ``target``: with the subresource ("exec", "proxy"). ``options``: the options of the connection, with apiVersion
+        and kind (PodExecOptions); webhooks and policies may change them in place. StatusError: it is rejected.
+        """
+        attempt = partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
         await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def propose(

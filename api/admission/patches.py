@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.admission.connections import FIELDS, decoded_options
 from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError
@@ -56,8 +57,10 @@ def decoded(rt: ResourceType, obj: Object) -> Object:
     """Check and default a patched object, in place. StatusError 500."""
     if rt.custom is not None:
         return _decoded_custom(rt, obj)
-    kind = bodies.kind_type(rt)
     _match_type(rt, obj)
+    if rt.kind in FIELDS and rt.group == "":
+        return decoded_options(rt.kind, obj)
+    kind = bodies.kind_type(rt)
     if kind is not None:
         try:
             check.check(obj, kind)

@@ -304,7 +304,10 @@ def serving(types: Iterable[ResourceType]) -> Registry:
 
 def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> ResourceType:
     """Return the type of a subresource's request body, if it differs from ``parent``'s kind (an Eviction)."""
-    api_version = f"{group}/{version}"
+    api_version = f"{group}/{version}" if group else version
+    connects = any(
+        each.kind == kind and each.verbs in (table.CONNECT, table.PROXY) for each in parent.subresources.values()
+    )
     return replace(
         parent,
         group=group,
@@ -314,7 +317,7 @@ def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> R
         storage_api_version=api_version,
         storage_kind=kind,
         message=table.message_name(group, version, kind),
-        definition=table.definition_name(group, version, kind),
+        definition="" if connects else table.definition_name(group, version, kind),  # OpenAPI defines no options
         subresources=_NONE,
     )
 

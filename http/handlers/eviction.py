@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kubechronicle.actors.eviction import evict as evict_pod
@@ -39,10 +40,10 @@ async def evict(backend: Backend, request: Request, context: Context, rt: Resour
     if (sent.get("deleteOptions") or {}).get(UNSAFE):
         cause = invalid_value(f"deleteOptions.{UNSAFE}", True, NOT_IN_EVICTIONS)
         raise status.invalid(eviction.GROUP, "Eviction", write.target.name, [cause])
-    options, invalid = _delete_options(sent, context.query.get_all("dryRun"))
+    read_options = partial(_delete_options, dry_run=context.query.get_all("dryRun"))
     enter_manager(body_type, sent, write.target)
     with showing_warnings(context, write.target):
-        await evict_pod(backend.store, write.caller, write.target, sent, options, invalid)
+        await evict_pod(backend.store, write.caller, write.target, sent, read_options)
     return object_response(201, form, status.success(code=201))
 
 

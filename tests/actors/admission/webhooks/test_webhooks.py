@@ -14,6 +14,9 @@ from services import open_services
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.records import Who
 from kubechronicle.ops.server import composition
 
 CONFIGS = "/apis/admissionregistration.k8s.io/v1"
@@ -140,7 +143,7 @@ async def test_a_changed_object_is_shown_again_once(hooks: Hooks) -> None:
 async def test_builtin_plugins_see_the_patched_object(hooks: Hooks) -> None:
     side = {"name": "side", "image": "i:1"}
     hooks.replies = {"a": adding("/spec/containers/-", side)}
-    async with open_server(admission=frozenset(plugins.NAMES)) as server:
+    async with open_server(admission=plugins.DEFAULT) as server:
         await configure(server, "mutating", webhook("a", "pods"))
         await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         created = await server.post("/api/v1/namespaces/default/pods", pod("p"))
@@ -284,3 +287,40 @@ async def test_a_webhook_that_hangs_holds_nobody_else(hooks: Hooks) -> None:
         await server.post(MAPS, configmap("fast"))
         await server.delete(f"{MAPS}/fast")
         leave.set()
+
+
+async def test_connections_are_admitted_with_their_options(hooks: Hooks) -> None:
+    hooks.replies = {"a": patching({"op": "add", "path": "/container", "value": "c"}), "b": {}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}]
+    options = {"apiVersion": "v1", "kind": "PodExecOptions", "stdout": True, "command": ["ls"]}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a", rules=rules))
+        await configure(server, "validating", webhook("b", rules=rules))
+        store = server.assembly.store
+        pods = store.registry.builtin("", "v1", "pods")
+        target = Target(rt=pods, namespace="default", name="p", subresource="exec")
+        caller = Caller(who=Who(user="alice"), deadline=trio.current_time() + 30)
+        await store.writes.admit_connect(caller, target, options)
+        assert options["container"] == "c"
+        hooks.replies["b"] = {"allowed": False, "status": {"code": 403, "message": "no shells"}}
+        with pytest.raises(StatusError) as caught:
+            await store.writes.admit_connect(caller, target, options)
+    assert (caught.value.code, caught.value.message) == (
+        403,
+        'admission webhook "b.example.com" denied the request: no shells',
+    )
+    request = hooks.last()
+    assert (request["operation"], request["subResource"], request["name"]) == ("CONNECT", "exec", "p")
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "PodExecOptions"}
+    assert (request["oldObject"], request["options"]) == (None, None)
+
+
+async def test_an_eviction_follows_the_options_that_a_webhook_has_left(hooks: Hooks) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    hooks.replies = {"a": adding("/deleteOptions", {"dryRun": ["All"]})}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a", "pods/eviction"))
+        await server.post(pods, pod("p"))
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+        await server.post(f"{pods}/p/eviction", eviction)
+        assert "deletionTimestamp" not in (await server.get(f"{pods}/p"))["metadata"]
