@@ -9,6 +9,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
 from kubechronicle.http import filters
+from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
@@ -62,8 +63,13 @@ def build_application(
     checks: Sequence[Check],
     settings: HttpSettings,
     issuer: ServiceAccountIssuer | None = None,
+    aggregation: Aggregation | None = None,
 ) -> HttpApplication:
-    """Assemble the application. ``issuer``: of service account tokens; None if none are issued."""
+    """Assemble the application.
+
+    ``issuer``: of service account tokens; None if none are issued.
+    ``aggregation``: the API groups of other servers; None: there are none.
+    """
     metrics, health, drain = Metrics(), Health(checks), Drain()
     ui = Ui() if settings.ui else None
 
@@ -110,5 +116,13 @@ def build_application(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
     )
-    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, backend=backend, ui=ui)
+    handler = router(
+        health=health,
+        metrics=metrics,
+        discovery=documents,
+        openapi=openapi,
+        backend=backend,
+        ui=ui,
+        aggregation=aggregation,
+    )
     return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)

@@ -3,6 +3,8 @@
     pki/ca.{crt,key}          made once, valid for ten years; signs the others
     pki/apiserver.{crt,key}   serving certificate; renewed when it expires soon or lacks a name from the settings
     pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
+    pki/front-proxy-ca.{crt,key}        a second authority, for proxies that name users in header fields
+    pki/front-proxy-client.{crt,key}    this server's client certificate of it, for extension API servers
     pki/sa.key                signs service account tokens (service_account_keys.py)
     admin.kubeconfig          the administrator's, with everything embedded
 
@@ -47,6 +49,9 @@ CLOCK_SKEW = timedelta(minutes=5)  # of clients; kubeadm's
 
 ADMIN_USER = "kubernetes-admin"
 ADMIN_GROUPS = ("system:masters",)
+FRONT_PROXY = "front-proxy-client"
+"""The name of this server when it names users to extension API servers; kubeadm's."""
+FRONT_PROXY_AUTHORITY = "kubechronicle-front-proxy"
 SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -92,6 +97,8 @@ class Pki:
         self.directory = data_dir / "pki"
         self.ca_file = self.directory / "ca.crt"
         self.serving_files = (self.directory / "apiserver.crt", self.directory / "apiserver.key")
+        self.front_proxy_ca_file = self.directory / "front-proxy-ca.crt"
+        self.front_proxy_files = (self.directory / "front-proxy-client.crt", self.directory / "front-proxy-client.key")
         self.kubeconfig_file = data_dir / "admin.kubeconfig"
 
     def ensure(self, names: Names) -> list[str]:
@@ -107,6 +114,10 @@ class Pki:
                 admin = self._load("admin")
                 if admin is None or not _issued_by(admin, authority):
                     self._store("admin", issue_client_certificate(authority, ADMIN_USER, ADMIN_GROUPS), made)
+                proxies = self._authority(made, "front-proxy-ca", FRONT_PROXY_AUTHORITY)
+                proxy = self._load(FRONT_PROXY)
+                if proxy is None or not _issued_by(proxy, proxies):
+                    self._store(FRONT_PROXY, issue_client_certificate(proxies, FRONT_PROXY), made)
         except OSError as error:
             raise OperatorError(f"cannot keep certificates in {self.directory}: {error}") from error
         return made
@@ -132,14 +143,15 @@ class Pki:
             write_whole(self.kubeconfig_file, text.encode(), mode=0o600)
         return self.kubeconfig_file
 
-    def _authority(self, made: list[str]) -> Pair:
-        authority = self._load("ca")
+    def _authority(self, made: list[str], name: str = "ca", common_name: str = "kubechronicle") -> Pair:
+        authority = self._load(name)
         if authority is None:
-            self._store("ca", _make_authority(), made)
-            return self.authority()
-        if authority.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
+            authority = _make_authority(common_name)
+            self._store(name, authority, made)
+        end = authority.certificate.not_valid_after_utc
+        if end < datetime.now(UTC) + RENEW_BEFORE:
             raise OperatorError(
-                f"the authority {self.ca_file} expires on {authority.certificate.not_valid_after_utc:%Y-%m-%d}; "
+                f"the authority {self.directory / name}.crt expires on {end:%Y-%m-%d}; "
                 "move the pki folder away, and the server makes a new one; then issue new client certificates"
             )
         return authority
@@ -248,9 +260,9 @@ def _finish(key: ec.EllipticCurvePrivateKey, builder: x509.CertificateBuilder, a
     return Pair(certificate=builder.sign(authority.key, hashes.SHA256()), key=key)
 
 
-def _make_authority() -> Pair:
+def _make_authority(common_name: str) -> Pair:
     # Clients that cache by name distinguish two authorities of one name by the serial number.
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubechronicle")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     key, builder = _begin(name, name, CA_LIFETIME)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)

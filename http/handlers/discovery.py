@@ -17,6 +17,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import Registry
+from kubechronicle.http.aggregation.discovery import Others
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
@@ -51,16 +52,20 @@ class Discovery:
         self._server_address = server_address
         self._paths = paths
         self._openid_pages = openid_pages
-        self._known: OrderedDict[Registry, _Documents] = OrderedDict()
+        self._known: OrderedDict[tuple[Registry, Others | None], _Documents] = OrderedDict()
 
-    def answer(self, request: Request, context: Context, registry: Registry) -> Response | None:
+    def answer(
+        self, request: Request, context: Context, registry: Registry, others: Others | None = None
+    ) -> Response | None:
         """Answer a path of this class by a registry; None for any other path. StatusError 404, 405, 406.
+
+        ``others``: the part of other servers.
 
         In kube-apiserver a router serves some of these paths: for GET alone, and by Accept. The others take any method.
         """
         path = request.path.rstrip("/") or "/"
         if path == "/":
-            return _json(self._documents(registry).roots(self._paths))
+            return _json(self._documents(registry, others).roots(self._paths))
         if path == "/version":
             _check_route(request, (JSON,))
             return _json(self._version)
@@ -75,33 +80,41 @@ class Discovery:
             return page_not_found()  # all else may have more slashes
         if "" in parts:
             raise status.path_not_found()
-        return self._documents(registry).answer(request, context, parts)
+        return self._documents(registry, others).answer(request, context, parts)
 
     def paths(self) -> list[str]:
         """Return the paths answered here besides /api and /apis."""
         return ["/version", *self._openid_pages]
 
-    def _documents(self, registry: Registry) -> _Documents:
-        documents = self._known.get(registry)
+    def _documents(self, registry: Registry, others: Others | None) -> _Documents:
+        key = (registry, others)
+        documents = self._known.get(key)
         if documents is None:
-            documents = self._known[registry] = _Documents(registry, self._server_address)
+            documents = self._known[key] = _Documents(registry, self._server_address, others)
             if len(self._known) > MOST_REGISTRIES:
                 self._known.popitem(last=False)
-        self._known.move_to_end(registry)
+        self._known.move_to_end(key)
         return documents
 
 
 class _Documents:
     """The documents of one registry, below /api and /apis, each encoded when it is first requested."""
 
-    def __init__(self, registry: Registry, server_address: str) -> None:
+    def __init__(self, registry: Registry, server_address: str, others: Others | None) -> None:
         self._registry = registry
+        self._others = others
         self._server_address = server_address
         self._encoded: dict[tuple[str, str], bytes] = {}
         self._etags: dict[str, str] = {}
 
     def roots(self, paths: Callable[[], Sequence[str]]) -> bytes:
-        return self._cached("/", JSON, lambda: discovery.root_paths(self._registry, paths()))
+        return self._cached("/", JSON, lambda: discovery.root_paths(self._registry, [*paths(), *self._remote_paths()]))
+
+    def _remote_paths(self) -> list[str]:
+        if self._others is None:
+            return []
+        groups = [f"/apis/{group}" for group, _ in self._others.remote if group]
+        return groups + [f"/apis/{group}/{version}" for group, version in self._others.remote if group]
 
     def answer(self, request: Request, context: Context, parts: list[str]) -> Response | None:
         registry = self._registry
@@ -109,6 +122,9 @@ class _Documents:
         if len(parts) == 1:
             return self._root(request, context, legacy=legacy)
         group = "" if legacy else parts[1]
+        if not legacy and len(parts) == 2 and self._others is not None and group in self._others.versions:
+            versions = self._others.versions[group]
+            return self._document(request, context, f"/apis/{group}", lambda: discovery.api_group_of(group, versions))
         if not registry.versions(group):
             return page_not_found()
         if not legacy and len(parts) == 2:
@@ -132,13 +148,24 @@ class _Documents:
         if form.kind == "APIGroupDiscoveryList":
             key = f"{path} {form.version}"
             root: Literal["api", "apis"] = "api" if legacy else "apis"
-            body = self._cached(key, form.media_type, lambda: discovery.aggregated(self._registry, root, form.version))
+            body = self._cached(key, form.media_type, lambda: self._aggregated(root, form.version))
             return self._with_etag(request, key, form, body)
         if legacy:
             return self._document(
                 request, context, path, lambda: discovery.api_versions(self._registry, self._server_address)
             )
-        return self._document(request, context, path, lambda: discovery.api_group_list(self._registry))
+        return self._document(
+            request, context, path, lambda: discovery.api_group_list(self._registry, self._versions())
+        )
+
+    def _versions(self) -> Mapping[str, Sequence[str]] | None:
+        return None if self._others is None else self._others.versions
+
+    def _aggregated(self, root: Literal["api", "apis"], version: str) -> dict[str, Any]:
+        if self._others is None:
+            return discovery.aggregated(self._registry, root, version)
+        remote = {(group, version): found.document(version) for (group, version), found in self._others.remote.items()}
+        return discovery.aggregated(self._registry, root, version, versions=self._others.versions, remote=remote)
 
     def _document(self, request: Request, context: Context, key: str, make: Callable[[], Any]) -> Response:
         form = discovery_form(request, context, aggregated=False)

@@ -1,13 +1,15 @@
 """The innermost step of the filter chain: choose the handler by the path.
 
-A path belongs to health, metrics, the web page, discovery, OpenAPI or a resource. Paths of history have the same
-handlers, except health, metrics and the page, of which no past is kept.
+A path may belong to another server (aggregation/). Any other belongs to health, metrics, the web page, discovery,
+OpenAPI or a resource. Paths of history have the same handlers, except other servers, health, metrics and the page, of
+which no past is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
@@ -28,12 +30,17 @@ def router(
     openapi: OpenApi,
     backend: Backend,
     ui: Ui | None = None,
+    aggregation: Aggregation | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     store = backend.store
 
     def route(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         info = context.info
+        if aggregation is not None and not context.moment:
+            remote = aggregation.routes.find(request.path)
+            if remote is not None:
+                return aggregation.proxy.answer(request, context, remote)
         if info.is_resource and not context.moment and store.registry.versions(info.group):
             return handle(backend, request, context)
         return route_other(request, context)
@@ -55,7 +62,9 @@ def router(
             if answer is None and ui is not None:
                 answer = ui.answer(request)
         if answer is None:
-            answer = discovery.answer(request, context, at_moment.store.registry)
+            registry = at_moment.store.registry
+            others = aggregation.discovery.others(registry) if aggregation is not None and not context.moment else None
+            answer = discovery.answer(request, context, registry, others)
         if answer is None:
             answer = await openapi.answer(request, context, at_moment.store.registry)
         return answer if answer is not None else page_not_found()

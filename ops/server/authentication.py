@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.http.authentication.anonymous import Anonymous
@@ -17,6 +17,7 @@ from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.pki import FRONT_PROXY
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,8 +55,30 @@ def check(settings: Settings) -> None:
                 raise OperatorError(f"--{flag}: {file} holds no certificates (PEM): {error}") from None
 
 
-def authentication_plan(settings: Settings, client_cas: Sequence[Path]) -> AuthenticationPlan:
-    """Make the authenticators. ``client_cas``: files with authorities of client certificates. Raise OperatorError."""
+STANDARD_LISTS: Final[Mapping[str, Sequence[str]]] = {
+    "requestheader-allowed-names": (FRONT_PROXY,),
+    "requestheader-username-headers": ("X-Remote-User",),
+    "requestheader-uid-headers": ("X-Remote-Uid",),
+    "requestheader-group-headers": ("X-Remote-Group",),
+    "requestheader-extra-headers-prefix": ("X-Remote-Extra-",),
+}
+"""The settings of the server's own front proxy."""
+
+
+def has_own_front_proxy(settings: Settings) -> bool:
+    """Tell whether the authority and the certificate of proxies are those in DATA_DIR/pki."""
+    given = settings.fields_given("requestheader_")
+    return not given and settings.proxy_client_cert_file is None
+
+
+def authentication_plan(
+    settings: Settings, client_cas: Sequence[Path], front_proxy_ca: Path | None = None
+) -> AuthenticationPlan:
+    """Make the authenticators. Raise OperatorError.
+
+    ``client_cas``: files with authorities of client certificates.
+    ``front_proxy_ca``: the authority of the server's own front proxy; None: it has none.
+    """
     try:
         clients = Authorities(client_cas)
     except (OSError, ValueError) as error:
@@ -74,19 +97,29 @@ def authentication_plan(settings: Settings, client_cas: Sequence[Path]) -> Authe
         files=tuple(client_cas),
     )
     file = settings.requestheader_client_ca_file
-    return _with_proxy(plan, settings, file) if file is not None else plan
+    if file is not None:
+        return _with_proxy(plan, file, proxy_headers(settings), _proxy_lists(settings))
+    if front_proxy_ca is not None:
+        headers = replace(STANDARD, allowed_names=(FRONT_PROXY,))
+        return _with_proxy(plan, front_proxy_ca, headers, STANDARD_LISTS)
+    return plan
 
 
-def _with_proxy(plan: AuthenticationPlan, settings: Settings, file: Path) -> AuthenticationPlan:
-    """Add an authenticating proxy. ``file``: its authorities."""
-    authorities, headers = Authorities([file]), proxy_headers(settings)
-    lists = {
+def _proxy_lists(settings: Settings) -> Mapping[str, Sequence[str]]:
+    return {
         "requestheader-allowed-names": settings.requestheader_allowed_names or (),
         "requestheader-username-headers": settings.requestheader_username_headers or (),
         "requestheader-uid-headers": settings.requestheader_uid_headers or (),
         "requestheader-group-headers": settings.requestheader_group_headers or (),
         "requestheader-extra-headers-prefix": settings.requestheader_extra_headers_prefix or (),
     }
+
+
+def _with_proxy(
+    plan: AuthenticationPlan, file: Path, headers: ProxyHeaders, lists: Mapping[str, Sequence[str]]
+) -> AuthenticationPlan:
+    """Add an authenticating proxy. ``file``: its authorities."""
+    authorities = Authorities([file])
     trust = replace(plan.trust, proxy_ca=lambda: authorities.current().certificates, proxy_lists=lists)
     return replace(
         plan,

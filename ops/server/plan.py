@@ -68,6 +68,10 @@ class Plan:
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     history_archive: Path | None = None
+    proxy_client: tuple[Path, Path] | None = None
+    """Certificate and key that extension API servers see; None: they see none."""
+    aggregator_routing: bool = False
+    """Reach extension API servers at endpoints of their Services instead of cluster IPs."""
     event_ttl: int = 3600
     """Seconds that an Event is kept; 0: for ever."""
     drain_grace: float = 10.0

@@ -112,7 +112,8 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
 def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
     addresses, (certificate, key) = inputs.addresses, pki.serving_files
     client_cas = [file for file in (pki.ca_file, settings.client_ca_file) if file]
-    access = authentication.authentication_plan(settings, client_cas)
+    own_proxy = authentication.has_own_front_proxy(settings)
+    access = authentication.authentication_plan(settings, client_cas, pki.front_proxy_ca_file if own_proxy else None)
     return Plan(
         listen=ServeConfig(
             host=addresses.host,
@@ -151,10 +152,20 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
         retention=inputs.retention,
+        proxy_client=_proxy_client(settings, pki),
+        aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
         history_archive=settings.history_archive,
         server=f"apiserver-{socket.gethostname()}",
     )
+
+
+def _proxy_client(settings: Settings, pki: Pki) -> tuple[Path, Path] | None:
+    """Return the files of the certificate for extension API servers."""
+    certificate, key = settings.proxy_client_cert_file, settings.proxy_client_key_file
+    if certificate is not None and key is not None:
+        return certificate, key
+    return pki.front_proxy_files if authentication.has_own_front_proxy(settings) else None
 
 
 def _controllers(settings: Settings) -> frozenset[str]:

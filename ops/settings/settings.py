@@ -64,6 +64,9 @@ class Settings:
     requestheader_uid_headers: tuple[types.Name, ...] | None
     requestheader_group_headers: tuple[types.Name, ...] | None
     requestheader_extra_headers_prefix: tuple[types.Name, ...] | None
+    proxy_client_cert_file: types.ReadableFile | None
+    proxy_client_key_file: types.ReadableFile | None
+    enable_aggregator_routing: bool
     authorization_mode: tuple[types.AuthorizationMode, ...] | None
     authorization_policy_file: types.ReadableFile | None
     authorization_webhook_config_file: types.ReadableFile | None
@@ -198,6 +201,8 @@ def _check(settings: Settings) -> None:
     """Check rules that no type can express."""
     if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
         raise OperatorError("--tls-cert-file and --tls-private-key-file: give both or neither")
+    if (settings.proxy_client_cert_file is None) != (settings.proxy_client_key_file is None):
+        raise OperatorError("--proxy-client-cert-file and --proxy-client-key-file: give both or neither")
     if settings.advertise_address is not None and settings.advertise_address.is_unspecified:
         raise OperatorError("--advertise-address: must be one address, not all; leave it out to have it chosen")
 

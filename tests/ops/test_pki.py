@@ -22,10 +22,13 @@ from kubechronicle.ops.errors import OperatorError
 NAMES = pki.serving_names(addresses=[ipaddress.ip_address("0.0.0.0"), ipaddress.ip_address("10.96.0.1")])
 
 
+MINE, PROXIES = ["ca", "apiserver", "admin"], ["front-proxy-ca", "front-proxy-client"]
+
+
 @pytest.fixture
 def authority(tmp_path: Path) -> pki.Pki:
     new = pki.Pki(tmp_path)
-    assert new.ensure(NAMES) == ["ca", "apiserver", "admin"]
+    assert new.ensure(NAMES) == [*MINE, *PROXIES]
     return new
 
 
@@ -94,7 +97,16 @@ def test_a_certificate_that_expires_soon_is_renewed(authority: pki.Pki) -> None:
 def test_a_new_authority_makes_everything_new(authority: pki.Pki) -> None:
     authority.ca_file.unlink()
     (authority.directory / "ca.key").unlink()
-    assert authority.ensure(NAMES) == ["ca", "apiserver", "admin"]
+    assert authority.ensure(NAMES) == MINE
+
+
+def test_the_front_proxy_has_an_authority_of_its_own(authority: pki.Pki) -> None:
+    certificate = x509.load_pem_x509_certificate(authority.front_proxy_files[0].read_bytes())
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.front_proxy_ca_file.read_bytes()))
+    assert certificate.subject.rfc4514_string() == "CN=front-proxy-client"
+    authority.front_proxy_ca_file.unlink()
+    (authority.directory / "front-proxy-ca.key").unlink()
+    assert authority.ensure(NAMES) == PROXIES
 
 
 def test_a_server_killed_while_storing_starts_again(authority: pki.Pki) -> None:

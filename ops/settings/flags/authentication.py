@@ -115,7 +115,9 @@ FLAGS = (
     Flag(
         name="requestheader-client-ca-file", placeholder="FILE", default="",
         help="Authorities (PEM) of authenticating proxies. A proxy shows a certificate from one of them, and names "
-        "the user in header fields. Reloaded when it changes.",
+        "the user in header fields. Reloaded when it changes. Default: an authority made in DATA_DIR/pki, and the "
+        "fields X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-, unless --proxy-client-cert-file or "
+        "another --requestheader-* is given.",
     ),
     Flag(
         name="requestheader-allowed-names", placeholder="LIST", default="", repeatable=True,
@@ -136,5 +138,20 @@ FLAGS = (
     Flag(
         name="requestheader-extra-headers-prefix", placeholder="LIST", default="", repeatable=True,
         help="Prefixes of header fields with further attributes of the user, such as X-Remote-Extra-.",
+    ),
+    Flag(
+        name="proxy-client-cert-file", placeholder="FILE", default="",
+        help="The client certificate (PEM) that this server shows to extension API servers, in front of which it names "
+        "users in header fields. Reloaded when it changes. Default: one made in DATA_DIR/pki, unless "
+        "--requestheader-client-ca-file is given.",
+    ),
+    Flag(
+        name="proxy-client-key-file", placeholder="FILE", default="",
+        help="The private key of --proxy-client-cert-file.",
+    ),
+    Flag(
+        name="enable-aggregator-routing", placeholder="true|false", default="false", switch=True,
+        help="Reach extension API servers at endpoints of their Services. Without it, at the cluster IP, and at an "
+        "endpoint only if the cluster IP takes no connection.",
     ),
 )  # fmt: skip
