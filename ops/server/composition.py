@@ -5,7 +5,7 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,14 +37,17 @@ from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
+from kubechronicle.ops.server.aggregation import aggregated_servers, availability_loop
 from kubechronicle.ops.server.allocation_metrics import AllocationCollector
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
 
 
@@ -69,8 +72,12 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
-    ask_webhook = Webhooks(outgoing, partial(_service, reads))
-    state = _state(reads, authorization, current, ask_webhook)
+    ask_webhook = Webhooks(outgoing, ServiceAddresses(partial(_service, reads), partial(_slices, reads)))
+
+    async def provide_namespace(name: str) -> None:
+        await create_namespace(store, name)
+
+    state = _state(reads, authorization, current, ask_webhook, provide_namespace)
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
@@ -87,13 +94,23 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *own.checks(),
         Check("shutdown", lambda: _check_not_draining(assembly), live=False),
     ]
-    application = build_application(store, authentication, authorization.chain, checks, plan.http, plan.issuer)
+    backends, aggregation = aggregated_servers(plan, store, outgoing)
+    application = build_application(
+        store, authentication, authorization.chain, checks, plan.http, plan.issuer, aggregation
+    )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly.serve_http(task_status=task_status)
 
-    loops = [*own.children(), *_led_loops(plan, store, current), *authorization.children()]
+    availability, unavailable = availability_loop(store, backends)
+    loops = [
+        *own.children(),
+        *_led_loops(plan, store, current),
+        *led(plan.leading, [availability]),
+        *authorization.children(),
+    ]
     outside = [ChildSpec(name="outgoing", run=outgoing.run)]
+    outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
     tree = server_tree(
@@ -106,10 +123,17 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
+    application.metrics.add_readings(unavailable)
     return assembly
 
 
-def _state(reads: Reads, authorization: Authorization, current: CurrentRegistry, ask: Webhooks) -> State:
+def _state(
+    reads: Reads,
+    authorization: Authorization,
+    current: CurrentRegistry,
+    ask: Webhooks,
+    provide_namespace: Callable[[str], Awaitable[None]],
+) -> State:
     """Return the state that admission decides on."""
     return State(
         peek=reads.peek,
@@ -118,6 +142,7 @@ def _state(reads: Reads, authorization: Authorization, current: CurrentRegistry,
         judge=judgement_of(authorization.chain),
         registry=lambda: current.registry,
         ask=ask,
+        provide_namespace=provide_namespace,
     )
 
 
@@ -144,6 +169,11 @@ def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: Serv
 def _service(reads: Reads, namespace: str, name: str) -> Mapping[str, Any] | None:
     entry = reads.peek("services", namespace, name)
     return None if entry is None else entry.object()
+
+
+def _slices(reads: Reads, namespace: str, name: str) -> list[Mapping[str, Any]]:
+    entries = reads.entries("endpointslices.discovery.k8s.io", namespace)
+    return [entry.object() for entry in entries if entry.labels.get(SERVICE_NAME) == name]
 
 
 def _log_checks(tail: Tail) -> list[Check]:
