@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.actors.large_work import (
     HELD_BYTES,
     LARGE,
     LARGE_BYTES,
+    QUICK_BYTES,
     ROOM,
+    SLOW,
+    SLOW_FOR,
+    SLOW_USERS,
     WAITING,
     WAITING_OF_USER,
     LargeWork,
@@ -20,7 +26,7 @@ from kubechronicle.actors.large_work import (
 )
 from kubechronicle.api.errors.status import StatusError
 
-BIG = LARGE + 1
+BIG = QUICK_BYTES + 1
 PLACES = 2
 HALF = ROOM // PLACES
 
@@ -46,6 +52,43 @@ async def test_small_work_runs_at_once_and_large_work_in_a_thread() -> None:
     assert await turn.run(0, threading.get_ident) != threading.get_ident()
     turn.end()
     assert work.idle
+
+
+async def test_large_work_runs_on_the_event_loop_while_it_is_quick(autojump_clock: trio.testing.MockClock) -> None:
+    work = LargeWork()
+    alice, bob = work.turn("alice"), work.turn("bob")
+    await alice.begin(QUICK_BYTES)
+    assert not work.idle  # it counts among the places all the same
+    assert await alice.run(QUICK_BYTES, threading.get_ident) == threading.get_ident()
+    await alice.run(QUICK_BYTES, use_cpu)
+    assert await alice.run(QUICK_BYTES, threading.get_ident) != threading.get_ident()
+    assert await bob.run(QUICK_BYTES, threading.get_ident) == threading.get_ident()
+    await trio.sleep(SLOW_FOR)
+    assert await alice.run(QUICK_BYTES, threading.get_ident) == threading.get_ident()
+    alice.end()
+
+
+async def test_work_that_fails_slowly_counts_as_slow() -> None:
+    turn = LargeWork().turn("alice")
+    with pytest.raises(ZeroDivisionError):
+        await turn.run(QUICK_BYTES, lambda: use_cpu() / 0)
+    assert await turn.run(QUICK_BYTES, threading.get_ident) != threading.get_ident()
+
+
+async def test_with_many_slow_users_all_large_work_runs_in_the_thread() -> None:
+    work = LargeWork()
+    for number in range(SLOW_USERS):
+        await work.turn(f"user-{number}").run(QUICK_BYTES, use_cpu)
+    assert await work.turn("alice").run(QUICK_BYTES, threading.get_ident) != threading.get_ident()
+    assert await work.turn("alice").run(LARGE, threading.get_ident) == threading.get_ident()
+
+
+def use_cpu() -> int:
+    """Compute for longer than SLOW."""
+    end = time.thread_time() + 1.1 * SLOW
+    while time.thread_time() < end:
+        pass
+    return 1
 
 
 async def test_the_event_loop_runs_while_large_work_waits() -> None:
