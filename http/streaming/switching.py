@@ -1,0 +1,92 @@
+"""Upgrades of connections to others: the request, and the head of the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import trio
+
+from kubechronicle.http.streaming.copying import CHUNK, GONE, receive_or_end
+
+MAX_HEAD: Final = 64 * 1024
+MAX_ERROR_BODY: Final = 1 << 20
+ERROR_WAIT: Final = 10.0
+"""Seconds for the rest of an answer that is no upgrade (kube-apiserver's upgrade proxy)."""
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
+
+
+class SwitchFailed(Exception):
+    """The peer closed the connection, or did not answer in HTTP."""
+
+
+class Head(NamedTuple):
+    """The head of an answer. Names of ``fields`` are as received; ``rest``: the bytes received after it."""
+
+    status: int
+    fields: list[tuple[str, str]]
+    rest: bytes
+
+    def get(self, name: str) -> str:
+        """Return the first field of this name (in lower case), or ""."""
+        return next((value for key, value in self.fields if key.lower() == name), "")
+
+
+def request_bytes(method: str, target: str, fields: Iterable[tuple[str, str]]) -> bytes:
+    """Return the head of a request without a body."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> Head:
+    """Send the request, and return the head of the answer. Raises SwitchFailed."""
+    try:
+        await stream.send_all(request)
+    except GONE as error:
+        raise SwitchFailed(f"error sending request: {error}") from None
+    received = b""
+    while (end := received.find(b"\r\n\r\n")) < 0:
+        data = await receive_or_end(stream)
+        if not data:
+            raise SwitchFailed("unexpected EOF" if received else "EOF")
+        received += data
+        if len(received) > MAX_HEAD + CHUNK:
+            raise SwitchFailed("the head of the answer is too long")
+    first, *lines = received[:end].split(b"\r\n")
+    found = _STATUS.fullmatch(first)
+    if found is None:
+        raise SwitchFailed(f"malformed HTTP response {first[:60].decode('latin-1')!r}")
+    fields = []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        fields.append((name.decode("latin-1").strip(), value.decode("latin-1").strip()))
+    return Head(int(found[1]), fields, received[end + 4 :])
+
+
+async def read_error(stream: trio.abc.Stream, head: Head) -> bytes:
+    """Return the body of an answer that is no upgrade, as far as it comes within bounds."""
+    length = head.get("content-length")
+    wanted = min(int(length), MAX_ERROR_BODY) if length.isdecimal() else MAX_ERROR_BODY
+    body = head.rest
+    with trio.move_on_after(ERROR_WAIT):
+        while len(body) < wanted and (data := await receive_or_end(stream)):
+            body += data
+    if "chunked" in head.get("transfer-encoding").lower():
+        return _unchunked(body)
+    return body[:wanted]
+
+
+def _unchunked(body: bytes) -> bytes:
+    parts = []
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        try:
+            length = int(size.split(b";")[0], 16)
+        except ValueError:
+            break
+        if not length:
+            break
+        parts.append(rest[:length])
+        body = rest[length + 2 :]
+    return b"".join(parts)

@@ -1,0 +1,62 @@
+"""Port-forward over WebSocket: SPDY between client and kubelet, carried in binary messages (KEP-4006).
+
+The messages have no boundaries of meaning: their bytes are the bytes of the SPDY connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from kubechronicle.http.streaming import websocket_frames as frames
+from kubechronicle.http.streaming.copying import GONE, receive_or_end
+from kubechronicle.http.streaming.websocket_session import WebSocketSession
+
+PREFIX: Final = "SPDY/3.1+"
+SUFFIX: Final = ".k8s.io"
+
+
+def tunnelled_protocols(offers: Iterable[str]) -> list[str]:
+    """Return the SPDY subprotocols among the WebSocket subprotocols that a client offers.
+
+    >>> tunnelled_protocols(["SPDY/3.1+portforward.k8s.io", "v4.channel.k8s.io"])
+    ['portforward.k8s.io']
+    """
+    return [each.removeprefix(PREFIX) for each in offers if each.startswith(PREFIX) and each.endswith(SUFFIX)]
+
+
+async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, *, draining: trio.Event) -> None:
+    """Carry one session until either side ends it. ``rest``: bytes of the kubelet after its 101 answer.
+
+    Closes the client's connection, with a closing frame.
+    """
+    session, code = WebSocketSession(client), frames.NORMAL
+    async with trio.open_nursery() as nursery:
+
+        async def to_kubelet() -> None:
+            nonlocal code
+            async for part in session.parts():
+                if part.text:
+                    code = frames.UNSUPPORTED_DATA
+                    break
+                try:
+                    await kubelet.send_all(part.data)
+                except GONE:
+                    break
+            nursery.cancel_scope.cancel()
+
+        async def to_client() -> None:
+            data = rest
+            while data or (data := await receive_or_end(kubelet)):
+                if not await session.send_frames(frames.encode(frames.BINARY, data)):
+                    break
+                data = b""
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(to_kubelet)
+        nursery.start_soon(to_client)
+        await draining.wait()
+        nursery.cancel_scope.cancel()
+    await session.close(code)

@@ -1,0 +1,62 @@
+"""The server's side of one WebSocket session on a connection that has been taken over: sends, pongs, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import trio
+
+from kubechronicle.http.streaming import websocket_frames as frames
+from kubechronicle.http.streaming.copying import GONE, receive_or_end
+
+LINGER = 2.0
+"""Seconds to wait for the client's end after the closing frame: closing at once could reset what it has not read."""
+
+
+class WebSocketSession:
+    """One task may receive while others send.
+
+    ``stream``: the connection after the 101 answer.
+    """
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._reader = frames.FrameReader()
+        self._lock = trio.Lock()
+        self._closed = False
+
+    async def parts(self) -> AsyncIterator[frames.Part]:
+        """Yield the parts of the client's messages until it closes the session, breaks the protocol or is gone."""
+        while data := await receive_or_end(self._stream):
+            try:
+                for event in self._reader.feed(data):
+                    if isinstance(event, frames.Part):
+                        yield event
+                    elif isinstance(event, frames.Ping):
+                        await self.send_frames(frames.encode(frames.PONG, event.data))
+                    else:
+                        return
+            except frames.FrameError as error:
+                await self.close(error.code, str(error))
+                return
+
+    async def send_frames(self, data: bytes) -> bool:
+        """Send encoded frames. False if the client is gone."""
+        async with self._lock:
+            if self._closed:
+                return False
+            try:
+                await self._stream.send_all(data)
+            except GONE:
+                self._closed = True
+        return not self._closed
+
+    async def close(self, code: int = frames.NORMAL, reason: str = "") -> None:
+        """Send the closing frame, wait a moment for the client's, and close the connection. A second call does
+        nothing."""
+        if not self._closed and await self.send_frames(frames.encode_close(code, reason)):
+            self._closed = True
+            with trio.move_on_after(LINGER):
+                while await receive_or_end(self._stream):
+                    pass
+        await self._stream.aclose()
