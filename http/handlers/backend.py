@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.reading.reads import ObjectReads
@@ -12,6 +12,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.proxying.kubelets import Kubelets
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import EncodingCache
@@ -29,6 +30,7 @@ class Backend:
     ``encoders``: the choice of an answer's encoder.
     ``compression``: the compression of long answers.
     ``issuer``: the issuer of service account tokens; None if none are issued.
+    ``kubelets``: connections to the kubelets of nodes.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
@@ -43,4 +45,5 @@ class Backend:
     encoders: EncoderChoice
     compression: Compression
     issuer: ServiceAccountIssuer | None = None
+    kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None

@@ -126,7 +126,7 @@ class ReloadingContext:
 
 
 class TLSStream(trio.abc.Stream):
-    """The server side of one TLS connection. `wrap` does no I/O; call `do_handshake` first.
+    """One side of a TLS connection, mostly the server's. `wrap` does no I/O; call `do_handshake` first.
 
     blocked_since: the time at which a send began to wait for the client to read; None if none waits.
     """
@@ -142,9 +142,14 @@ class TLSStream(trio.abc.Stream):
         self.blocked_since: float | None = None
 
     @classmethod
-    def wrap(cls, raw: socket.socket, context: ssl.SSLContext) -> TLSStream:
-        """Take over a connected, non-blocking socket. Raises OSError if the client is gone."""
-        return cls(context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False))
+    def wrap(cls, raw: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None) -> TLSStream:
+        """Take over a connected, non-blocking socket. ``server_name``: we are the client of this server. Raises OSError
+        if the peer is gone."""
+        server_side = server_name is None
+        wrapped = context.wrap_socket(
+            raw, server_side=server_side, do_handshake_on_connect=False, server_hostname=server_name
+        )
+        return cls(wrapped)
 
     async def do_handshake(self) -> None:
         """Complete the handshake. Raises trio.BrokenResourceError with the reason, such as a rejected certificate."""
