@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from custom_resources import CRDS, is_true, undefine
+from custom_resources import CRDS, is_true, load, undefine
 from harness import BINARIES, Api, Server, eventually, prepare, unique
 from programs import Kubectl
-from project_objects import OBJECTS
 
 from kubechronicle.api.codecs import yaml
 from kubechronicle.ops.development.server_process import cpu_seconds
 
+OBJECTS = load("projects.yaml")  # by the name of their definition
 PROJECTS = BINARIES.parent / "projects"
 ESTABLISHED = 0.9  # seconds of CPU at most until it is served: against surprises, the largest takes 0.2
 SOME = {  # the largest or the most peculiar of each project
