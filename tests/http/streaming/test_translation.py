@@ -188,6 +188,7 @@ async def test_a_client_that_goes_ends_the_session(ending: str) -> None:
         await kubelet.wait(lambda: bool(kubelet.input["stdin"]))
 
     async with session(ends) as (client, _, codes):
+        assert await client.receive() == (1, b"")
         await client.send(0, b"x")
         if ending == "close frame":
             await client.stream.send_all(masked(8, b"\x03\xe8"))
