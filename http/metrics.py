@@ -28,7 +28,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 6, 15, 30, 60)
 SIZE_BUCKETS = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 # kube-apiserver's counters whose names lack _total, which prometheus-client adds.
-BARE_COUNTERS = ("authenticated_user_requests", "authentication_attempts")
+BARE_COUNTERS = (
+    "authenticated_user_requests",
+    "authentication_attempts",
+    "apiserver_admission_webhook_rejection_count",
+    "apiserver_admission_webhook_fail_open_count",
+)
 KNOWN_VERBS = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
     "delete": "DELETE", "deletecollection": "DELETECOLLECTION",

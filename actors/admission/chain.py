@@ -14,12 +14,14 @@ Plugins are indexed by resource and operation at the first such write, so a plug
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
 
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, AdmissionMetrics, Labels, Measurement
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import AskWebhook
 from kubechronicle.api.errors import status
@@ -83,6 +85,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``collection``: the object is deleted as one of a collection, and the request names none.
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     ``requested``: for ``validate``, the object before its conversion to the stored version, if it is a custom one.
+    ``measured``: what metrics count once the write is decided.
     """
 
     rt: ResourceType
@@ -103,6 +106,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     collection: bool = False
     seed: str = ""
     requested: dict[str, Any] | None = None
+    measured: list[Measurement] = msgspec.field(default_factory=list)
 
     def with_object(self, obj: dict[str, Any], requested: dict[str, Any] | None = None) -> Attributes:
         """Return the same attributes with the object about to be stored. ``requested``: as in Prepared."""
@@ -123,6 +127,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             collection=self.collection,
             seed=self.seed,
             requested=requested,
+            measured=self.measured,
         )
 
 
@@ -162,6 +167,7 @@ class State:
     ``judge``: the authorizers' answers with their reasons, about any user.
     ``registry``: returns the served types of this moment.
     ``provide_namespace``: creates a namespace, or raises StatusError.
+    ``metrics``: of admission.
     """
 
     peek: Callable[[str, str, str], Entry | None]
@@ -171,6 +177,7 @@ class State:
     judge: Judge = lambda who, info: Judgement(allowed=False)
     registry: Callable[[], Registry] = known_registry
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
+    metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
 
 
 class NotYet(StatusError):
@@ -234,7 +241,12 @@ class StorageHook(Protocol):
         ...
 
 
-Step = Callable[[Attributes, State], None]
+class Step(NamedTuple):
+    """A step of one plugin. ``passed``, ``rejected``: the labels of its duration."""
+
+    run: Callable[[Attributes, State], None]
+    passed: Labels
+    rejected: Labels
 
 
 class AdmissionChain:
@@ -253,15 +265,13 @@ class AdmissionChain:
         place = (attributes.rt.resource, attributes.operation)
         steps = self._admit_steps.get(place)
         if steps is None:
-            steps = self._admit_steps[place] = tuple(self._steps("admit", *place))
+            steps = self._admit_steps[place] = self._measured_steps(ADMIT, *place)
         reinvocation = attributes.reinvocation
         try:
-            for step in steps:
-                step(attributes, self._state)
+            self._run(steps, attributes, ADMIT)
             if reinvocation.wanted and not reinvocation.second:
                 reinvocation.second = True
-                for step in steps:
-                    step(attributes, self._state)
+                self._run(steps, attributes, ADMIT)
         except StatusError:
             reinvocation.forget(attributes.object)
             raise
@@ -271,9 +281,29 @@ class AdmissionChain:
         place = (attributes.rt.resource, attributes.operation)
         steps = self._validate_steps.get(place)
         if steps is None:
-            steps = self._validate_steps[place] = tuple(self._steps("validate", *place))
-        for step in steps:
-            step(attributes, self._state)
+            steps = self._validate_steps[place] = self._measured_steps(VALIDATE, *place)
+        self._run(steps, attributes, VALIDATE)
+
+    def _run(self, steps: Sequence[Step], attributes: Attributes, kind: str) -> None:
+        """Run the steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
+        state, metrics, measured = self._state, self._state.metrics, attributes.measured
+        start = begun = perf_counter()
+        waited = 0.0
+        try:
+            for step in steps:
+                metrics.waited = 0.0
+                step.run(attributes, state)
+                now = perf_counter()
+                measured.append((metrics.controllers, step.passed, now - begun + metrics.waited))
+                waited += metrics.waited
+                begun = now
+        except StatusError:
+            now = perf_counter()
+            waited += metrics.waited
+            measured.append((metrics.controllers, step.rejected, now - begun + metrics.waited))
+            measured.append((metrics.steps, (kind, attributes.operation, "true"), now - start + waited))
+            raise
+        measured.append((metrics.steps, (kind, attributes.operation, "false"), perf_counter() - start + waited))
 
     def begin_write(self, attributes: Attributes) -> None:
         """Run the storage hooks."""
@@ -301,6 +331,12 @@ class AdmissionChain:
             steps = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
         return [key for step in steps for key in step(rt, operation, namespace, self._state)]
 
+    def _measured_steps(self, kind: str, resource: str, operation: str) -> tuple[Step, ...]:
+        return tuple(
+            Step(step, (step.__self__.name, kind, operation, "false"), (step.__self__.name, kind, operation, "true"))
+            for step in self._steps(kind, resource, operation)
+        )
+
     def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
         steps: list[Any] = []
         for plugin in self._plugins:
@@ -317,12 +353,13 @@ class AdmissionChain:
 
 async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: Attributes) -> None:
     """Run a check, and again a few times while it raises NotYet. StatusError: the last one."""
-    before = len(attributes.companions)
+    before, measured = len(attributes.companions), len(attributes.measured)
     for _ in range(NOT_YET_RETRIES):
         try:
             return check(attributes)
         except NotYet:
             del attributes.companions[before:]
+            del attributes.measured[measured:]
             await trio.sleep(NOT_YET_INTERVAL)
     check(attributes)
 

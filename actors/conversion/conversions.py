@@ -36,7 +36,14 @@ Digest: TypeAlias = bytes
 
 
 class WebhookError(Exception):
-    """A webhook gave no usable answer. The text is the reason, for the client."""
+    """A webhook gave no usable answer. The text is the reason, for the client.
+
+    ``code``: the status of its HTTP answer; 503 if there was none, or none that can be used.
+    """
+
+    def __init__(self, why: str, *, code: int = 503) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class AskWebhook(Protocol):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import structs
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
+from kubechronicle.actors.admission.metrics import Measured
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.large_work import Turn
@@ -24,7 +25,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions, sent_options
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import pipeline, tracking
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
@@ -80,22 +81,23 @@ class Preparation:
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
         attributes = attributes_of(target, "CREATE", accepted, None, name=name, seed=context.uid)
-        await self._on_newest_state(self._admission.admit, attributes)
-        if accepted["metadata"].get("name", "") != name:  # a webhook has renamed it
-            attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
-        # Addresses and ports are allocated to the final name.
-        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
-        await self._on_newest_state(self._admission.begin_write, attributes)
-        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
-        attributes.warnings.extend(prepared.warnings)
-        if target.rt.namespaced and not target.namespace:
-            raise status.bad_request("Namespace parameter required.")
-        may_create()  # as in kube-apiserver: after all rules, before validating admission
-        admitted = attributes.with_object(prepared.object, prepared.requested)
-        await self._on_newest_state(self._admission.validate, admitted)
-        if prepared.rejection is not None:
-            raise prepared.rejection
-        return Proposal(prepared, attributes.companions, generated)
+        with Measured(attributes.measured):
+            await self._on_newest_state(self._admission.admit, attributes)
+            if accepted["metadata"].get("name", "") != name:  # a webhook has renamed it
+                attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
+            # Addresses and ports are allocated to the final name.
+            metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
+            await self._on_newest_state(self._admission.begin_write, attributes)
+            prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
+            attributes.warnings.extend(prepared.warnings)
+            if target.rt.namespaced and not target.namespace:
+                raise status.bad_request("Namespace parameter required.")
+            may_create()  # as in kube-apiserver: after all rules, before validating admission
+            admitted = attributes.with_object(prepared.object, prepared.requested)
+            await self._on_newest_state(self._admission.validate, admitted)
+            if prepared.rejection is not None:
+                raise prepared.rejection
+            return Proposal(prepared, attributes.companions, generated)
 
     async def update(
         self, target: Target, old: Entry, make: MakeUpdate, context: WriteContext, turn: Turn, size: int = 0
@@ -104,14 +106,17 @@ class Preparation:
         size = max(size, len(old.json))
         stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
         attributes = attributes_of(target, "UPDATE", accepted, old, seed=f"{old.uid} {old.revision}")
-        self._admission.admit(attributes)
-        self._admission.begin_write(attributes)
-        prepared = await turn.run(size, pipeline.finish_update, target.rt, stored, accepted, context, attributes.causes)
-        if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
-            prepared = pipeline.finish_first_update(target.rt, prepared)
-        attributes.warnings.extend(prepared.warnings)
-        self._admission.validate(attributes.with_object(prepared.object, prepared.requested))
-        return Proposal(prepared, attributes.companions)
+        with Measured(attributes.measured):
+            self._admission.admit(attributes)
+            self._admission.begin_write(attributes)
+            prepared = await turn.run(
+                size, pipeline.finish_update, target.rt, stored, accepted, context, attributes.causes
+            )
+            if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
+                prepared = pipeline.finish_first_update(target.rt, prepared)
+            attributes.warnings.extend(prepared.warnings)
+            self._admission.validate(attributes.with_object(prepared.object, prepared.requested))
+            return Proposal(prepared, attributes.companions)
 
     async def delete(
         self,
@@ -136,16 +141,18 @@ class Preparation:
                 options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
             target = structs.replace(target, options=sent_options(options))
             attributes = attributes_of(target, "DELETE", None, old, collection=collection)
-            self._admission.admit(attributes)
-            self._admission.validate(attributes)
+            with Measured(attributes.measured):
+                self._admission.admit(attributes)
+                self._admission.validate(attributes)
         return proposal
 
     async def admit(self, target: Target, sent: Any, *, operation: str = "CREATE") -> None:
         """Pass the body of a subresource that is not stored under its own name through admission."""
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
-        await self._on_newest_state(self._admission.admit, attributes)
-        await self._on_newest_state(self._admission.validate, attributes)
+        with Measured(attributes.measured):
+            await self._on_newest_state(self._admission.admit, attributes)
+            await self._on_newest_state(self._admission.validate, attributes)
         if obj != sent:
             sent.clear()
             sent.update(obj)
@@ -155,7 +162,7 @@ class Preparation:
 
         The namespace, for one, may just have been created on another replica.
         """
-        before = len(attributes.companions)
+        before, measured = len(attributes.companions), len(attributes.measured)
         try:
             check(attributes)
             if not attributes.causes:
@@ -163,6 +170,7 @@ class Preparation:
         except status.StatusError:
             pass
         del attributes.companions[before:]
+        del attributes.measured[measured:]
         attributes.causes.clear()
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
@@ -175,7 +183,9 @@ def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) ->
 def _accept_update(
     rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    new, stored = make(old), old.object()
+    stored = old.object()
+    tracking.note_as_read(rt, stored, old.mark, context)
+    new = make(old)
     return stored, pipeline.accept_update(rt, stored, new, context)
 
 

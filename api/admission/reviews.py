@@ -33,7 +33,14 @@ MAX_TEXT: Final = 16 * 1024
 
 
 class CallFailed(Exception):
-    """A webhook gave no usable answer. The text follows the name of the webhook in the error."""
+    """A webhook gave no usable answer. The text follows the name of the webhook in the error.
+
+    ``code``: the status of its HTTP answer, if that was an error.
+    """
+
+    def __init__(self, why: str, *, code: int = 503) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class Answer(NamedTuple):

@@ -172,5 +172,5 @@ def _decoded(answer: Answer) -> Any:
             raise WebhookError(NO_JSON)
         return value
     if isinstance(value, dict) and value.get("kind") == "Status" and value.get("message"):
-        raise WebhookError(str(value["message"]))
-    raise WebhookError(failure(answer))
+        raise WebhookError(str(value["message"]), code=answer.status)
+    raise WebhookError(failure(answer), code=answer.status)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies
-from kubechronicle.actors.admission.policies.validating import shown_name
+from kubechronicle.actors.admission.policies.validating import error_type, shown_name
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy, is_exempt
 from kubechronicle.api.errors import status
@@ -193,10 +195,14 @@ class _Dispatch:
         obj, decoded_as = before, self._versions.type_of(matched)
         for mutation in policy.evaluator.mutations:
             values = {**self._values(invocation), **self._reading.authorizer, "object": obj}
+            begun, problem = perf_counter(), NO_ERROR
             try:
                 obj = mutated(mutation, obj, Stage(values, policy.evaluator.variables), decoded_as)
             except Failed as error:
+                problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
+            labels = (policy.name, invocation.binding.name, problem)
+            self._attributes.measured.append((self._state.metrics.mutations, labels, perf_counter() - begun))
         if obj is before or same_json(obj, before):
             return False
         reinvocation = self._attributes.reinvocation

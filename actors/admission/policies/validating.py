@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
 from kubechronicle.actors.admission.policies.sources import Params, Policies
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy, is_exempt
@@ -74,6 +76,7 @@ class _Dispatch:
         from kubechronicle.actors.admission.policies.requests import Reading
 
         self._attributes = attributes
+        self._metrics = state.metrics
         self._registry = state.registry()
         self._kind = write_kind(attributes)
         self._name = name_of(attributes)
@@ -124,8 +127,18 @@ class _Dispatch:
                     why = f"failed to convert object version: {error}"
                     yield Denial(policy.name, binding.name, f"failed to configure binding: {why}")
                 return
+            begun = perf_counter()
             verdict = policy.evaluator.decide(values, self._reading.authorizer)
+            self._measure(policy.name, binding, verdict, perf_counter() - begun)
             yield from self._judged(policy, binding, verdict, annotations)
+
+    def _measure(self, policy: str, binding: Binding, verdict: Verdict, seconds: float) -> None:
+        """Note each failed validation by the actions of the binding. ``seconds``: of the whole policy."""
+        for failure in verdict.failures:
+            problem = error_type(failure.message) if failure.error else NO_ERROR
+            for action in binding.actions:
+                labels = (policy, binding.name, problem, action.lower())
+                self._attributes.measured.append((self._metrics.validations, labels, seconds))
 
     def _judged(
         self,
@@ -171,6 +184,13 @@ def _refusal(attributes: Attributes, denial: Denial) -> StatusError:
     refused = status.forbidden(attributes.rt.group_resource, shown_name(attributes), message)
     details = status.details_of(attributes.rt.group_resource, shown_name(attributes), causes=[Cause("", message)])
     return StatusError(CODES.get(reason, 422), reason, refused.message, details=details)
+
+
+def error_type(text: str) -> str:
+    """Return the label of metrics for the error of an expression."""
+    if text.startswith("compilation error"):
+        return COMPILE_ERROR
+    return OUT_OF_BUDGET if "budget" in text else INVALID_ERROR
 
 
 def shown_name(attributes: Attributes) -> str:

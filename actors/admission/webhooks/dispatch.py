@@ -6,9 +6,11 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import Final
 
 from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, WEBHOOK
 from kubechronicle.actors.admission.policies.requests import Reading
 from kubechronicle.actors.admission.versions import (
     Versions,
@@ -63,9 +65,18 @@ class Dispatch:
             return True
         attributes = self.attributes
         values = self._reading.values(rt, None, has_params=False) | {"namespaceObject": None}
+        metrics, measured = self.state.metrics, attributes.measured
+        labels = (webhook.name, WEBHOOK, ADMIT if self._mutating else VALIDATE, attributes.operation)
+        begun = perf_counter()
         try:
-            return conditions.match({**values, **self._reading.authorizer})
+            matches = conditions.match({**values, **self._reading.authorizer})
+            measured.append((metrics.conditions, labels, perf_counter() - begun))
+            if not matches:
+                measured.append((metrics.condition_exclusions, labels, 0.0))
+            return matches
         except ConditionsFailed as error:
+            measured.append((metrics.conditions, labels, perf_counter() - begun))
+            measured.append((metrics.condition_errors, labels, 0.0))
             if webhook.ignores:
                 return False
             raise status.forbidden(attributes.rt, name_of(attributes), str(error)) from None

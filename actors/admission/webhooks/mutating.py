@@ -115,6 +115,7 @@ class _Calls:
         answer = question.answer()
         if answer is None:
             raise NeedsAnswers(self.dispatch.state, [question])
+        self.dispatch.state.metrics.waited += question.seconds
         self.dispatch.take(placed.webhook, answer)
         return answer
 

@@ -6,17 +6,26 @@ import hashlib
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import orjson
 import trio
 
 from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATING, AdmissionMetrics
 from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
+
+
+class _Ended(NamedTuple):
+    """The end of a call: the answer or failure, and the seconds that it took."""
+
+    answer: Answer | CallFailed
+    seconds: float
 
 
 class Question:
@@ -27,6 +36,7 @@ class Question:
     """
 
     def __init__(self, webhook: Webhook, request: Mapping[str, Any], *, mutating: bool, second: bool = False) -> None:
+        self.operation: str = request["operation"]
         self.webhook = webhook
         self.version = reviews.version_of(webhook.review_versions)
         self.mutating = mutating
@@ -37,22 +47,38 @@ class Question:
     def answer(self) -> Answer | None:
         """Return the answer, None if it is not there yet. Raises CallFailed."""
         found = recall_answer(self.key)
-        if isinstance(found, CallFailed):
-            raise found
-        return found if isinstance(found, Answer) else None
+        if not isinstance(found, _Ended):
+            return None
+        if isinstance(found.answer, CallFailed):
+            raise found.answer
+        return found.answer
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the call, 0 if it has not ended."""
+        found = recall_answer(self.key)
+        return found.seconds if isinstance(found, _Ended) else 0.0
 
     @property
     def unanswered(self) -> bool:
         """The webhook has neither answered nor failed for this decision."""
         return recall_answer(self.key) is None
 
-    async def ask(self, ask: AskWebhook | None) -> None:
+    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics) -> None:
         """Ask the webhook, and remember its answer or its failure."""
+        begun = perf_counter()
+        call = (self.webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         try:
             answer: Answer | CallFailed = await self._asked(ask)
         except CallFailed as error:
             answer = error
-        remember_answer(self.key, answer)
+        seconds = perf_counter() - begun
+        if isinstance(answer, CallFailed):
+            metrics.call_failed(*call, seconds, code=answer.code, ignored=self.webhook.ignores)
+        else:
+            rejection = 0 if answer.allowed else reviews.denial(self.webhook.name, answer.result).code
+            metrics.call_ended(*call, seconds, rejection=rejection)
+        remember_answer(self.key, _Ended(answer, seconds))
 
     async def _asked(self, ask: AskWebhook | None) -> Answer:
         if ask is None:
@@ -65,7 +91,7 @@ class Question:
         try:
             value = await ask(self.webhook.client, body, timeout=max(timeout, 0.0))
         except WebhookError as error:
-            raise CallFailed(f"failed to call webhook: {error}") from None
+            raise CallFailed(f"failed to call webhook: {error}", code=error.code) from None
         return reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
 
 
@@ -80,9 +106,10 @@ class NeedsAnswers(NeedsExternalAnswer):
     def __init__(self, state: State, questions: Sequence[Question]) -> None:
         super().__init__(f"admission webhooks: {', '.join(question.webhook.name for question in questions)}")
         self._ask = state.ask
+        self._metrics = state.metrics
         self._questions = questions
 
     async def resolve(self) -> None:
         async with trio.open_nursery() as nursery:
             for question in self._questions:
-                nursery.start_soon(question.ask, self._ask)
+                nursery.start_soon(question.ask, self._ask, self._metrics)

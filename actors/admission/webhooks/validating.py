@@ -37,6 +37,9 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
         missing = [question for _, question in asked if isinstance(question, Question) and question.unanswered]
         if missing:
             raise NeedsAnswers(state, missing)
+        state.metrics.waited += max(
+            (question.seconds for _, question in asked if isinstance(question, Question)), default=0.0
+        )
         problems = [_problem(dispatch, index, *each) for index, each in enumerate(asked)]
         for problem in problems:
             if problem is not None:

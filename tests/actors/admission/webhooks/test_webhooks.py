@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 import trio
-from in_process import InProcess, configmap, open_server, pod
+from in_process import configmap, open_server, pod
+from prepared_webhooks import MAPS, Hooks, adding, configure, patching, webhook
 from services import open_services
 
 from kubechronicle.actors.admission import plugins
@@ -17,75 +15,6 @@ from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.records import Who
-from kubechronicle.ops.server import composition
-
-CONFIGS = "/apis/admissionregistration.k8s.io/v1"
-MAPS = "/api/v1/namespaces/default/configmaps"
-Reply = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-
-
-class Hooks:
-    """The webhooks of a test: what they were asked, and their answers by the host of their URL.
-
-    ``asked``: (host, request) of each review, in order. ``replies``: host -> the response or its function.
-    """
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.timeouts: list[float] = []
-        self.replies: dict[str, dict[str, Any] | Reply | WebhookError] = {}
-
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
-        review = json.loads(body)
-        host = config["url"].removeprefix("https://")
-        self.asked.append((host, review["request"]))
-        self.timeouts.append(timeout)
-        reply = self.replies.get(host, {})
-        if isinstance(reply, WebhookError):
-            raise reply
-        found = reply if isinstance(reply, dict) else await reply(review["request"])
-        response = {"uid": review["request"]["uid"], "allowed": True, **found}
-        return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
-
-    @property
-    def names(self) -> list[str]:
-        return [host for host, _ in self.asked]
-
-    def last(self) -> dict[str, Any]:
-        return self.asked[-1][1]
-
-
-@pytest.fixture
-def hooks(monkeypatch: pytest.MonkeyPatch) -> Hooks:
-    found = Hooks()
-    monkeypatch.setattr(composition, "Webhooks", lambda outgoing, find_service: found)
-    return found
-
-
-def webhook(name: str, resource: str = "configmaps", **fields: Any) -> dict[str, Any]:
-    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resource]}
-    return {
-        "name": f"{name}.example.com",
-        "clientConfig": {"url": f"https://{name}"},
-        "rules": [rule],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        **fields,
-    }
-
-
-async def configure(server: InProcess, kind: str, *webhooks: dict[str, Any], name: str = "c") -> None:
-    body = {"metadata": {"name": name}, "webhooks": list(webhooks)}
-    await server.post(f"{CONFIGS}/{kind}webhookconfigurations", body)
-
-
-def patching(*operations: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    return {"patch": patch, "patchType": "JSONPatch", **fields}
-
-
-def adding(path: str, value: Any) -> dict[str, Any]:
-    return patching({"op": "add", "path": path, "value": value})
 
 
 async def test_mutating_webhooks_are_asked_in_order_and_validating_ones_after_them(hooks: Hooks) -> None:

@@ -1,0 +1,121 @@
+"""Metrics of admission under kube-apiserver's names, read at each request for /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kubechronicle.actors.admission.metrics import AdmissionMetrics, Counts, Histograms
+
+_STEP = ("type", "operation", "rejected")
+_CONDITION = ("name", "kind", "type", "operation")
+_CHECK = ("policy", "policy_binding", "error_type")
+
+HISTOGRAMS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
+    ("steps", "admission_step_admission_duration_seconds", _STEP, "Latency of a whole step of admission."),
+    (
+        "controllers",
+        "admission_controller_admission_duration_seconds",
+        ("name", *_STEP),
+        "Latency of an admission plugin.",
+    ),
+    ("webhooks", "admission_webhook_admission_duration_seconds", ("name", *_STEP), "Latency of an admission webhook."),
+    (
+        "conditions",
+        "admission_match_condition_evaluation_seconds",
+        _CONDITION,
+        "Time of the evaluation of match conditions.",
+    ),
+    (
+        "validations",
+        "validating_admission_policy_check_duration_seconds",
+        (*_CHECK, "enforcement_action"),
+        "Latency of the checks of a ValidatingAdmissionPolicy that failed.",
+    ),
+    (
+        "mutations",
+        "mutating_admission_policy_check_duration_seconds",
+        _CHECK,
+        "Latency of the mutations of a MutatingAdmissionPolicy.",
+    ),
+)
+"""Attribute of AdmissionMetrics, name after "apiserver_", labels, help."""
+COUNTERS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
+    (
+        "webhook_requests",
+        "admission_webhook_request_total",
+        ("name", "type", "operation", "code", "rejected"),
+        "Requests to admission webhooks.",
+    ),
+    (
+        "webhook_rejections",
+        "admission_webhook_rejection_count",
+        ("name", "type", "operation", "error_type", "rejection_code"),
+        "Writes that were rejected because of an admission webhook.",
+    ),
+    (
+        "webhook_fail_opens",
+        "admission_webhook_fail_open_count",
+        ("name", "type"),
+        "Failures of admission webhooks that were ignored.",
+    ),
+    (
+        "condition_errors",
+        "admission_match_condition_evaluation_errors_total",
+        _CONDITION,
+        "Match conditions that could not be evaluated.",
+    ),
+    (
+        "condition_exclusions",
+        "admission_match_condition_exclusions_total",
+        _CONDITION,
+        "Writes that match conditions excluded from a webhook.",
+    ),
+)
+CHECKS: Final = (
+    ("validations", "validating_admission_policy_check_total", "Checks of ValidatingAdmissionPolicies that failed."),
+    ("mutations", "mutating_admission_policy_check_total", "Mutations by MutatingAdmissionPolicies."),
+)
+"""Counters with the labels and numbers of a histogram."""
+
+
+class AdmissionCollector(Collector):
+    def __init__(self, metrics: AdmissionMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        labels_of = {}
+        for attribute, name, labels, text in HISTOGRAMS:
+            labels_of[attribute] = labels
+            yield _histogram(f"apiserver_{name}", text, labels, getattr(self._metrics, attribute))
+        for attribute, name, labels, text in COUNTERS:
+            counts: Counts = getattr(self._metrics, attribute)
+            yield _counter(f"apiserver_{name}", text, labels, counts.series.items())
+        for attribute, name, text in CHECKS:
+            histograms: Histograms = getattr(self._metrics, attribute)
+            numbers = [(values, sum(series[:-1])) for values, series in histograms.series.items()]
+            yield _counter(f"apiserver_{name}", text, labels_of[attribute], numbers)
+
+
+def _histogram(name: str, text: str, labels: Sequence[str], histograms: Histograms) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=labels)
+    bounds = [*map(str, histograms.bounds), "+Inf"]
+    for values, series in histograms.series.items():
+        family.add_metric(values, list(zip(bounds, accumulate(series[:-1]), strict=True)), series[-1])
+    return family
+
+
+def _counter(name: str, text: str, labels: Sequence[str], numbers: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    if name.endswith("_total"):
+        family = CounterMetricFamily(name, text, labels=labels)
+        for values, number in numbers:
+            family.add_metric(values, number)
+        return family
+    metric = Metric(name, text, "counter")  # a name without _total, as kube-apiserver has it
+    for values, number in numbers:
+        metric.add_sample(name, dict(zip(labels, values, strict=True)), number)
+    return metric
