@@ -6,7 +6,7 @@ after DefaultTolerationSeconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from kubechronicle.actors.admission.always import AlwaysAdmit, AlwaysDeny
@@ -16,6 +16,7 @@ from kubechronicle.actors.admission.certificates import (
     CertificateSubjectRestriction,
 )
 from kubechronicle.actors.admission.chain import MinimalPlugin
+from kubechronicle.actors.admission.event_rates import EventRateLimit
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
 from kubechronicle.actors.admission.gated import (
     ClusterTrustBundleAttest,
@@ -34,7 +35,11 @@ from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
 from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
 from kubechronicle.actors.admission.pods.images import AlwaysPullImages
 from kubechronicle.actors.admission.pods.node_selector import PodNodeSelector
-from kubechronicle.actors.admission.pods.tolerations import ExtendedResourceToleration, PodTolerationRestriction
+from kubechronicle.actors.admission.pods.tolerations import (
+    ExtendedResourceToleration,
+    PodTolerationRestriction,
+    Tolerations,
+)
 from kubechronicle.actors.admission.pods.updates import NodeDeclaredFeatureValidator, PodResizeValidator
 from kubechronicle.actors.admission.policies.mutating import MutatingAdmissionPolicy
 from kubechronicle.actors.admission.policies.validating import ValidatingAdmissionPolicy
@@ -49,6 +54,7 @@ from kubechronicle.actors.admission.storage import (
 )
 from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
 from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
+from kubechronicle.api.configuration.admission import PluginConfigurations
 
 PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     AlwaysAdmit,
@@ -66,6 +72,7 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     Priority,
     DefaultTolerationSeconds,
     PodTolerationRestriction,
+    EventRateLimit,
     ExtendedResourceToleration,
     DefaultStorageClass,
     StorageObjectInUseProtection,
@@ -98,6 +105,7 @@ OPTIONAL: Final = frozenset(
         "AlwaysDeny",
         "AlwaysPullImages",
         "DenyServiceExternalIPs",
+        "EventRateLimit",
         "ExtendedResourceToleration",
         "LimitPodHardAntiAffinityTopology",
         "NamespaceAutoProvision",
@@ -111,6 +119,20 @@ DEFAULT: Final = frozenset(NAMES) - OPTIONAL
 """The plugins enabled by default."""
 
 
-def plugins_in_order(enabled: Collection[str]) -> list[MinimalPlugin]:
+def plugins_in_order(
+    enabled: Collection[str], configurations: PluginConfigurations | None = None
+) -> list[MinimalPlugin]:
     """Return new plugins of these names, in order."""
-    return [plugin for plugin in (make() for make in PLUGINS) if plugin.name in enabled]
+    configured = _configured(configurations or PluginConfigurations())
+    made = ((configured.get(name) or make)() for name, make in zip(NAMES, PLUGINS, strict=True) if name in enabled)
+    return list(made)
+
+
+def _configured(given: PluginConfigurations) -> Mapping[str, Callable[[], MinimalPlugin]]:
+    """Return the makers of the plugins that have a configuration."""
+    tolerations = Tolerations(default=given.default_tolerations, whitelist=given.toleration_whitelist)
+    return {
+        "EventRateLimit": lambda: EventRateLimit(given.event_limits),
+        "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
+        "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),
+    }

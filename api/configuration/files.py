@@ -21,7 +21,7 @@ from kubechronicle.api.configuration.structuring import Duration, StructureError
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.schema import check
-from kubechronicle.api.schema.types import Field, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 
 GROUP: Final = "apiserver.config.k8s.io"
 KINDS: Final = frozenset(
@@ -39,6 +39,7 @@ _SCALARS: Final[Mapping[Any, Type]] = {
     bool: Scalar("boolean", "bool"),
     int: Scalar("int32", "int32"),
     bytes: Scalar("bytes", "[]uint8"),
+    object: AnyType("runtime.Unknown", deduced=False),
 }
 
 

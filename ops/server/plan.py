@@ -16,6 +16,7 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.registry.registry import Registry, builtin_registry
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
@@ -64,6 +65,7 @@ class Plan:
     root_ca: bytes = b""
     """The authorities (PEM) by which pods verify the server; published unless empty."""
     admission_plugins: frozenset[str] = plugins.DEFAULT
+    admission: PluginConfigurations = field(default_factory=PluginConfigurations)
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import trio
 
-from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import migrate
@@ -31,6 +31,7 @@ from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
+from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.plan import Plan
@@ -48,6 +49,7 @@ class Inputs:
     authorization: AuthorizationPlan
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
+    admission: PluginConfigurations
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
@@ -99,10 +101,13 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     _check_certificates(settings)
     authentication.check(settings)
     service_account_keys.check(settings)
+    authorization = authorization_plan(settings)
+    admission_plugins = chosen_plugins(settings, authorization)
     return Inputs(
-        authorization=authorization_plan(settings),
+        authorization=authorization,
         controllers=_controllers(settings),
-        admission_plugins=_admission_plugins(settings),
+        admission_plugins=admission_plugins,
+        admission=plugin_configurations(settings, admission_plugins),
         registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
@@ -150,6 +155,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         controllers=inputs.controllers,
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
+        admission=inputs.admission,
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),
@@ -173,22 +179,6 @@ def _controllers(settings: Settings) -> frozenset[str]:
         return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
     except ValueError as error:
         raise OperatorError(f"--controllers: {error}") from None
-
-
-def _admission_plugins(settings: Settings) -> frozenset[str]:
-    flags = {
-        "enable-admission-plugins": settings.enable_admission_plugins,
-        "disable-admission-plugins": settings.disable_admission_plugins,
-    }
-    chosen = {flag: frozenset(names or ()) for flag, names in flags.items()}
-    for flag, names in chosen.items():
-        if unknown := sorted(names - set(plugins.NAMES)):
-            known = ", ".join(plugins.NAMES)
-            raise OperatorError(f"--{flag}: there is no admission plugin {unknown[0]!r}, only {known}")
-    enabled, disabled = chosen.values()
-    if both := sorted(enabled & disabled):
-        raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
-    return (plugins.DEFAULT | enabled) - disabled
 
 
 def _registry(settings: Settings) -> Registry:

@@ -87,6 +87,7 @@ class Settings:
     event_ttl: types.EventTTL
     enable_admission_plugins: tuple[types.Name, ...] | None
     disable_admission_plugins: tuple[types.Name, ...] | None
+    admission_control_config_file: types.ReadableFile | None
     request_timeout: types.Seconds
     min_request_timeout: types.Count
     max_requests_inflight: types.Count

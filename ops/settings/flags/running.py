@@ -46,7 +46,7 @@ FLAGS = (
         name="enable-admission-plugins", placeholder="LIST", default="",
         help="Admission plugins to run in addition to the default ones, comma-separated: AlwaysAdmit, "
         "NamespaceAutoProvision, NamespaceExists, LimitPodHardAntiAffinityTopology, AlwaysPullImages, "
-        "PodNodeSelector, PodTolerationRestriction, ExtendedResourceToleration, "
+        "PodNodeSelector, PodTolerationRestriction, EventRateLimit, ExtendedResourceToleration, "
         "OwnerReferencesPermissionEnforcement, DenyServiceExternalIPs, AlwaysDeny.",
     ),
     Flag(
@@ -59,6 +59,11 @@ FLAGS = (
         "PodGroupWorkloadExists, NodeDeclaredFeatureValidator, JobValidation, PodResizeValidator, "
         "MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, "
         "ValidatingAdmissionWebhook, ResourceQuota.",
+    ),
+    Flag(
+        name="admission-control-config-file", placeholder="FILE", default="",
+        help="A file (AdmissionConfiguration, apiserver.config.k8s.io) with the configurations of the plugins "
+        "EventRateLimit, PodNodeSelector and PodTolerationRestriction, or the files with them.",
     ),
     Flag(
         name="request-timeout", placeholder="DURATION", default="1m0s",

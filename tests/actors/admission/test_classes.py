@@ -80,7 +80,7 @@ async def test_a_disabled_plugin_does_not_run(autojump_clock: MockClock) -> None
 
 
 async def test_external_ips_are_denied_if_the_plugin_is_enabled(autojump_clock: MockClock) -> None:
-    async with open_server(admission=frozenset(plugins.NAMES) - {"ServiceAccount"}) as server:
+    async with open_server(admission=(plugins.DEFAULT | {"DenyServiceExternalIPs"}) - {"ServiceAccount"}) as server:
         body = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4"]}}
         target = "/api/v1/namespaces/default/services"
         assert "external IPs" in (await server.ask("POST", target, body)).refused(403)["message"]

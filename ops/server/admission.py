@@ -1,0 +1,107 @@
+"""The admission plugins of a server and their configuration files, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kubechronicle.actors.admission import plugins
+from kubechronicle.api.configuration import admission
+from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
+from kubechronicle.api.configuration.files import ConfigFileError
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings.settings import Settings
+
+FLAG: Final = "--admission-control-config-file"
+NODE: Final = "Node"
+
+
+def chosen_plugins(settings: Settings, authorization: AuthorizationPlan) -> frozenset[str]:
+    """Return the names of the plugins to run. NodeRestriction is a default where the Node authorizer runs.
+
+    Raises OperatorError.
+    """
+    flags = {
+        "enable-admission-plugins": settings.enable_admission_plugins,
+        "disable-admission-plugins": settings.disable_admission_plugins,
+    }
+    chosen = {flag: frozenset(names or ()) for flag, names in flags.items()}
+    for flag, names in chosen.items():
+        if unknown := sorted(names - set(plugins.NAMES)):
+            known = ", ".join(plugins.NAMES)
+            raise OperatorError(f"--{flag}: there is no admission plugin {unknown[0]!r}, only {known}")
+    enabled, disabled = chosen.values()
+    if both := sorted(enabled & disabled):
+        raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
+    default = plugins.DEFAULT
+    if all(each.type != NODE for each in authorization.configured):
+        default = default - {"NodeRestriction"}
+    return (default | enabled) - disabled
+
+
+def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> PluginConfigurations:
+    """Return the configurations of the enabled plugins, from the file and those it names. Raises OperatorError."""
+    file = settings.admission_control_config_file
+    listed: dict[str, AdmissionPluginConfiguration] = {}
+    if file is not None:
+        try:
+            for each in admission.load(_read(file)).plugins:
+                listed.setdefault(each.name, each)
+        except ConfigFileError as error:
+            raise OperatorError(f"{FLAG}: {file}: {error}") from None
+    for name, each in listed.items():
+        given = each.configuration is not None or each.path
+        if given and name in enabled and name not in _READERS:
+            raise OperatorError(f"{FLAG}: {file}: this server has no configuration for the plugin {name}; remove it")
+    values: dict[str, Any] = {}
+    for name, read in _READERS.items():
+        if name in enabled:
+            values |= _configured(name, read, listed.get(name), file)
+    return PluginConfigurations(**values)
+
+
+def _configured(
+    name: str, read: Callable[[Any], Mapping[str, Any]], listed: AdmissionPluginConfiguration | None, file: Path | None
+) -> Mapping[str, Any]:
+    where = f" {file}:" if file is not None else ""
+    try:
+        document: Any = None
+        if listed is not None and listed.configuration is not None:
+            document = listed.configuration
+        elif listed is not None and listed.path and file is not None:
+            path = file.parent / listed.path
+            where = f" {path}:"
+            document = admission.document_of(_read(path))
+        return read(document)
+    except ConfigFileError as error:
+        raise OperatorError(f"{FLAG}:{where} couldn't init admission plugin {name}: {error}") from None
+
+
+def _event_limits(document: Any) -> Mapping[str, Any]:
+    return {"event_limits": admission.event_limits(document)}
+
+
+def _node_selectors(document: Any) -> Mapping[str, Any]:
+    return {"node_selectors": admission.node_selectors(document)}
+
+
+def _pod_tolerations(document: Any) -> Mapping[str, Any]:
+    default, whitelist = admission.pod_tolerations(document)
+    return {"default_tolerations": default, "toleration_whitelist": whitelist}
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "EventRateLimit": _event_limits,
+    "PodNodeSelector": _node_selectors,
+    "PodTolerationRestriction": _pod_tolerations,
+}
+"""The plugins with a configuration."""
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise OperatorError(f"{FLAG}: cannot read {file}: {error.strerror}") from None
