@@ -55,7 +55,7 @@ from kubechronicle.actors.writing.write_loop import WriteLoop
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import pipeline, tracking
 from kubechronicle.api.pipeline.patching import APPLY_YAML
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.eventlog.entries import Describe, Entry
@@ -154,7 +154,8 @@ class Writes:
         patching = context_of(target, patches=True, applies=applies, force=force)
 
         def patched(old: Entry) -> dict[str, Any]:
-            new, warnings[:] = pipeline.apply_patch(target.rt, old.object(), content_type, body, patching)
+            base = tracking.seen_by_apply(patching) or old.object()
+            new, warnings[:] = pipeline.apply_patch(target.rt, base, content_type, body, patching)
             return new
 
         def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:

@@ -288,10 +288,11 @@ def apply_patch(
 ) -> tuple[Object, list[str]]:
     """Return (patched object in the request's version, warnings). 400, 415 or 422 if the patch cannot be applied.
 
-    ``old``, in the stored version, is consumed: the result contains its parts. A server-side apply (``ctx.applies``) is
+    ``old``, in the stored version, is consumed: the result contains its parts. Of ``tracking.seen_by_apply`` it only
+    shares them. A server-side apply (``ctx.applies``) is
     rejected with 409 for fields of other managers, and with 500 for fields outside the schema.
     """
-    base = to_request_version(rt, old)
+    base = old if old is tracking.seen_by_apply(ctx) else to_request_version(rt, old)
     ctx.empties.clear()
     if ctx.subresource == SCALE:
         request = _apply_request(rt, body, ctx)

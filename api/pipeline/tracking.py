@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import orjson
 
@@ -113,6 +114,24 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
         )
     except Unconvertible:
         new["metadata"].pop("managedFields", None)
+
+
+def note_as_read(rt: ResourceType, stored: Object, mark: Any, ctx: WriteContext) -> None:
+    """Note that requests see the stored object of an update as it is, if its ``mark`` tells so (custom resources).
+
+    Then all steps of the write share the stored object: none changes it, nor what an apply takes from it.
+    """
+    ctx.seen.clear()
+    if mark is None or rt.custom is None or not rt.is_storage_version:
+        return
+    if mark is rt.custom.marks.kept and stored["apiVersion"] == rt.api_version:
+        ctx.seen[:] = stored, stored
+
+
+def seen_by_apply(ctx: WriteContext) -> Object | None:
+    """Return the stored object of an update, if an apply may start from it without a copy."""
+    shared = ctx.applies and not ctx.subresource and ctx.seen and ctx.seen[0] is ctx.seen[1]
+    return ctx.seen[0] if shared else None
 
 
 def seen_by(rt: ResourceType, old: Object, ctx: WriteContext) -> Object:
