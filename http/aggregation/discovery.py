@@ -41,6 +41,7 @@ MOST_REQUESTS: Final = 8
 ACCEPT: Final = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
+OPENAPI: Final = "/openapi/v3"
 MALFORMED: Final = (AttributeError, KeyError, TypeError, ValueError)
 
 GroupVersion = tuple[str, str]
@@ -49,10 +50,15 @@ Resources = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteVersion:
-    """The resources of a group version in aggregated form. ``fresh``: the last request for them succeeded."""
+    """The resources of a group version in aggregated form.
+
+    ``fresh``: the last request for them succeeded.
+    ``openapi``: the URL of its OpenAPI document in the index of /openapi/v3, with a hash; "": it has none.
+    """
 
     resources: Resources = ()
     fresh: bool = False
+    openapi: str = ""
 
     def document(self, version: str) -> dict[str, Any]:
         """Return the entry of a version in an APIGroupDiscoveryList."""
@@ -70,6 +76,10 @@ class Others:
 
     versions: Mapping[str, Sequence[str]]
     remote: Mapping[GroupVersion, RemoteVersion]
+
+    def openapi(self) -> dict[str, str]:
+        """Return the URLs of OpenAPI documents by path below /openapi/v3."""
+        return {f"apis/{group}/{version}": one.openapi for (group, version), one in self.remote.items() if one.openapi}
 
 
 @dataclass(slots=True)
@@ -148,7 +158,8 @@ class RemoteDiscovery:
         one = known.one
         try:
             async with self._turns:
-                found = RemoteVersion(resources=await self._resources(one), fresh=True)
+                resources = await self._resources(one)
+                found = RemoteVersion(resources=resources, fresh=True, openapi=await self._openapi(one))
             known.failures = 0
         except (AskError, *MALFORMED) as error:
             log.log(logging.DEBUG if known.failures else logging.INFO, "no discovery of %s: %s", one.name, error)
@@ -179,6 +190,21 @@ class RemoteDiscovery:
         if answer.status != 200:
             raise AskError(f"{one.path} was answered with {answer.status}")
         return from_resource_list(_object(answer).get("resources") or ())
+
+    async def _openapi(self, one: ApiService) -> str:
+        """Return the URL of an OpenAPI v3 document as the other server's index has it; "" if there is none."""
+        assert one.service is not None
+        url = await self._backends.url(one.service)
+        client = await self._backends.client(one, url)
+        answer = await client.ask("GET", url + OPENAPI, headers=AGGREGATOR, timeout=TIMEOUT)
+        path = f"apis/{one.group}/{one.version}"
+        if answer.status != 200:
+            return ""
+        try:
+            found = _object(answer)["paths"][path]["serverRelativeURL"]
+        except MALFORMED:
+            return ""
+        return found if isinstance(found, str) and found.split("?")[0] == f"{OPENAPI}/{path}" else ""
 
 
 def _object(answer: Answer) -> Mapping[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kubechronicle.api.registry.api_services import OWN_GROUP, RESOURCE, ApiService, api_service
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authorization.view_follower import ViewFollower
+
+OPENAPI: Final = "/openapi/v3/apis/"
 
 
 class Routes:
@@ -32,10 +35,16 @@ class Routes:
     def find(self, path: str) -> ApiService | None:
         """Return the APIService of another server that a path belongs to; None: this server answers.
 
-        The APIService ``v1.`` takes everything below /api, as in kube-aggregator.
+        Its OpenAPI document /openapi/v3/apis/GROUP/VERSION belongs to it, too. The APIService ``v1.`` takes everything
+        below /api, as in kube-aggregator.
         """
         remote = self.remote()
-        if not remote or not path.startswith("/api"):
+        if not remote:
+            return None
+        if path.startswith(OPENAPI):
+            group, _, version = path.removeprefix(OPENAPI).partition("/")
+            return remote.get((group, version))
+        if not path.startswith("/api"):
             return None
         parts = path.split("/", 4)
         if parts[1] == "api":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -90,12 +90,17 @@ class OpenApi:
         """Return the bytes of memory of all encoded documents."""
         return self._present.bytes_held() + (self._past.bytes_held() if self._past is not self._present else 0)
 
-    async def answer(self, request: Request, context: Context, registry: Registry) -> Response | None:
+    async def answer(
+        self, request: Request, context: Context, registry: Registry, others: Mapping[str, str] | None = None
+    ) -> Response | None:
         """Answer a path of this class by a registry; None for any other path. As in kube-apiserver, the method does not
-        matter."""
+        matter.
+
+        ``others``: the URLs of documents of other servers, by path below /openapi/v3.
+        """
         if not request.path.startswith("/openapi/"):
             return None
-        return await self._documents(registry).answer(request, context)
+        return await self._documents(registry).answer(request, context, others or {})
 
 
 class Documents:
@@ -128,23 +133,28 @@ class Documents:
         """Return the bytes of memory of all encoded documents."""
         return sum(len(held.body) for held in self._held.values())
 
-    async def answer(self, request: Request, context: Context) -> Response | None:
+    async def answer(self, request: Request, context: Context, others: Mapping[str, str]) -> Response | None:
         """Answer a path of this class; None for any other path. As in kube-apiserver, the method does not matter."""
         if request.path == V2:
             return await self._answer_v2(request)
         if request.path == V3:
-            return self._index(request, context)
+            return self._index(request, context, others)
         if request.path.startswith(f"{V3}/"):
             return await self._answer_v3(request, context, request.path[len(V3) + 1 :])
         return None
 
     # -- v3 -----------------------------------------------------------------------------------------------------------
 
-    def _index(self, request: Request, context: Context) -> Response:
+    def _index(self, request: Request, context: Context, others: Mapping[str, str]) -> Response:
         hashes = {path: self._hash(path) for path in self._served}
-        body = json.encode(v3.index(hashes, prefix=_prefix(request, context)))
+        index = v3.index(hashes, prefix=_prefix(request, context))
         # kube-apiserver's aggregator sets no type, and Go guesses text.
-        headers = [("content-type", "text/plain; charset=utf-8"), REVALIDATE, self._last_modified()]
+        headers = [("content-type", "text/plain; charset=utf-8"), REVALIDATE]
+        if others:  # which change without a date
+            paths = index["paths"] | {path: {"serverRelativeURL": url} for path, url in others.items()}
+            return Response(200, headers, json.encode({"paths": dict(sorted(paths.items()))}))
+        body = json.encode(index)
+        headers.append(self._last_modified())
         return Response(304, headers[1:]) if self._is_fresh(request, "") else Response(200, headers, body)
 
     async def _answer_v3(self, request: Request, context: Context, path: str) -> Response:

@@ -54,7 +54,8 @@ def router(
             if at_moment.store.registry.versions(info.group):
                 return await handle(at_moment, request, context)
             return page_not_found()
-        answer = None
+        answer, registry = None, at_moment.store.registry
+        others = aggregation.discovery.others(registry) if aggregation is not None and not context.moment else None
         if not context.moment:
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method != "DELETE":
@@ -62,11 +63,9 @@ def router(
             if answer is None and ui is not None:
                 answer = ui.answer(request)
         if answer is None:
-            registry = at_moment.store.registry
-            others = aggregation.discovery.others(registry) if aggregation is not None and not context.moment else None
             answer = discovery.answer(request, context, registry, others)
         if answer is None:
-            answer = await openapi.answer(request, context, at_moment.store.registry)
+            answer = await openapi.answer(request, context, registry, others.openapi() if others is not None else None)
         return answer if answer is not None else page_not_found()
 
     return route

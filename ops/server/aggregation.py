@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from kubechronicle.actors.loops.api_service_availability import (
     SERVICE_LABEL,
@@ -20,7 +23,6 @@ from kubechronicle.http.aggregation.checks import DiscoveryCheck
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
-from kubechronicle.http.metrics import Reading
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.ops.server.plan import Plan
@@ -46,18 +48,32 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
     return backends, Aggregation(routes=routes, proxy=Proxy(backends), discovery=discovery)
 
 
-def availability_loop(store: Store, backends: Backends) -> tuple[ChildSpec, Callable[[], Iterable[Reading]]]:
+class UnavailableMetrics(Collector):
+    """The metrics of unavailable APIServices, with kube-aggregator's names."""
+
+    def __init__(self, counts: AvailabilityCounts) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        gauge = GaugeMetricFamily(
+            "aggregator_unavailable_apiservice",
+            "Gauge of APIServices which are marked as unavailable broken down by APIService name.",
+            labels=["name"],
+        )
+        for name, unavailable in self._counts.unavailable.items():
+            gauge.add_metric([name], float(unavailable))
+        counter = CounterMetricFamily(
+            "aggregator_unavailable_apiservice_total",
+            "Counter of APIServices which are marked as unavailable broken down by APIService name and reason.",
+            labels=["name", "reason"],
+        )
+        for labels, number in self._counts.transitions.items():
+            counter.add_metric(labels, number)
+        yield from (gauge, counter)
+
+
+def availability_loop(store: Store, backends: Backends) -> tuple[ChildSpec, Collector]:
     """Return the loop that keeps the conditions of APIServices, and its metrics."""
     counts = AvailabilityCounts()
     loop = ApiServiceAvailability(store, DiscoveryCheck(backends), counts)
-
-    def readings() -> Iterable[Reading]:
-        yield Reading(
-            "aggregator_unavailable_apiservice",
-            "Gauge of APIServices which are marked as unavailable broken down by APIService name.",
-            False,
-            "name",
-            {name: float(unavailable) for name, unavailable in counts.unavailable.items()},
-        )
-
-    return ChildSpec(name="api-service-availability", run=loop.run), readings
+    return ChildSpec(name="api-service-availability", run=loop.run), UnavailableMetrics(counts)
