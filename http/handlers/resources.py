@@ -20,6 +20,7 @@ from kubechronicle.http.handlers import reading, writing
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
+from kubechronicle.http.handlers.pod_streams import stream_pod
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
@@ -46,6 +47,9 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "binding": bind,
     "eviction": evict,
     "token": request_token,
+    "exec": stream_pod,
+    "attach": stream_pod,
+    "portforward": stream_pod,
 }
 
 

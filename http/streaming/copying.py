@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-CHUNK = 64 * 1024
+CHUNK = 256 * 1024
 """Bytes read at once; what is read is sent before more is read, so a session holds two chunks."""
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
 
@@ -12,7 +12,9 @@ GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceErr
 async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
     """Return received bytes, or b"" if the peer has ended the connection in any way."""
     try:
-        return bytes(await stream.receive_some(CHUNK))
+        # A TLS stream returns one record of 16 KiB at a time, unless it is asked for many.
+        receive = getattr(stream, "receive_many", None) or stream.receive_some
+        return bytes(await receive(CHUNK))
     except GONE:
         return b""
 

@@ -1,0 +1,261 @@
+"""pods/exec, pods/attach and pods/portforward: sessions between a client and a container, through the kubelet.
+
+    options → admission (CONNECT) → right to create → pod, container, node → connection to the kubelet → session
+
+An upgrade is passed through to the kubelet: SPDY/3.1 always, WebSockets if the Node declares that its kubelet
+translates them. For other kubelets v5.channel.k8s.io is translated to SPDY, and SPDY/3.1+portforward.k8s.io is
+unpacked (KEP-4006). Source: k8s.io/kubernetes ``pkg/registry/core/pod/rest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+import trio
+
+from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources.pod_streams import container_of, kubelet_target, node_of, read_options
+from kubechronicle.http.authorization.decision import Decision
+from kubechronicle.http.context import Context, author_of
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.write_request import showing_warnings
+from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, Response, Upgrade
+from kubechronicle.http.metrics import request_labels
+from kubechronicle.http.proxying.dialing import DialError
+from kubechronicle.http.proxying.kubelets import KubeletAddress, Kubelets, NoAddress
+from kubechronicle.http.streaming import tunnel
+from kubechronicle.http.streaming.copying import GONE, copy_both
+from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
+from kubechronicle.http.streaming.switching import Head, SwitchFailed, read_error, request_bytes, send_upgrade
+from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
+from kubechronicle.http.streaming.websocket_frames import accept_key
+
+TRANSLATES: Final = "ExtendWebSocketsToKubelet"
+"""The declared feature of nodes whose kubelet understands v5.channel.k8s.io and tunnels itself."""
+SPDY: Final = "SPDY/3.1"
+IDLE: Final = 4 * 60 * 60.0
+"""Seconds without a byte after which a translated session ends (k8s.io/apiserver: defaultIdleConnectionTimeout)."""
+ADMISSION_WAIT: Final = 60.0
+NOT_FORWARDED: Final = frozenset({"content-length", "transfer-encoding"})
+OWN_FIELDS: Final = frozenset({"connection", "upgrade", "date", "content-length"})
+"""Fields of the 101 answer that the connection writes itself."""
+WEBSOCKET_FIELDS: Final = frozenset(
+    {"connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol",
+     "sec-websocket-extensions", "x-stream-protocol-version"}
+)  # fmt: skip
+
+
+async def stream_pod(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Carry one session, and return when it has ended. Errors before the upgrade are Status answers."""
+    info = context.info
+    options = read_options(info.subresource, context.query)
+    target = Target(rt=rt, namespace=info.namespace, name=info.name, subresource=info.subresource)
+    caller = Caller(who=author_of(request, context), deadline=trio.current_time() + ADMISSION_WAIT)
+    with showing_warnings(context, target):
+        await backend.store.writes.admit_connect(caller, target, options)
+    await _require_create(backend, context)
+    entry = await backend.store.reads.get(rt, info.namespace, info.name)
+    if entry is None:
+        raise status.not_found(rt, info.name)
+    pod = entry.object()
+    container = "" if info.subresource == "portforward" else container_of(pod, options.get("container", ""))
+    node = node_of(pod)
+    address = await _kubelet_address(backend, node)
+    path = kubelet_target(info.subresource, pod, container, options)
+    upgrade = request.upgrade
+    if upgrade is None:
+        raise status.bad_request("Upgrade request required")
+    labels = request_labels(info, request.method, dry_run=False)
+    gauge = backend.metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+    gauge.inc()
+    try:
+        session = _Session(request, upgrade, backend.kubelets, address, path)
+        return await session.run(info.subresource, options, translated=TRANSLATES not in address.features)
+    except* (*GONE, ClientDisconnected):
+        pass  # the client or the kubelet is gone, and the other side has been closed
+    finally:
+        gauge.dec()
+    return SWITCHED
+
+
+async def _kubelet_address(backend: Backend, name: str) -> KubeletAddress:
+    """Return the address of a node's kubelet. StatusError 404 without such a Node, 500 without an address."""
+    nodes = backend.store.registry.builtin("", "v1", "nodes")
+    entry = await backend.store.reads.get(nodes, "", name, revision=0)
+    if entry is None:
+        raise status.not_found(nodes, name)
+    try:
+        return backend.kubelets.address_of(entry.object())
+    except NoAddress as error:
+        raise status.unknown(str(error)) from None
+
+
+async def _require_create(backend: Backend, context: Context) -> None:
+    """Reject a GET by a user without the right to create: WebSockets use GET for what SPDY does with POST."""
+    if context.info.verb == "create":
+        return
+    info = replace(context.info, verb="create")
+    verdict = await decide_with_answers(partial(backend.authorization.decide, context.user, info))
+    if verdict.decision is not Decision.ALLOW:
+        if verdict.error:
+            raise status.unknown(verdict.error)
+        raise status.forbidden(info, info.name, verdict.reason)
+
+
+class _Session:
+    def __init__(
+        self, request: Request, upgrade: Upgrade, kubelets: Kubelets, address: KubeletAddress, path: str
+    ) -> None:
+        self._request = request
+        self._upgrade = upgrade
+        self._kubelets = kubelets
+        self._address = address
+        self._path = path
+
+    async def run(self, subresource: str, options: dict[str, Any], *, translated: bool) -> Response:
+        offers = _offers(self._request)
+        if translated and subresource != "portforward" and V5 in offers:
+            return await self._translate(options)
+        if translated and subresource == "portforward" and any(_is_tunnelled(each) for each in offers):
+            return await self._tunnel(tunnel.tunnelled_protocols(offers))
+        return await self._pass_through()
+
+    async def _pass_through(self) -> Response:
+        kubelet, head = await self._switch(self._request.method, self._forwarded_fields(frozenset()))
+        async with kubelet:
+            if head.status != 101:
+                return await self._refused(kubelet, head)
+            fields = [(name, value) for name, value in head.fields if name.lower() not in OWN_FIELDS]
+            client = await self._upgrade.accept(fields)
+            if head.rest:
+                await client.send_all(head.rest)
+            await copy_both(client, kubelet, draining=self._request.draining)
+        return SWITCHED
+
+    async def _tunnel(self, protocols: Sequence[str]) -> Response:
+        fields = self._forwarded_fields(WEBSOCKET_FIELDS)
+        fields += [("Connection", "Upgrade"), ("Upgrade", SPDY)]
+        fields += [("X-Stream-Protocol-Version", each) for each in protocols]
+        key = self._websocket_key()
+        kubelet, head = await self._switch("POST", fields)
+        async with kubelet:
+            if head.status != 101:
+                return await self._refused(kubelet, head)
+            if not _is_spdy(head):
+                return _plain(500, "unable to upgrade: missing upgrade headers in response")
+            answer = [("Sec-WebSocket-Accept", accept_key(key))]
+            chosen = head.get("x-stream-protocol-version")
+            if chosen:
+                answer.append(("Sec-WebSocket-Protocol", tunnel.PREFIX + chosen))
+            client = await self._upgrade.accept(answer)
+            await tunnel.tunnel(client, kubelet, head.rest, draining=self._request.draining)
+        return SWITCHED
+
+    async def _translate(self, options: dict[str, Any]) -> Response:
+        wanted = Streams(*(bool(options.get(name)) for name in Streams._fields))
+        answer = [("Sec-WebSocket-Accept", accept_key(self._websocket_key())), ("Sec-WebSocket-Protocol", V5)]
+        client = await self._upgrade.accept(answer)
+        await translate(client, self._connect_spdy, wanted, draining=self._request.draining, idle=IDLE)
+        return SWITCHED
+
+    async def _connect_spdy(self) -> KubeletSession:
+        """Open the SPDY connection of a translated session. The failures are those of client-go's SPDY executor."""
+        fields = [("User-Agent", "kubechronicle"), ("Connection", "Upgrade"), ("Upgrade", SPDY)]
+        fields += [("X-Stream-Protocol-Version", each) for each in PROTOCOLS]
+        fields.append(("Content-Length", "0"))
+        try:
+            kubelet = await self._kubelets.dial(self._address)
+        except DialError as error:
+            raise failed(f"error sending request: {error}") from None
+        try:
+            fields.insert(0, ("Host", str(self._address)))
+            head = await send_upgrade(kubelet, request_bytes("POST", self._path, fields))
+            if head.status != 101 or not _is_spdy(head):
+                raise _spdy_refused(await read_error(kubelet, head))
+        except SwitchFailed as error:
+            await trio.aclose_forcefully(kubelet)
+            raise failed(f"error sending request: {error}") from None
+        except BaseException:
+            await trio.aclose_forcefully(kubelet)
+            raise
+        return KubeletSession(kubelet, head.get("x-stream-protocol-version") or PROTOCOLS[-1], head.rest)
+
+    async def _switch(self, method: str, fields: list[tuple[str, str]]) -> tuple[trio.abc.Stream, Head]:
+        """Connect to the kubelet and ask for the upgrade. StatusError 500 if that is not possible."""
+        try:
+            kubelet = await self._kubelets.dial(self._address)
+        except DialError as error:
+            raise status.unknown(f"error dialing backend: {error}") from None
+        try:
+            head = await send_upgrade(kubelet, request_bytes(method, self._path, fields))
+        except BaseException as error:
+            await trio.aclose_forcefully(kubelet)
+            if isinstance(error, SwitchFailed):
+                raise status.unknown(str(error)) from None
+            raise
+        if head.status != 101 and head.status < 400:
+            await trio.aclose_forcefully(kubelet)
+            raise status.unknown(f"invalid upgrade response: status code {head.status}")
+        return kubelet, head
+
+    async def _refused(self, stream: trio.abc.Stream, head: Head) -> Response:
+        """Return the kubelet's answer that is no upgrade."""
+        kind = head.get("content-type") or "text/plain; charset=utf-8"
+        return Response(head.status, [("content-type", kind)], await read_error(stream, head))
+
+    def _forwarded_fields(self, without: frozenset[str]) -> list[tuple[str, str]]:
+        """Return the client's fields for the kubelet. Credentials were removed when they were checked."""
+        request = self._request
+        dropped = without | NOT_FORWARDED
+        fields = [(n, v) for n, v in request.headers if n not in dropped and n != "x-forwarded-for"]
+        before = request.headers.get_all("x-forwarded-for")
+        return [*fields, ("X-Forwarded-For", ", ".join([*before, request.client[0]]))]
+
+    def _websocket_key(self) -> str:
+        headers = self._request.headers
+        if self._request.method != "GET" or headers.get("sec-websocket-version") != "13":
+            raise status.bad_request("websocket: version 13 is needed")
+        key = headers.get("sec-websocket-key")
+        if not key:
+            raise status.bad_request("websocket: the request has no Sec-WebSocket-Key")
+        return key
+
+
+def _offers(request: Request) -> list[str]:
+    """Return the WebSocket subprotocols that a client offers; none if it asks for another upgrade."""
+    if request.upgrade is None or request.upgrade.protocol.lower() != "websocket":
+        return []
+    if request.websocket is not None:
+        return list(request.websocket.subprotocols)
+    fields = request.headers.get_all("sec-websocket-protocol")
+    return [each.strip() for field in fields for each in field.split(",")]
+
+
+def _is_tunnelled(offer: str) -> bool:
+    return bool(tunnel.tunnelled_protocols((offer,)))
+
+
+def _is_spdy(head: Head) -> bool:
+    return "upgrade" in head.get("connection").lower() and SPDY.lower() in head.get("upgrade").lower()
+
+
+def _spdy_refused(body: bytes) -> SessionFailed:
+    """Return the failure that a kubelet's answer means: its own Status, or its text."""
+    try:
+        sent = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        sent = None
+    if isinstance(sent, dict) and sent.get("kind") == "Status" and sent.get("status") == "Failure":
+        return SessionFailed({**sent, "code": sent["code"] if isinstance(sent.get("code"), int) else 500})
+    return failed(f"unable to upgrade connection: {body.decode('utf-8', 'replace').strip()}")
+
+
+def _plain(code: int, text: str) -> Response:
+    return Response(code, [("content-type", "text/plain; charset=utf-8")], (text + "\n").encode())
