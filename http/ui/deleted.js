@@ -18,7 +18,7 @@ export function deleted({ query, go, signal }) {
       ["Object", (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
         `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],
       ["Bring it back", (revision, again) => (again.has(key(revision)) && again.get(key(revision)) > number(revision)
-        ? h("span.faint", {}, "it has been created again since") : copyable(command(revision)))],
+        ? h("span.faint", {}, "it has been created again since") : copyable(restoring(revision)))],
     ],
   });
   const form = h("form.filters", { onsubmit: (event) => {
@@ -53,8 +53,8 @@ export function deleted({ query, go, signal }) {
 
 const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;
 
-/** A namespace is restored with its content. */
-function command(revision) {
+/** The command that restores the object of a deletion. A namespace is restored with its content. */
+export function restoring(revision) {
   const { object } = revision;
   const before = `--to ${number(revision) - 1}`;
   if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${shellWord(object.name)} ${before}`;

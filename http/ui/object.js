@@ -1,9 +1,10 @@
 // One object: its revisions, any two of them side by side, and the last author of each field.
 
-import { count, h, loading, say, timeText, when } from "./dom.js";
+import { copyable, count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, revision as one, scopes } from "./api.js";
 import { failed, operation, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
+import { restoring } from "./deleted.js";
 import { rows } from "./diff.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
@@ -83,7 +84,8 @@ export function object({ path, query, go, signal }) {
       const before = then ? then.after ?? null : now.before ?? null;
       const after = now.after ?? null;
       const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
-      panel.replaceChildren(facts(now), hidden ?? sides(before, after, fromTitle, title(now)));
+      const gone = to === known[0] && to.operation === "Delete" && !now.erased;
+      panel.replaceChildren(facts(now), gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), copyable(restoring(to))) : "", hidden ?? sides(before, after, fromTitle, title(now)));
       say(`Revision ${now.metadata.name}`);
     } catch (error) {
       failed(panel, error);

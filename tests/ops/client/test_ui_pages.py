@@ -235,6 +235,9 @@ async def test_search_and_deleted_objects(served: Served) -> None:
         assert "it has been created again since" in rows
         await page.eval("document.querySelector('.copyable button').click()")
         await page.wait("['Copied', 'Selected'].includes(document.querySelector('.copyable button').textContent)")
+        await go_to(page, "#/object/shop/configmaps/cart")
+        await page.wait("document.querySelector('.diff')")
+        assert "kubectl chronicle restore configmaps/cart -n shop --to " in await page.text(".back")
         check_page(page)
 
 
