@@ -14,8 +14,8 @@ from trio.testing import memory_stream_pair
 
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, Resizes, Streams, outcome
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
+from tests.http.streaming.spdy_kubelet import SUCCESS, Command, SpdyKubelet, exited
 from tests.http.streaming.test_websocket_frames import masked
-from tests.support.spdy_kubelet import SUCCESS, Command, SpdyKubelet, exited
 
 V5, V4, *OLD = PROTOCOLS
 ALL = Streams(stdin=True, stdout=True, stderr=True)
