@@ -42,8 +42,9 @@ from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
 from kubechronicle.ops.server.aggregation import aggregated_servers, availability_loop
-from kubechronicle.ops.server.allocation_metrics import AllocationCollector
 from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.collectors.admission import AdmissionCollector
+from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
@@ -80,7 +81,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     state = _state(reads, authorization, current, ask_webhook, provide_namespace)
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
-    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
+    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, storage_hooks)
     conversions = Conversions(ask_webhook)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe, conversions=conversions)
     past = PastDefinitions(plan.registry, current, reads)
@@ -123,7 +124,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
-    application.metrics.add_readings(unavailable)
+    application.metrics.registry.register(unavailable)
     return assembly
 
 
@@ -161,6 +162,7 @@ def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: Serv
         metrics.registry.register(collector)
     if assembly.jwt is not None:
         assembly.jwt.register(metrics.registry)
+    metrics.registry.register(AdmissionCollector(state.metrics))
     metrics.registry.register(
         AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from prepared_webhooks import Hooks
+from admission.prepared_webhooks import Hooks
 
 from kubechronicle.ops.server import composition
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from admission.prepared_webhooks import MAPS, Hooks, adding, configure, webhook
 from in_process import InProcess, configmap, open_server
-from prepared_webhooks import MAPS, Hooks, adding, configure, webhook
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
+from admission.prepared_webhooks import MAPS, Hooks, adding, configure, patching, webhook
 from in_process import configmap, open_server, pod
-from prepared_webhooks import MAPS, Hooks, adding, configure, patching, webhook
 from services import open_services
 
 from kubechronicle.actors.admission import plugins
