@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
-from kubechronicle.api.admission.logged_writes import Write, decision_values, labels_in
-from kubechronicle.api.admission.matching import NAMESPACES, Index
+from kubechronicle.api.admission.logged_writes import DELETE, Write, decision_values, labels_in
+from kubechronicle.api.admission.matching import NAMESPACES, Index, WriteKind
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated
 from kubechronicle.api.admission.policy_programs import Failed, Stage
 from kubechronicle.api.admission.policy_sources import (
@@ -178,9 +178,13 @@ class PolicyReplay:
 
     def concerns(self, write: Write) -> bool:
         """Tell whether the rules of some policy match the kind of a write."""
-        kind = write.kind
-        return not is_exempt(write.rt) and bool(
-            self._validating.candidates(kind, self._registry) or self._mutating.candidates(kind, self._registry)
+        return self.concerns_kind(write.kind)
+
+    def concerns_kind(self, kind: WriteKind) -> bool:
+        """Tell whether the rules of some policy match a kind of write."""
+        return not is_exempt(kind.type) and bool(
+            self._validating.candidates(kind, self._registry)
+            or (kind.operation != DELETE and self._mutating.candidates(kind, self._registry))
         )
 
     def mutate(self, write: Write, reading: Reading) -> list[Outcome]:

@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "at": "Run kubectl in the cluster as it was at a moment.",
     "restore": "Restore objects as they were at a moment.",
     "export": "Print objects as they were at a moment, for kubectl apply.",
+    "try-policy": "Tell which writes of the past an admission policy would have refused or changed.",
     "migrate-storage": "Rewrite objects in the version that their resource is stored in today.",
     "ui": "Open the web page about history, with the credentials of the kubeconfig.",
     "completion": "Print a script that completes these commands in a shell.",

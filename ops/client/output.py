@@ -143,7 +143,11 @@ class Progress:
             self._out.overwrite("")
 
     def step(self, detail: str = "") -> None:
-        self._done += 1
+        self.reach(self._done + 1, detail)
+
+    def reach(self, done: int, detail: str = "") -> None:
+        """Show that so many of the steps are done."""
+        self._done = done
         now = time.monotonic()
         if not self._on or now - self._updated_at < REFRESH_INTERVAL:
             return

@@ -1,0 +1,92 @@
+"""`try-policy -f FILE`: tell which writes of the past an admission policy would have refused or changed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client import kubeconfig, output, policy_files
+from kubechronicle.ops.client.output import format_time
+from kubechronicle.ops.client.policy_trial import Trial, prepare
+from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.trial_log import find_bounds, registry_with_custom_types
+from kubechronicle.ops.client.trial_report import Report
+from kubechronicle.ops.errors import OperatorError
+
+EXAMPLES: Final = """\
+  kubectl chronicle try-policy -f policy.yaml                    against the writes of the last 30 days
+  kubectl chronicle try-policy -f policy.yaml --since 2h -n shop
+  kubectl chronicle try-policy -f policy.yaml -f binding.yaml --since 2026-11-01 --until 2026-11-08
+  kubectl chronicle try-policy -f policy.yaml -o json            all users, namespaces and messages
+"""
+SINCE: Final = "30d"
+EXAMPLES_KEPT: Final = 5
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as of a shell."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="policies, bindings and parameter objects; - for standard input; may be repeated",
+    )
+    parser.add_argument(
+        "--since", metavar="MOMENT", default=SINCE, help=f"only writes after it: 2h, a time, a revision ({SINCE})"
+    )
+    parser.add_argument("--until", metavar="MOMENT", default="", help="only writes up to it")
+    parser.add_argument(
+        "--examples", metavar="N", type=int, default=EXAMPLES_KEPT, help=f"examples per policy ({EXAMPLES_KEPT})"
+    )
+    output.add_flags(parser)
+    kubeconfig.add_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Return exit code 0 if no write would have been refused, 1 if some would, 130 after Ctrl-C. OperatorError."""
+    if arguments.examples < 0:
+        raise OperatorError("--examples must not be negative")
+    file = policy_files.read(arguments.filename)
+    session = Session.open(arguments)
+    client = session.client
+    bounds = find_bounds(client, arguments.since, arguments.until)
+    trial = prepare(client, file, registry_with_custom_types(client), bounds, arguments.namespace)
+    report = Report(arguments.examples)
+    report.expect(map(policy_files.name_of, file.policies))
+    finished = trial.run(report)
+    _print(session, trial, report, finished=finished)
+    if not finished:
+        return INTERRUPTED
+    return 1 if report.totals["refused"] else 0
+
+
+def _print(session: Session, trial: Trial, report: Report, *, finished: bool) -> None:
+    arguments, screen, bounds = session.arguments, session.screen, trial.bounds
+    notes = list(trial.notes)
+    if bounds.begins:
+        notes.append(f"The history begins at {format_time(bounds.begins)}, later than --since {arguments.since}.")
+    if not finished:
+        notes.append("Interrupted: these are the writes judged until then, the oldest ones of the period.")
+    if screen.format != "text":
+        head: Object = {
+            "since": arguments.since,
+            "until": arguments.until or "now",
+            "revisions": {"after": str(bounds.after), "until": str(bounds.until)},
+            "complete": finished,
+            "notes": notes,
+        }
+        screen.document(report.document(head))
+        return
+    kinds = ", ".join(sorted(each.resource or "all resources" for each in trial.sources)[:4])
+    more = f" and {len(trial.sources) - 4} more" if len(trial.sources) > 4 else ""
+    place = f" in namespace {trial.namespace}" if trial.namespace else ""
+    until = arguments.until or "now"
+    report.print(screen, f"of {kinds}{more}{place} since {arguments.since} until {until}")
+    if notes:
+        screen.line()
+    for note in notes:
+        screen.line(note)

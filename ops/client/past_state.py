@@ -1,0 +1,125 @@
+"""The state of the cluster at each write of a replay: namespaces, parameters of policies, and rights.
+
+It begins with the objects at the start of the replay, and every later change is applied in the order of the log.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.access.rbac import Grants
+from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
+from kubechronicle.api.values.objects import Object
+
+RBAC: Final = "rbac.authorization.k8s.io"
+RIGHTS: Final = tuple(f"{kind}.{RBAC}" for kind in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"))
+"""The resources that rights depend on."""
+MASTERS: Final = "system:masters"
+SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+GRANTS_KEPT: Final = 1000
+"""Users, each in one namespace, whose rules are kept."""
+
+
+class States:
+    """The objects of some resources at one revision (api.admission.replays.PastState)."""
+
+    def __init__(self, resources: Iterable[str], fixed: Iterable[tuple[str, Object]] = ()) -> None:
+        """``fixed``: objects, each with its resource, that take the place of those in the cluster."""
+        self._tables: dict[str, dict[str, dict[str, Object]]] = {each: defaultdict(dict) for each in resources}
+        self._fixed: set[tuple[str, str, str]] = set()
+        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
+        for resource, obj in fixed:
+            self._tables.setdefault(resource, defaultdict(dict))
+            namespace, name = _key_of(obj)
+            self._tables[resource][namespace][name] = obj
+            self._fixed.add((resource, namespace, name))
+
+    def add(self, resource: str, obj: Object) -> None:
+        """Add an object as it was at the start."""
+        self._set(resource, *_key_of(obj), obj)
+
+    def apply(self, resource: str, revision: Mapping[str, Any]) -> None:
+        """Apply a Revision with its objects. One that the reader may not read counts as no change."""
+        if resource not in self._tables or revision.get("redacted"):
+            return
+        reference, after = revision["object"], revision.get("after")
+        if after is not None:
+            # The object of a write may still be changed by a mutating policy; the log's own must not be.
+            after.setdefault("metadata", {})["resourceVersion"] = revision["metadata"]["name"]
+        self._set(resource, reference.get("namespace", ""), reference["name"], after)
+
+    def _set(self, resource: str, namespace: str, name: str, obj: Object | None) -> None:
+        if (resource, namespace, name) in self._fixed:
+            return
+        if obj is None:
+            self._tables[resource][namespace].pop(name, None)
+        else:
+            self._tables[resource][namespace][name] = obj
+        if resource in RIGHTS:
+            self._grants.clear()
+
+    def peek(self, resource: str, namespace: str, name: str) -> Object | None:
+        found = self._tables.get(resource, {}).get(namespace)
+        return None if found is None else found.get(name)
+
+    def entries(self, resource: str, namespace: str) -> Iterator[Object]:
+        tables = self._tables.get(resource, {})
+        chosen = [tables.get(namespace) or {}] if namespace else tables.values()
+        return (obj for table in list(chosen) for _, obj in sorted(table.items()))
+
+    # -- rights -------------------------------------------------------------------------------------------------------
+
+    def decide(self, user: Mapping[str, Any]) -> Decide:
+        """Return the answers of RBAC about a user. Members of system:masters may do everything."""
+        name, groups = user.get("username", ""), tuple(user.get("groups") or ())
+
+        def decide(question: Question) -> Decision:
+            if question.service_account is None:
+                return Decision(self._allowed(name, groups, question))
+            namespace, account = question.service_account
+            joined = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", "system:authenticated")
+            return Decision(self._allowed(f"system:serviceaccount:{namespace}:{account}", joined, question))
+
+        return decide
+
+    def _allowed(self, user: str, groups: tuple[str, ...], question: Question) -> bool:
+        if MASTERS in groups:
+            return True
+        if question.path is not None:
+            return self._granted(user, groups, "").permit_path(question.verb, question.path)
+        asked = (question.verb, question.group, question.resource, question.subresource, question.name)
+        places = ("", question.namespace) if question.namespace else ("",)
+        return any(self._granted(user, groups, place).permit_resource(*asked) for place in places)
+
+    def _granted(self, user: str, groups: tuple[str, ...], namespace: str) -> Grants:
+        """Return the rules of a user in a namespace; "": those of the whole cluster."""
+        key = (user, groups, namespace)
+        found = self._grants.get(key)
+        if found is None:
+            if len(self._grants) >= GRANTS_KEPT:
+                self._grants.clear()
+            found = self._grants[key] = Grants()
+            for binding in self.entries(RIGHTS[3], namespace) if namespace else self.entries(RIGHTS[2], ""):
+                if any(_is_subject(each, user, groups, namespace) for each in binding.get("subjects") or ()):
+                    found.add(self._rules(binding["roleRef"], namespace))
+        return found
+
+    def _rules(self, reference: Mapping[str, str], namespace: str) -> Sequence[Mapping[str, Any]]:
+        of_namespace = reference.get("kind") == "Role"
+        role = self.peek(RIGHTS[1] if of_namespace else RIGHTS[0], namespace if of_namespace else "", reference["name"])
+        return (role or {}).get("rules") or ()
+
+
+def _key_of(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _is_subject(subject: Mapping[str, str], user: str, groups: tuple[str, ...], namespace: str) -> bool:
+    kind, name = subject.get("kind"), subject.get("name", "")
+    if kind == "User":
+        return name == user
+    if kind == "Group":
+        return name in groups
+    return user == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"

@@ -1,0 +1,171 @@
+"""A trial of policies: the writes of a period, each judged with the state of the cluster just before it.
+
+Nothing is written. The reader's own rights decide which objects the server sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.admission.logged_writes import NotReplayed, write_of
+from kubechronicle.api.admission.matching import NAMESPACES
+from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
+from kubechronicle.api.admission.replays import PolicyReplay, Reading
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.output import Progress
+from kubechronicle.ops.client.past_state import RIGHTS, States
+from kubechronicle.ops.client.policy_files import PolicyFile, everything, name_of
+from kubechronicle.ops.client.revision_reader import number_of
+from kubechronicle.ops.client.trial_log import Bounds, Source, changes, merged, sources_of
+from kubechronicle.ops.client.trial_report import Report
+from kubechronicle.ops.errors import OperatorError
+
+REPORTED_EVERY: Final = 256
+"""Changes between two updates of the progress bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial. ``notes``: remarks for the reader."""
+
+    client: Client
+    registry: Registry
+    replay: PolicyReplay
+    sources: Sequence[Source]
+    context: Sequence[ResourceType]
+    fixed: Sequence[tuple[str, Object]]
+    bounds: Bounds
+    namespace: str
+    notes: Sequence[str]
+
+    def run(self, report: Report) -> bool:
+        """Judge the writes. Return False if the user interrupted it: the report has those up to there. OperatorError.
+
+        Memory holds the state that policies read, some pages of changes, and the report.
+        """
+        with Progress("judging writes", self.bounds.until - self.bounds.after) as progress:
+            try:
+                self._run(report, progress)
+            except KeyboardInterrupt:
+                return False
+        return True
+
+    def _run(self, report: Report, progress: Progress) -> None:
+        states = States([rt.resource for rt in self.context], self.fixed)
+        for rt in self.context if self.bounds.after else ():
+            for obj in _objects_at(self.client, rt, self.bounds.after):
+                states.add(rt.resource, obj)
+        judged = {each.resource for each in self.sources}
+        context = [Source(rt.resource, rt.namespaced) for rt in self.context]
+        for resource, revision in changes(self.client, merged(self.sources, context), self.bounds):
+            report.read += 1
+            if report.read % REPORTED_EVERY == 0:
+                progress.reach(number_of(revision) - self.bounds.after, f"{report.judged:,} writes")
+            if resource in judged:
+                self._judge(resource, revision, states, report)
+            states.apply(resource, revision)
+
+    def _judge(self, resource: str, revision: Object, states: States, report: Report) -> None:
+        if self.namespace and revision["object"].get("namespace") != self.namespace:
+            return
+        try:
+            write = write_of(revision, resource, self.registry)
+        except NotReplayed as error:
+            report.not_replayed[str(error)] += 1
+            return
+        if not self.replay.concerns(write):
+            return
+        reading = Reading(write, states)
+        outcomes = self.replay.mutate(write, reading)
+        outcomes += self.replay.validate(write, reading)
+        report.add(write, outcomes)
+
+
+def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds, namespace: str) -> Trial:
+    """Return the trial of the policies of a file. OperatorError, ApiError."""
+    notes = _bind(client, file)
+    validating, mutating = file.validating(), file.mutating()
+    replay = PolicyReplay(validating, mutating, registry)
+    sources = sources_of([replay], registry, namespace)
+    if not sources:
+        raise OperatorError("the policies match no resource that the server stores; see their matchConstraints")
+    policies: list[Policy[Any]] = [*validating, *mutating]
+    context = [rt for rt in (registry.storage(NAMESPACES), *_param_types(policies, registry)) if rt is not None]
+    if b"authorizer" in orjson.dumps(file.policies):
+        context += [rt for rt in map(registry.storage, RIGHTS) if rt is not None]
+        notes.append("Questions of expressions to `authorizer` were answered by RBAC alone, as of each write.")
+    return Trial(
+        client=client,
+        registry=registry,
+        replay=replay,
+        sources=sources,
+        context=list(dict.fromkeys(context)),
+        fixed=[(_resource_of(obj, registry), obj) for obj in file.params],
+        bounds=bounds,
+        namespace=namespace,
+        notes=notes,
+    )
+
+
+def _bind(client: Client, file: PolicyFile) -> list[str]:
+    """Give every policy a binding: the file's, the cluster's, or one for everything. Return remarks about it."""
+    notes = []
+    for policy in file.unbound():
+        name, kind = name_of(policy), policy["kind"]
+        found = [each for each in _bindings(client, policy) if each["spec"].get("policyName") == name]
+        file.bindings += found or [everything(policy)]
+        if found:
+            names = ", ".join(name_of(each) for each in found)
+            notes.append(f"{name}: the file has no binding, so those of the cluster were taken: {names}.")
+        else:
+            effect = ", with the action Deny" if kind.startswith("Validating") else ""
+            notes.append(f"{name}: there is no binding, so it was bound to everything that it matches{effect}.")
+    for binding in file.bindings:
+        named = binding["spec"].get("policyName")
+        owners = [name_of(each) for each in file.policies if f"{each['kind']}Binding" == binding["kind"]]
+        if named not in owners:
+            notes.append(f"The binding {name_of(binding)} was ignored: its policy {named} is not in the file.")
+    return notes
+
+
+def _bindings(client: Client, policy: Object) -> list[Object]:
+    plural = f"{policy['kind'].lower()}bindings"
+    try:
+        return list(client.items(f"/apis/{policy['apiVersion']}/{plural}"))
+    except ApiError as error:
+        if error.code in (403, 404):
+            return []
+        raise
+
+
+def _param_types(policies: Sequence[Policy[Any]], registry: Registry) -> Iterator[ResourceType]:
+    for policy in policies:
+        try:
+            rt = policy.param_type(registry)
+        except ConfigurationError as error:
+            raise OperatorError(f"{policy.name}: {error}") from None
+        if rt is not None:
+            stored = registry.storage(rt.resource)
+            if stored is not None:
+                yield stored
+
+
+def _resource_of(obj: Object, registry: Registry) -> str:
+    """Return the stored resource of an object with parameters. OperatorError."""
+    rt = registry.by_api_version(obj["apiVersion"], obj["kind"])
+    if rt is None:
+        raise OperatorError(f"the server has no kind {obj['kind']} in {obj['apiVersion']}")
+    if rt.namespaced:
+        obj["metadata"].setdefault("namespace", "default")
+    return rt.resource
+
+
+def _objects_at(client: Client, rt: ResourceType, revision: int) -> Iterator[Object]:
+    root = f"/apis/{rt.group}/{rt.version}" if rt.group else f"/api/{rt.version}"
+    return client.at(str(revision)).items(f"{root}/{rt.plural}")

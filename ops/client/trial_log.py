@@ -1,0 +1,193 @@
+"""The part of the log that a trial of policies reads: the resources, the bounds, and the changes in order."""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS
+from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
+from kubechronicle.api.admission.replays import PolicyReplay
+from kubechronicle.api.custom.served import all_types
+from kubechronicle.api.registry.registry import Registry, known_registry
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.revision_reader import API, NO_HISTORY, number_of
+from kubechronicle.ops.errors import OperatorError
+
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PAGE: Final = 500
+"""Changes of a page: a few megabytes of objects."""
+PAGES_AHEAD: Final = 2
+"""Pages that are read before they are needed, for each list."""
+MOST_LISTS: Final = 12
+"""Resources that are read by lists of their own. Policies for more of them read the whole log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Changes with ``after`` < revision <= ``until``. ``begins``: the start of a history that is shorter than asked."""
+
+    after: int
+    until: int
+    begins: str = ""
+
+
+def find_bounds(client: Client, since: str, until: str) -> Bounds:
+    """Return the revisions of a period. OperatorError."""
+    last = _revision_at(client, until) if until else _revision_at(client, "now")
+    assert isinstance(last, int), "a moment before the history raises"
+    if not since:
+        since = "1"
+    try:
+        return Bounds(_revision_at(client, since), last)
+    except ApiError as error:
+        oldest = re.search(r"oldest moment is (\S+) \(revision (\d+)\)", error.message)
+        if error.code != 410 or oldest is None:
+            raise
+        first = int(oldest[2])
+        return Bounds(0 if first <= 1 else first, last, oldest[1])
+
+
+def _revision_at(client: Client, text: str) -> int:
+    moment = client.resolve_moment(text)
+    if moment.isdigit():
+        return int(moment)
+    page = client.at(moment).get("/api/v1/namespaces", {"limit": "1"})
+    return int(page["metadata"]["resourceVersion"])
+
+
+def registry_with_custom_types(client: Client) -> Registry:
+    """Return the built-in types, and those of the definitions that are served now. ApiError."""
+    found = [
+        rt
+        for definition in client.items(DEFINITIONS)
+        if (definition.get("status") or {}).get("acceptedNames", {}).get("plural")
+        for rt in all_types(definition)
+    ]
+    return known_registry().with_types(found) if found else known_registry()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One list of changes. ``resource``: the stored resource, "" for all; ``operation``: Create, or "" for all."""
+
+    resource: str
+    namespaced: bool
+    operation: str = ""
+    namespace: str = ""
+
+    def path(self) -> str:
+        if not self.namespaced:
+            return f"{API}/clusterrevisions"
+        return f"{API}/namespaces/{self.namespace}/revisions" if self.namespace else f"{API}/revisions"
+
+
+def sources_of(matching: Iterable[PolicyReplay], registry: Registry, namespace: str) -> list[Source]:
+    """Return the lists of the changes that policies may match. ``namespace``: only the objects in it."""
+    replays, found = list(matching), []
+    for rt in registry.stored():
+        operations = {
+            operation
+            for operation in (CREATE, UPDATE, DELETE)
+            for version in registry.known_as(rt.resource)
+            for subresource in ("", *(VIEWS & set(version.subresources)))
+            for replay in replays
+            if replay.concerns_kind(
+                WriteKind(version, subresource, operation, rt.namespaced or rt.resource == NAMESPACES)
+            )
+        }
+        if operations and (rt.namespaced or not namespace):
+            found.append(Source(rt.resource, rt.namespaced, "Create" if operations == {CREATE} else "", namespace))
+    return found
+
+
+def merged(sources: Sequence[Source], context: Sequence[Source]) -> list[Source]:
+    """Return the lists to read for the changes to judge, and for those of the state that policies read."""
+    if len(sources) > MOST_LISTS:
+        inside = [Source("", True, namespace=next(iter(sources)).namespace)]
+        sources = [*inside, *([Source("", False)] if any(not each.namespaced for each in sources) else [])]
+    lists = list(sources)
+    for each in context:
+        covering = [one for one in lists if one.resource in ("", each.resource) and one.namespaced == each.namespaced]
+        if not any(not one.namespace and not one.operation for one in covering):
+            # A list of all changes of the resource takes the place of one of a part.
+            lists = [one for one in lists if one.resource != each.resource]
+            lists.append(each)
+    return lists
+
+
+def changes(client: Client, sources: Sequence[Source], bounds: Bounds) -> Iterator[tuple[str, Object]]:
+    """Yield the changes of all lists in the order of the log, each with its resource. ApiError, OperatorError."""
+    stop = threading.Event()
+    try:
+        lists = [_ahead(client, each, bounds, stop) for each in sources]
+        last = 0
+        for resource, revision in heapq.merge(*lists, key=_number):
+            number = number_of(revision)
+            if number != last:  # lists may overlap
+                yield resource, revision
+            last = number
+    finally:
+        stop.set()
+
+
+def _number(change: tuple[str, Object]) -> int:
+    return number_of(change[1])
+
+
+def _ahead(client: Client, source: Source, bounds: Bounds, stop: threading.Event) -> Iterator[tuple[str, Object]]:
+    """Yield the changes of one list, whose next pages are read in a thread meanwhile."""
+    pages: queue.Queue[list[Object] | Exception | None] = queue.Queue(PAGES_AHEAD)
+
+    def put(value: list[Object] | Exception | None) -> bool:
+        while not stop.is_set():
+            try:
+                pages.put(value, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            for page in client.pages(source.path(), _query(source, bounds), size=PAGE):
+                if not put(page.get("items") or []):
+                    return
+            put(None)
+        except Exception as error:
+            put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        page = pages.get()
+        if page is None:
+            return
+        if isinstance(page, Exception):
+            if isinstance(page, ApiError) and page.code == 404:
+                raise OperatorError(NO_HISTORY) from None
+            raise page
+        for revision in page:
+            yield source.resource or resource_of(revision), revision
+
+
+def _query(source: Source, bounds: Bounds) -> dict[str, str]:
+    terms = [f"revision.from={bounds.after + 1}", f"revision.to={bounds.until}"]
+    if source.resource:
+        terms.append(f"object.resource={source.resource}")
+    if source.operation:
+        terms.append(f"operation={source.operation}")
+    return {"content": "states", "order": "oldest", "fieldSelector": ",".join(terms)}
+
+
+def resource_of(revision: Object) -> str:
+    """Return the stored resource of a Revision with its objects; without them, the plural alone."""
+    state: dict[str, Any] = revision.get("after") or revision.get("last") or revision.get("before") or {}
+    group = str(state.get("apiVersion", "")).rpartition("/")[0]
+    plural: str = revision["object"]["resource"]
+    return f"{plural}.{group}" if group else plural

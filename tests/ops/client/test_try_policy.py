@@ -1,0 +1,278 @@
+"""`try-policy` against a server: its verdicts, and the same as the server's own when the policy was in force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from in_process import ADMIN
+from server_in_thread import InThread
+
+from kubechronicle.ops.client import policy_trial
+
+Chronicle = Callable[..., Any]
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+_numbers = itertools.count(1)
+_spaces = (f"trial-{number}" for number in itertools.count(1))
+
+RULES = {
+    "resourceRules": [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["configmaps"],
+        }
+    ]
+}
+EXPRESSIONS = (
+    "request.operation == 'DELETE' || !has(object.data) || !('a' in object.data) || int(object.data.a) < 3",
+    "oldObject == null || object == null || !has(oldObject.data) || oldObject.data.a != object.data.a",
+    "request.operation != 'DELETE' || oldObject.metadata.name != 'x'",
+    "namespaceObject.metadata.labels.team == 'red' || request.operation == 'DELETE'",
+    "request.operation == 'DELETE' || !has(object.metadata.labels) || variables.color == 'blue'",
+)
+
+
+def policy(expression: str, **spec: Any) -> dict[str, Any]:
+    color = "has(object.metadata.labels) ? object.metadata.labels.color : ''"
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": f"tried-{next(_numbers)}"},
+        "spec": {
+            "matchConstraints": RULES,
+            "variables": [{"name": "color", "expression": color}],
+            "validations": [{"expression": expression, "message": "not like this"}],
+            **spec,
+        },
+    }
+
+
+def binding(of: dict[str, Any], namespace: str, *actions: str, **spec: Any) -> dict[str, Any]:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{of['kind']}Binding",
+        "metadata": {"name": of["metadata"]["name"]},
+        "spec": {
+            "policyName": of["metadata"]["name"],
+            **({"validationActions": list(actions)} if actions else {}),
+            "matchResources": {"namespaceSelector": selector},
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def namespace(running: Any) -> str:
+    name = next(_spaces)
+    running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": {"team": "blue"}}})
+    return name
+
+
+def maps(namespace: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps" + (f"/{name}" if name else "")
+
+
+def newest(running: Any) -> str:
+    return str(running.ask("GET", "/api/v1/namespaces")["metadata"]["resourceVersion"])
+
+
+def written(path: Path, *documents: dict[str, Any]) -> str:
+    file = path / "policy.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    return str(file)
+
+
+def test_the_refused_writes_with_their_users_and_messages(
+    chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path
+) -> None:
+    since = newest(running)
+    for name, value in (("x", "1"), ("y", "5")):
+        running.ask("POST", maps(namespace), {"metadata": {"name": name}, "data": {"a": value}})
+    running.ask("PATCH", maps(namespace, "x"), {"data": {"a": "9"}})
+    running.ask("DELETE", maps(namespace, "y"))
+    tried = policy(EXPRESSIONS[0])
+    before = newest(running)
+    file = written(tmp_path, tried)
+    found = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace, "-o", "json")
+    assert found.code == 1, found.err
+    report = found.json()
+    assert report["writes"] in (4, 5)  # the server may have written kube-root-ca.crt meanwhile
+    assert report["effects"] == {"refused": 2, "warned": 0, "audited": 0, "mutated": 0}
+    [of_policy] = report["policies"]
+    assert of_policy["messages"] == [{"message": "not like this", "count": 2}]
+    assert [example["object"] for example in of_policy["examples"]] == ["configmaps/x", "configmaps/y"]
+    assert [example["operation"] for example in of_policy["examples"]] == ["UPDATE", "CREATE"]
+    assert "bound to everything" in report["notes"][0]
+    text = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace)
+    assert "writes of configmaps in namespace" in text.out
+    assert "2 refused" in text.out
+    assert newest(running) == before
+    nothing = chronicle("try-policy", "-f", file, "--since", before, "-n", namespace)
+    assert nothing.code == 0
+    assert "None of 0 writes of configmaps" in nothing.out
+
+
+def test_parameters_and_namespaces_as_of_each_write(
+    chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path
+) -> None:
+    limit = {"metadata": {"name": "limit"}, "data": {"most": "3"}}
+    running.ask("POST", maps(namespace), limit)
+    since = newest(running)
+    running.ask("POST", maps(namespace), {"metadata": {"name": "x"}, "data": {"a": "4"}})
+    running.ask("PATCH", maps(namespace, "limit"), {"data": {"most": "5"}})
+    running.ask("PATCH", maps(namespace, "x"), {"data": {"a": "5"}})
+    tried = policy(
+        "!has(object.data.a) || int(object.data.a) <= int(params.data.most)",
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+    )
+    reference = {"name": "limit", "parameterNotFoundAction": "Deny"}
+    bound = binding(tried, namespace, "Warn", paramRef=reference)
+    file = written(tmp_path, tried, bound)
+    report = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace, "-o", "json").json()
+    assert report["effects"]["warned"] == 1
+    [example] = report["policies"][0]["examples"]
+    assert (example["operation"], example["object"]) == ("CREATE", "configmaps/x")
+    strict = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limit", "namespace": namespace}}
+    strict["data"] = {"most": "1"}  # type: ignore[assignment]
+    file = written(tmp_path, tried, bound, strict)
+    report = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace, "-o", "json").json()
+    assert report["effects"]["warned"] == 2
+
+
+def test_mutations_and_rights(chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path) -> None:
+    since = newest(running)
+    running.ask("POST", maps(namespace), {"metadata": {"name": "x"}, "data": {"a": "4"}})
+    rules = {"resourceRules": [{**RULES["resourceRules"][0], "operations": ["CREATE"]}]}
+    applied = {"expression": "Object{metadata: Object.metadata{labels: {'seen': 'yes'}}}"}
+    mutating = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "label"},
+        "spec": {
+            "matchConstraints": rules,
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": applied}],
+        },
+    }
+    check = "authorizer.group('').resource('secrets').namespace('kube-system').check('get').allowed()"
+    judging = policy(f"{check} && request.operation == 'DELETE'")
+    file = written(tmp_path, mutating, judging)
+    report = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace, "-o", "json").json()
+    label, judged = report["policies"] if report["policies"][0]["name"] == "label" else report["policies"][::-1]
+    assert label["effects"]["mutated"] == 1
+    assert "metadata.labels" in label["examples"][0]["outcomes"][0]["message"]
+    assert judged["effects"]["refused"] == 1
+    assert "labels" not in running.ask("GET", maps(namespace, "x"))["metadata"]
+
+
+def test_an_invalid_policy_is_explained(chronicle: Chronicle, running: Any, tmp_path: Path) -> None:
+    found = chronicle("try-policy", "-f", written(tmp_path, policy("object.spec +")))
+    assert found.code == 2
+    assert "Syntax error" in found.err
+    found = chronicle(
+        "try-policy", "-f", written(tmp_path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})
+    )
+    assert found.code == 2
+    assert "no policy in it" in found.err
+    assert chronicle("try-policy", "-f", str(tmp_path / "missing")).code == 2
+
+
+def test_ctrl_c_prints_the_result_so_far(
+    chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = newest(running)
+    for name in "xy":
+        running.ask("POST", maps(namespace), {"metadata": {"name": name}, "data": {"a": "9"}})
+    whole = policy_trial.Trial._judge
+    judged = itertools.count()
+
+    def interrupted(*arguments: Any) -> None:
+        whole(*arguments)
+        if next(judged) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(policy_trial.Trial, "_judge", interrupted)
+    file = written(tmp_path, policy(EXPRESSIONS[0]))
+    found = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace)
+    assert found.code == 130
+    assert "Interrupted" in found.out
+
+
+WRITES = st.lists(
+    st.tuples(
+        st.sampled_from(("create", "patch", "delete", "relabel")),
+        st.sampled_from("xyz"),
+        st.sampled_from("12345"),
+        st.sampled_from(("", "red", "blue")),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+def status_of(running: Any, method: str, path: str, body: Any = None) -> int:
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    headers = {"Content-Type": f"application/{kind}"}
+    data = None if body is None else json.dumps(body).encode()
+    return InThread(running, ADMIN).send(method, path, headers, data).status
+
+
+def write(running: Any, namespace: str, step: tuple[str, str, str, str], query: str = "") -> int:
+    """Do one step of a history. Return the status of its answer."""
+    verb, name, value, color = step
+    labels = {"labels": {"color": color}} if color else {}
+    body = {"metadata": {"name": name, **labels}, "data": {"a": value}}
+    if verb == "create":
+        return status_of(running, "POST", maps(namespace) + query, body)
+    if verb == "patch":
+        return status_of(running, "PATCH", maps(namespace, name) + query, {"data": {"a": value}, "metadata": labels})
+    if verb == "delete":
+        return status_of(running, "DELETE", maps(namespace, name) + query)
+    team = {"metadata": {"labels": {"team": color or "blue"}}}
+    return status_of(running, "PATCH", f"/api/v1/namespaces/{namespace}", team)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=WRITES, expression=st.sampled_from(EXPRESSIONS))
+def test_its_verdict_is_the_servers(
+    chronicle: Chronicle,
+    running: Any,
+    tmp_path: Path,
+    history: list[tuple[str, str, str, str]],
+    expression: str,
+) -> None:
+    """Each write is first sent as a dry run with the policy in force, then done without it."""
+    name = next(_spaces)
+    running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": {"team": "blue"}}})
+    since = newest(running)
+    tried = policy(expression)
+    bound = binding(tried, name, "Deny")
+    running.ask("POST", f"{GROUP}/validatingadmissionpolicies", tried)
+    bindings = f"{GROUP}/validatingadmissionpolicybindings"
+    refused = []
+    for step in history:
+        refusal = 0
+        if step[0] != "relabel":
+            running.ask("POST", bindings, bound)
+            refusal = write(running, name, step, "?dryRun=All")
+            running.ask("DELETE", f"{bindings}/{bound['metadata']['name']}")
+        before = newest(running)
+        done = write(running, name, step)
+        if done < 300 and newest(running) != before and step[0] != "relabel":
+            refused.append(refusal == 422)
+    running.ask("DELETE", f"{GROUP}/validatingadmissionpolicies/{tried['metadata']['name']}")
+    file = written(tmp_path, tried, bound)
+    report = chronicle("try-policy", "-f", file, "--since", since, "-n", name, "-o", "json", "--examples", "99").json()
+    ours = {int(example["revision"]) for policy in report["policies"] for example in policy["examples"]}
+    others = [each for each in report["policies"][0]["examples"] if each["object"] == "configmaps/kube-root-ca.crt"]
+    assert len(ours) - len(others) == sum(refused), (history, expression, report)
