@@ -22,7 +22,17 @@ import trio
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
 from kubechronicle.http.streaming.copying import GONE, receive_or_end
-from kubechronicle.http.streaming.remote_command import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT, Resizes, Streams
+from kubechronicle.http.streaming.remote_command import (
+    CLOSE,
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    WITH_STATUS,
+    Resizes,
+    Streams,
+)
 from kubechronicle.http.streaming.websocket_session import WebSocketSession
 
 PING_PERIOD: Final = 5.0
@@ -110,6 +120,7 @@ class _Translation:
         self._receiving = {channel for channel in self._streams if channel in OUTPUT or channel == ERROR}
         self._sending = {channel for channel in self._streams if channel in (STDIN, RESIZE)}
         self._message = b""
+        self._closes_stdin = False
         self._body: Mapping[str, Any] | None = None
 
     async def run(self, draining: trio.Event) -> Mapping[str, Any] | None:
@@ -219,13 +230,16 @@ class _Translation:
         except spdy.SpdyError as error:
             self._end(remote_command.internal_error(f"the kubelet broke SPDY/3.1: {error}"))
             return
-        if ERROR not in self._receiving:
+        if self._is_told:
             # The command has ended; only the end of its output was not said.
             self._end(remote_command.outcome(self._protocol, self._message))
             return
         self._end(remote_command.internal_error("the connection to the kubelet was lost before the command ended"))
 
-    _closes_stdin = False
+    @property
+    def _is_told(self) -> bool:
+        """True if the kubelet has told the outcome. It writes a Status, and then resets all streams without a FIN."""
+        return ERROR not in self._receiving or bool(self._message) or self._protocol not in WITH_STATUS
 
     def _received(self, event: spdy.Data, output: list[bytes]) -> None:
         channel = self._channels.get(event.stream)
@@ -252,7 +266,7 @@ class _Translation:
             await self._send(spdy.ping(event.stream))
         elif event.kind == spdy.RST_STREAM:
             channel = self._channels.get(event.stream)
-            if event.stream in self._unanswered or (channel == ERROR and ERROR in self._receiving):
+            if event.stream in self._unanswered or (channel == ERROR and not self._is_told):
                 self._end(remote_command.internal_error("Stream reset"))
             elif channel is not None:
                 self._sending.discard(channel)

@@ -12,6 +12,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, Resizes, Streams, outcome
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 from tests.http.streaming.spdy_kubelet import SUCCESS, Command, SpdyKubelet, exited
@@ -121,6 +122,22 @@ async def test_an_exit_code_arrives_as_kube_apiserver_words_it(code: int) -> Non
     assert received["message"] == words
     assert received["details"]["causes"] == [{"reason": "ExitCode", "message": str(code)}]
     assert codes == [200]
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_kubelet_resets_all_streams_after_the_status(told: bool) -> None:
+    async def command(kubelet: SpdyKubelet) -> None:
+        await kubelet.write("stdout", b"out")
+        if told:
+            await kubelet.write("error", json.dumps(exited(3)).encode())
+        for name in ("error", "stdin", "stdout", "stderr"):
+            await kubelet.send(spdy.rst_stream(kubelet.streams[name]))
+
+    async with session(command) as (client, _, codes):
+        received = await client.rest()
+    assert received[1] == b"out"
+    assert json.loads(received[3])["reason"] == ("NonZeroExitCode" if told else "InternalError")
+    assert codes == [200 if told else 500]
 
 
 async def test_stdin_reaches_the_command_and_ends_by_the_close_signal() -> None:
