@@ -138,7 +138,7 @@ def parse_update_options(query: Query) -> UpdateOptions:
 
 def parse_patch_options(query: Query, content_type: str) -> PatchOptions:
     """Parse the options of PATCH. ``content_type`` has no parameters."""
-    force = _boolean(query, "force")
+    force = boolean(query, "force")
     causes: list[Cause] = []
     if content_type in APPLY_PATCHES:
         if not _first(query, "fieldManager"):
@@ -222,10 +222,10 @@ def _delete_problems(values: Mapping[str, Any]) -> list[Cause]:
 def _delete_values_of_query(query: Query) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if query.get("gracePeriodSeconds"):
-        values["gracePeriodSeconds"] = _integer(query, "gracePeriodSeconds")
+        values["gracePeriodSeconds"] = integer(query, "gracePeriodSeconds")
     if query.get("propagationPolicy"):
         values["propagationPolicy"] = _first(query, "propagationPolicy")
-    orphan = _boolean(query, "orphanDependents")
+    orphan = boolean(query, "orphanDependents")
     if orphan is not None:
         values["orphanDependents"] = orphan
     preconditions = {name: _first(query, name) for name in ("uid", "resourceVersion") if _first(query, name)}
@@ -248,18 +248,18 @@ def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], No
     As in kube-apiserver, it also does for a watch whose path begins with /watch/: without the parameter, its options
     are checked as those of a list.
     """
-    watching = bool(_boolean(query, "watch"))
+    watching = bool(boolean(query, "watch"))
     options = ListOptions(
         label_selector=_first(query, "labelSelector"),
         field_selector=_first(query, "fieldSelector"),
-        timeout_seconds=_integer(query, "timeoutSeconds"),  # before the limit: the first malformed value is reported
-        limit=max(_integer(query, "limit") or 0, 0),
+        timeout_seconds=integer(query, "timeoutSeconds"),  # before the limit: the first malformed value is reported
+        limit=max(integer(query, "limit") or 0, 0),
         continue_=_first(query, "continue"),
         resource_version=_first(query, "resourceVersion"),
         resource_version_match=_first(query, "resourceVersionMatch"),
         watch=watching,
-        allow_watch_bookmarks=bool(_boolean(query, "allowWatchBookmarks")),
-        send_initial_events=_boolean(query, "sendInitialEvents"),
+        allow_watch_bookmarks=bool(boolean(query, "allowWatchBookmarks")),
+        send_initial_events=boolean(query, "sendInitialEvents"),
     )
     if check_selectors is not None:
         check_selectors(options)
@@ -345,7 +345,8 @@ def _first(query: Query, name: str) -> str:
     return values[0] if values else ""
 
 
-def _integer(query: Query, name: str) -> int | None:
+def integer(query: Query, name: str) -> int | None:
+    """Return an integer of 64 bits of the query; None if it is absent. StatusError 400 in the words of Go's strconv."""
     values = query.get(name)
     if not values:
         return None
@@ -367,7 +368,7 @@ def _bounded(digits: str) -> int | None:
     return int(significant or "0") if len(significant) <= 20 else None
 
 
-def _boolean(query: Query, name: str) -> bool | None:
+def boolean(query: Query, name: str) -> bool | None:
     """Return a boolean of the query as Kubernetes reads it: true if present and neither false nor 0."""
     values = query.get(name)
     if not values:

@@ -20,6 +20,7 @@ from kubechronicle.http.handlers import reading, writing
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
+from kubechronicle.http.handlers.pod_log import read_log
 from kubechronicle.http.handlers.pod_streams import stream_pod
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_revisions
@@ -47,6 +48,7 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "binding": bind,
     "eviction": evict,
     "token": request_token,
+    "log": read_log,
     "exec": stream_pod,
     "attach": stream_pod,
     "portforward": stream_pod,

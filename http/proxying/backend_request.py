@@ -1,0 +1,221 @@
+"""One HTTP/1.1 request to another server, on a connection of its own: streams both ways, with back pressure.
+
+    BackendRequest(stream) → send_head → send_body_part … → receive_head → AnswerBody, an iterator that ends the stream
+
+Not here: the fields to send and to pass on (reverse_proxy.py). Invariant: at most one read (256 KiB) of an answer is in
+memory. A body that ends early raises AnswerCut, so that our answer is cut, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import httptools
+import trio
+
+from kubechronicle.http.messages import ClientDisconnected
+from kubechronicle.http.wire.tls import TLSStream
+
+READ_BYTES: Final = 256 * 1024
+MAX_HEAD: Final = 1024 * 1024
+"""Bytes of an answer's head (net/http: MaxResponseHeaderBytes is 10 MiB)."""
+BODILESS: Final = frozenset({204, 304})
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+Stream = trio.abc.HalfCloseableStream | TLSStream
+
+
+class BackendFailed(Exception):
+    """The server did not answer in HTTP. The text is net/http's."""
+
+
+class AnswerCut(ClientDisconnected):
+    """The server ended its answer early: our answer to the client must be cut, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """``fields``: names in lower case, in the order received. ``length``: of the body; None if it is not declared."""
+
+    status: int
+    fields: list[tuple[str, str]]
+    length: int | None
+
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.fields if key == name), "")
+
+
+class BackendRequest:
+    """The request and its answer. The parser's callbacks are `on_*`."""
+
+    def __init__(self, stream: Stream, *, method: str) -> None:
+        self._stream = stream
+        self._method = method
+        self._parser = httptools.HttpResponseParser(self)
+        self._fields: list[tuple[str, str]] = []
+        self._chunks: list[bytes] = []
+        self._head: AnswerHead | None = None
+        self._head_complete = False
+        self._complete = False
+
+    # --- the parser's callbacks ---
+
+    def on_message_begin(self) -> None:
+        self._fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._head_complete:  # otherwise a trailer field, which is dropped
+            self._fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        code = self._parser.get_status_code()
+        if code < 200:
+            return
+        self._head_complete = True
+        declared = next((value for name, value in self._fields if name == "content-length"), "")
+        chunked = any(name == "transfer-encoding" for name, _ in self._fields)
+        length = int(declared) if declared.isdecimal() and not chunked else None
+        self._head = AnswerHead(code, self._fields, length)
+        if self._method == "HEAD" or code in BODILESS:
+            self._complete = True
+
+    def on_body(self, body: bytes) -> None:
+        self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._head_complete:
+            self._complete = True
+
+    # --- the request ---
+
+    async def send_head(self, target: str, fields: Iterable[tuple[str, str]]) -> None:
+        """Send the request line and the fields. Raises BackendFailed."""
+        lines = [f"{self._method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
+        await self._send("\r\n".join(lines).encode("latin-1"))
+
+    async def send_body_part(self, data: bytes, *, chunked: bool) -> None:
+        """Send a part of the body; an empty one ends a chunked body. Raises BackendFailed."""
+        if not chunked:
+            await self._send(data)
+        elif data:
+            await self._send(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            await self._send(LAST_CHUNK)
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except GONE as error:
+            raise BackendFailed(f"write: {error}") from None
+
+    # --- the answer ---
+
+    async def receive_head(self) -> AnswerHead:
+        """Return the head of the final answer; interim ones are dropped. Raises BackendFailed."""
+        received = 0
+        while self._head is None:
+            data = await self._receive()
+            if not data:
+                raise BackendFailed("unexpected EOF" if received else "EOF")
+            received += len(data)
+            if received > MAX_HEAD + READ_BYTES:
+                raise BackendFailed("net/http: server response headers exceeded the limit; aborted")
+            self._feed(data)
+        return self._head
+
+    async def _receive(self) -> bytes:
+        try:
+            if isinstance(self._stream, TLSStream):
+                return await self._stream.receive_many(READ_BYTES)
+            receive = self._stream.receive_some
+            return bytes(await receive(READ_BYTES))
+        except GONE as error:
+            raise BackendFailed(f"read: {error}") from None
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self._complete:
+                raise BackendFailed(f"malformed HTTP response: {error}") from None
+
+    def body(self) -> AnswerBody:
+        """Return the body. It owns the stream from now on."""
+        return AnswerBody(self, self._stream)
+
+    async def next_part(self) -> bytes:
+        """Return the next bytes of the body; b"" after its end. Raises BackendFailed."""
+        assert self._head is not None
+        while not self._chunks and not self._complete:
+            data = await self._receive()
+            if not data:
+                if self._head.length is None and not self._is_chunked():
+                    self._complete = True
+                    break
+                raise BackendFailed("unexpected EOF")
+            self._feed(data)
+        chunks, self._chunks = self._chunks, []
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _is_chunked(self) -> bool:
+        return any(name == "transfer-encoding" for name, _ in self._fields)
+
+
+class Drain(Protocol):
+    """The end of all streams when the server stops (handlers/drain.py)."""
+
+    begun: bool
+
+    def add(self, cursor: AnswerBody) -> None: ...
+
+    def discard(self, cursor: AnswerBody) -> None: ...
+
+
+class AnswerBody:
+    """The body of an answer as an iterator of parts. `end` stops it at once, from any task (the server drains)."""
+
+    def __init__(self, request: BackendRequest, stream: Stream) -> None:
+        self._request = request
+        self._stream = stream
+        self._ended = False
+        self._drain: Drain | None = None
+
+    def end_with(self, drain: Drain) -> None:
+        """End the body when the server drains."""
+        self._drain = drain
+        drain.add(self)
+        if drain.begun:
+            self.end()
+
+    def __aiter__(self) -> AnswerBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            part = await self._request.next_part()
+        except BackendFailed:
+            raise AnswerCut from None
+        if not part:
+            raise StopAsyncIteration
+        return part
+
+    def end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            close_now(self._stream)
+            if self._drain is not None:
+                self._drain.discard(self)
+
+    async def aclose(self) -> None:
+        self.end()
+
+
+def close_now(stream: Stream) -> None:
+    """Close a stream without waiting. A task that waits for it gets trio.ClosedResourceError."""
+    if isinstance(stream, TLSStream):
+        stream.close_nowait()
+    elif isinstance(stream, trio.SocketStream):
+        stream.socket.close()
