@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
 from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.codecs import json as json_codec
+from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.errors import status
 
 Toleration = Mapping[str, Any]
@@ -23,6 +23,13 @@ MEMORY_PRESSURE: Final[Toleration] = {
     "effect": "NoSchedule",
 }
 _TEXTS: Final = ("key", "operator", "value", "effect")
+_GO_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "key": (str, "string"),
+    "operator": (str, "v1.TolerationOperator"),
+    "value": (str, "string"),
+    "effect": (str, "v1.TaintEffect"),
+    "tolerationSeconds": (int, "int64"),
+}
 
 
 class ExtendedResourceToleration(AdmissionPlugin):
@@ -155,29 +162,27 @@ def _of_namespace(namespace: str, annotation: str, state: State) -> list[Tolerat
     if not text:
         return []
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise status.unknown(f"invalid tolerations in the annotation {annotation}: {error}") from None
+        value, _ = json_codec.decode_value(text.encode())
+    except CodecError as error:
+        raise status.unknown(str(error)) from None
     if value is None:
         return None
-    if not isinstance(value, list) or not all(_is_toleration(each) for each in value):
-        raise status.unknown(f"json: cannot unmarshal {_go_kind(value)} into Go value of type []v1.Toleration")
+    if problem := _problem(value):
+        raise status.unknown(f"json: cannot unmarshal {problem}")
     return [each or {} for each in value]
 
 
-def _is_toleration(value: Any) -> bool:
-    if value is None:
-        return True
-    if not isinstance(value, dict):
-        return False
-    seconds = value.get("tolerationSeconds")
-    return all(value.get(name) is None or isinstance(value[name], str) for name in _TEXTS) and (
-        seconds is None or (isinstance(seconds, int) and not isinstance(seconds, bool))
-    )
-
-
-def _go_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = ((str, "string"), ((int, float), "number"))
-    return next((text for kind, text in kinds if isinstance(value, kind)), "object")
+def _problem(value: Any) -> str:
+    """Return the rest of the error of Go's decoder for the first value of a wrong type, "" if there is none."""
+    if not isinstance(value, list):
+        return f"{json_codec.go_kind(value)} into Go value of type []v1.Toleration"
+    for each in value:
+        if each is None:
+            continue
+        if not isinstance(each, dict):
+            return f"{json_codec.go_kind(each)} into Go value of type v1.Toleration"
+        for name, item in each.items():
+            wanted = _GO_TYPES.get(name)
+            if wanted is not None and item is not None and type(item) is not wanted[0]:
+                return f"{json_codec.go_kind(item)} into Go struct field Toleration.{name} of type {wanted[1]}"
+    return ""

@@ -128,6 +128,20 @@ async def test_tolerations_of_a_namespace(autojump_clock: MockClock) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ("{", "unexpected end of JSON input"),
+        ('{"a": 1}', "json: cannot unmarshal object into Go value of type []v1.Toleration"),
+        ('[{"key": 1}]', "json: cannot unmarshal number into Go struct field Toleration.key of type string"),
+    ],
+)
+async def test_wrong_tolerations_of_a_namespace(autojump_clock: MockClock, annotation: str, message: str) -> None:
+    async with open_server(admission=enabled("PodTolerationRestriction")) as server:
+        await annotate(server, defaultTolerations=annotation)
+        assert (await server.ask("POST", PODS, pod("a"))).refused(500)["message"] == message
+
+
 async def test_the_node_selector_of_a_namespace(autojump_clock: MockClock) -> None:
     async with open_server(admission=enabled("PodNodeSelector")) as server:
         await annotate(server, **{"node-selector": "zone=a, disk=ssd"})
