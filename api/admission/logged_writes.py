@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 from kubechronicle.api.admission.matching import NAMESPACES, Labels, WriteKind, kind_of
-from kubechronicle.api.cel.library.authorization import Decide
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import sent_write_options
@@ -71,11 +69,10 @@ class Write:
     _new: dict[ResourceType, Object | None] = field(default_factory=dict)
     _former: dict[ResourceType, Object | None] = field(default_factory=dict)
 
-    @property
-    def kind(self) -> WriteKind:
-        """The part of the request that rules look at."""
+    def __post_init__(self) -> None:
         namespaced = bool(self.namespace) or self.rt.resource == NAMESPACES
-        return WriteKind(self.rt, self.subresource, self.operation, namespaced)
+        self.kind = WriteKind(self.rt, self.subresource, self.operation, namespaced)
+        """The part of the request that rules look at."""
 
     @property
     def named(self) -> str:
@@ -87,9 +84,8 @@ class Write:
         """The namespace of the request; a namespace has its own name."""
         return self.named if self.rt.resource == NAMESPACES else self.namespace
 
-    @cached_property
     def user(self) -> dict[str, Any]:
-        """The userInfo, without empty members."""
+        """Return the userInfo, without empty members."""
         names = ("username", "uid", "groups", "extra")
         return {name: self.who[name] for name in names if self.who.get(name)}
 
@@ -180,7 +176,7 @@ def write_of(revision: ReadOnlyObject, resource: str, registry: Registry) -> Wri
     for each in (obj, old):
         if each is not None and previous and operation != CREATE:
             each["metadata"]["resourceVersion"] = previous
-    sent = {} if operation == DELETE else sent_write_options(Query(query).as_dict())
+    sent = sent_write_options(Query(query).as_dict()) if query and operation != DELETE else {}
     return Write(
         revision=int(revision["metadata"]["name"]),
         time=revision["time"],
@@ -218,7 +214,7 @@ def _operation(revision: ReadOnlyObject, verb: str) -> tuple[str, Object | None,
     return UPDATE, revision.get("after") or revision.get("last"), before
 
 
-def decision_values(decide: Decide, write: Write) -> dict[str, Any]:
+def decision_values(write: Write) -> dict[str, Any]:
     """Return the fields of a policy's Request (policy_values.py) that a write has."""
     return {
         "rt": write.rt,
@@ -227,7 +223,6 @@ def decision_values(decide: Decide, write: Write) -> dict[str, Any]:
         "name": write.named,
         "namespace": write.request_namespace,
         "dry_run": False,
-        "user": write.user,
+        "user": write.user(),
         "options": write.options,
-        "decide": decide,
     }

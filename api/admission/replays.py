@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubechronicle.api.admission.logged_writes import DELETE, Write, decision_values, labels_in
@@ -81,6 +80,8 @@ class Reading:
         self.write = write
         self._state = state
         self._requests: dict[ResourceType, dict[str, Any]] = {}
+        self._request: Request | None = None
+        self._namespace_value: dict[str, Any] | None = None
 
     def values(self, matched: ResourceType, params: Object | None, *, has_params: bool) -> dict[str, Any]:
         """Return CEL's variables. ``matched``: the type in whose version the policy matches. StatusError."""
@@ -95,23 +96,28 @@ class Reading:
         }
         return {**values, "params": params} if has_params else values
 
-    @cached_property
+    @property  # no cached_property, which takes a lock in Python 3.11
     def request(self) -> Request:
         """The request itself, and the rights of its user."""
-        return Request(**decision_values(self._state.decide(self.write.user), self.write))
+        if self._request is None:
+            values = decision_values(self.write)
+            self._request = Request(decide=self._state.decide(values["user"]), **values)
+        return self._request
 
     @property
     def authorizer(self) -> Mapping[str, Any]:
         """The variables that ask for rights."""
         return self.request.authorizer
 
-    @cached_property
+    @property
     def namespace(self) -> dict[str, Any] | None:
         """The namespace of the object, None for a namespace, and for cluster-scoped objects. StatusError 404."""
         write = self.write
         if not write.namespace or write.rt.resource == NAMESPACES:
             return None
-        return namespace_value(self._namespace(write.namespace))
+        if self._namespace_value is None:
+            self._namespace_value = namespace_value(self._namespace(write.namespace))
+        return self._namespace_value
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace. StatusError 404."""

@@ -56,6 +56,7 @@ class Client:
     ``moment``: as it stands in URLs, "" for now
     ``skew``: the server's clock minus ours, once it is measured
     ``omissions``: warnings of lists without objects that were erased from history
+    ``compressed``: accept compressed responses
     """
 
     transport: Transport
@@ -63,6 +64,7 @@ class Client:
     moment: str = ""
     skew: list[timedelta] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
+    compressed: bool = True
 
     def at(self, moment: str) -> Client:
         """Return this client at a moment of ``resolve_moment``."""
@@ -94,6 +96,8 @@ class Client:
     ) -> Object:
         """Send a request and return the object in the response. ApiError, OperatorError."""
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
+        if not self.compressed:
+            headers["Accept-Encoding"] = "identity"
         data = orjson.dumps(body) if body is not None else None
         reply = self.transport.send(method, self._path(path, query), headers, data)
         if reply.status >= 300:

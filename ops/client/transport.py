@@ -128,7 +128,7 @@ class HttpTransport:
         body: bytes | None,
     ) -> Reply:
         try:
-            return _reply(self._request(connection, method, path, {**headers, "Accept-Encoding": "gzip"}, body))
+            return _reply(self._request(connection, method, path, {"Accept-Encoding": "gzip", **headers}, body))
         except TooLarge:
             self._close(connection)  # the rest of the response is unread
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Final
 
 from kubechronicle.api.values.objects import Object
@@ -42,6 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", metavar="N", type=int, default=EXAMPLES_KEPT, help=f"examples per policy ({EXAMPLES_KEPT})"
     )
+    parser.add_argument("--compress", action="store_true", help="compress the changes on their way, for slow networks")
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise OperatorError("--examples must not be negative")
     file = policy_files.read(arguments.filename)
     session = Session.open(arguments)
-    client = session.client
+    client = replace(session.client, compressed=arguments.compress)
     bounds = find_bounds(client, arguments.since, arguments.until)
     trial = prepare(client, file, registry_with_custom_types(client), bounds, arguments.namespace)
     report = Report(arguments.examples)
