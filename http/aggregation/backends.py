@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubechronicle.api.registry.api_services import ApiService, ServiceReference
+import trio
+
+from kubechronicle.api.registry.api_services import HTTPS_PORT, ApiService, ServiceReference
 from kubechronicle.http.outgoing.client import AskError, Client, Outgoing
-from kubechronicle.http.outgoing.remote_server import RemoteServer
+from kubechronicle.http.outgoing.remote_server import RemoteServer, load_credentials
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 
 MOST_CLIENTS: Final = 256
@@ -58,9 +60,38 @@ class Backends:
 
     async def client(self, api_service: ApiService, url: str) -> Client:
         """Return the client for a server at ``url``. Raises AskError if its caBundle is unusable."""
+        peer = self._peer(api_service, url)
+        client = self._clients.get(peer)
+        if client is None:
+            client = self._clients[peer] = self._outgoing.client(peer, max_connections=MAX_CONNECTIONS)
+            while len(self._clients) > MOST_CLIENTS:
+                await self._outgoing.forget(self._clients.popitem(last=False)[1])
+        self._clients.move_to_end(peer)
+        return client
+
+    async def connect(self, api_service: ApiService, url: str) -> trio.SSLStream[trio.SocketStream]:
+        """Return a new connection for an upgraded request. Raises AskError."""
+        peer, parts = self._peer(api_service, url), urlsplit(url)
+        try:
+            credentials = await trio.to_thread.run_sync(load_credentials, peer)
+            tcp = await trio.open_tcp_stream(parts.hostname or "", parts.port or HTTPS_PORT)
+        except (OSError, ValueError) as error:
+            raise AskError(f"dial tcp {parts.netloc}: {error}") from None
+        stream = trio.SSLStream(tcp, credentials.context, server_hostname=peer.server_name, https_compatible=True)
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as error:
+            await trio.aclose_forcefully(stream)
+            raise AskError(f"tls: {error.__cause__ or 'the connection was closed'}") from None
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    def _peer(self, api_service: ApiService, url: str) -> RemoteServer:
         assert api_service.service is not None
         try:
-            peer = RemoteServer(
+            return RemoteServer(
                 url=url,
                 ca=base64.b64decode(api_service.ca_bundle).strip() or None,
                 insecure=api_service.insecure,
@@ -70,10 +101,3 @@ class Backends:
             )
         except (ValueError, binascii.Error) as error:
             raise AskError(str(error)) from None
-        client = self._clients.get(peer)
-        if client is None:
-            client = self._clients[peer] = self._outgoing.client(peer, max_connections=MAX_CONNECTIONS)
-            while len(self._clients) > MOST_CLIENTS:
-                await self._outgoing.forget(self._clients.popitem(last=False)[1])
-        self._clients.move_to_end(peer)
-        return client

@@ -13,17 +13,18 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
 import trio
 
 from kubechronicle.api.registry.api_services import ApiService
 from kubechronicle.http.aggregation.backends import Backends
+from kubechronicle.http.aggregation.upgrades import upgraded
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
-from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.outgoing.client import AskError
+from kubechronicle.http.messages import ClientDisconnected, Request, Response
+from kubechronicle.http.outgoing.client import UNUSABLE, AskError
 from kubechronicle.http.outgoing.webhooks import go_error
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ class Proxy:
     def __init__(self, backends: Backends) -> None:
         self._backends = backends
 
-    async def answer(self, request: Request, context: Context, api_service: ApiService) -> Response:
-        """Return the answer of the server behind an APIService, or 503 if there is none."""
+    async def answer(
+        self, request: Request, context: Context, api_service: ApiService, drain: Drain | None = None
+    ) -> Response:
+        """Return the answer of the server behind an APIService, or 503 if there is none. ``drain``: ends streams."""
         assert api_service.service is not None
         if not api_service.available:
             return error_text(503, UNAVAILABLE)
@@ -74,10 +77,30 @@ class Proxy:
             return error_text(503, UNAVAILABLE)
         is_list = request.path.strip("/").count("/") == 2 and not context.info.is_resource
         with trio.move_on_after(DISCOVERY_TIMEOUT if is_list else float("inf")):
-            return await self._forward(request, context, api_service, url)
+            if request.upgrade is not None:
+                return await self._upgrade(request, context, api_service, url)
+            return await self._forward(request, context, api_service, url, drain)
         return error_text(503, "error trying to reach service: context deadline exceeded")
 
-    async def _forward(self, request: Request, context: Context, api_service: ApiService, url: str) -> Response:
+    async def _upgrade(self, request: Request, context: Context, api_service: ApiService, url: str) -> Response:
+        assert request.upgrade is not None
+        target = forwarded_target(request)
+        try:
+            return await upgraded(
+                request,
+                request.upgrade,
+                forwarded_fields(request, context),
+                backends=self._backends,
+                api_service=api_service,
+                url=url,
+                target=target,
+            )
+        except AskError as error:
+            return error_text(503, f"error dialing backend: {error.why}")
+
+    async def _forward(
+        self, request: Request, context: Context, api_service: ApiService, url: str, drain: Drain | None
+    ) -> Response:
         target = url + forwarded_target(request)
         async with AsyncExitStack() as stack:
             try:
@@ -95,25 +118,59 @@ class Proxy:
             fields = answered_fields(answer)
             length = answer.headers.get("content-length", "")
             if request.method == "HEAD" or (length.isdecimal() and int(length) <= MOST_WHOLE):
-                whole = b"".join([chunk async for chunk in answer.aiter_raw()])
-                return Response(answer.status_code, fields, whole)
-            return Response(answer.status_code, fields, _Streamed(answer, stack.pop_all()))
+                body = _Streamed(answer, AsyncExitStack(), None)
+                try:
+                    return Response(answer.status_code, fields, b"".join([chunk async for chunk in body]))
+                except ClientDisconnected:
+                    return error_text(503, "error trying to reach service: unexpected EOF")
+            return Response(answer.status_code, fields, _Streamed(answer, stack.pop_all(), drain))
+
+
+class Drain(Protocol):
+    """Ends the streams when the server stops (handlers/drain.py)."""
+
+    begun: bool
+
+    def add(self, cursor: _Streamed) -> None: ...
+
+    def discard(self, cursor: _Streamed) -> None: ...
 
 
 class _Streamed:
     """The body of an answer, passed on as it arrives. Closing it closes the request to the other server."""
 
-    def __init__(self, answer: httpx.Response, stack: AsyncExitStack) -> None:
+    def __init__(self, answer: httpx.Response, stack: AsyncExitStack, drain: Drain | None) -> None:
         self._chunks = answer.aiter_raw()
         self._stack = stack
+        self._scope = trio.CancelScope()
+        self._ended = drain is not None and drain.begun
+        self._drain = drain
+        if drain is not None:
+            drain.add(self)
+
+    def end(self) -> None:
+        """End the iteration at once: the server stops."""
+        self._ended = True
+        self._scope.cancel()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        return await anext(self._chunks)
+        import httpx
+
+        self._scope = trio.CancelScope()
+        if not self._ended:
+            try:
+                with self._scope:
+                    return await anext(self._chunks)
+            except (*UNUSABLE, httpx.HTTPError, httpx.StreamError):
+                raise ClientDisconnected from None  # our answer must be cut, too
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
+        if self._drain is not None:
+            self._drain.discard(self)
         with trio.CancelScope(shield=True):  # closing a connection waits for nobody
             await self._stack.aclose()
 

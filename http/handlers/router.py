@@ -40,7 +40,7 @@ def router(
         if aggregation is not None and not context.moment:
             remote = aggregation.routes.find(request.path)
             if remote is not None:
-                return aggregation.proxy.answer(request, context, remote)
+                return aggregation.proxy.answer(request, context, remote, backend.drain)
         if info.is_resource and not context.moment and store.registry.versions(info.group):
             return handle(backend, request, context)
         return route_other(request, context)

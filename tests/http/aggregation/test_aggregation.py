@@ -15,7 +15,7 @@ from in_process import JOE, InProcess, open_server
 
 from kubechronicle.actors.loops.api_service_availability import by_objects
 from kubechronicle.api.registry.api_services import ServiceReference
-from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.messages import SWITCHED, Request, Response
 
 PATIENCE = 60.0
 GROUP = "metrics.example.com"
@@ -49,6 +49,10 @@ class Extension:
         self.requests.append((request, await request.body(1 << 24)))
         if "watch" in request.query_string:
             return Response(200, [("content-type", "application/json")], self._events())
+        if request.upgrade is not None:
+            stream = await request.upgrade.accept([("x-hello", "1")])
+            await stream.send_all((await stream.receive_some()).upper())
+            return SWITCHED
         if request.path.endswith("/moved"):
             return Response(307, [("location", "https://elsewhere.example.com/")])
         return _json(201 if request.method == "POST" else 200, {"kind": "Thing", "got": len(self.requests[-1][1])})
@@ -185,6 +189,35 @@ async def test_the_certificate_must_name_the_service(wire: Any, extension: Exten
         failed = await condition(server, "FailedDiscoveryCheck")
         assert "failed to verify certificate" in failed["message"]
         assert (await server.ask("GET", f"{PATH}/things")).status == 503
+
+
+class ClientUpgrade:
+    """The upgrade of a client, whose end of the connection is ``client``."""
+
+    protocol = "echo"
+
+    def __init__(self) -> None:
+        self.client, self._ours = trio.testing.memory_stream_pair()
+
+    async def take_over(self) -> Any:
+        return self._ours
+
+
+async def test_an_upgraded_connection_is_copied(wire: Any, extension: Extension) -> None:
+    async with aggregating(wire, extension) as server:
+        await condition(server, "Passed")
+        request = server.request("GET", f"{PATH}/namespaces/n/things/a")
+        upgrade = ClientUpgrade()
+        request.upgrade = upgrade  # type: ignore[assignment]
+        await upgrade.client.send_all(b"hello")
+        with trio.fail_after(PATIENCE):
+            assert await server.assembly.application.application(request) is not None
+        received = bytes(await upgrade.client.receive_some())
+        head, _, rest = received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        assert b"x-hello: 1" in head
+        assert rest or await upgrade.client.receive_some() == b"HELLO"
+        assert extension.requests[-1][0].headers["x-remote-user"] == "admin"
 
 
 async def test_rights_are_checked_before(wire: Any, extension: Extension) -> None:
