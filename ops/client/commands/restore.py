@@ -21,10 +21,11 @@ from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Progress, Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.restore_steps import Restorer, Result, wait_until_gone
+from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import State, existing_namespaces, read_state
-from kubechronicle.ops.client.subjects import add_subject_flags
+from kubechronicle.ops.client.subjects import Subject, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -40,6 +41,8 @@ WORDS: Final = {"create": "recreate", "update": "revert", "delete": "delete", "l
 TIMEOUT: Final = 300
 # Objects named in a message about a namespace in deletion.
 MAX_BLOCKERS: Final = 5
+# Changes of a deletionTimestamp that are looked at: the second deletion of a Pod sets it again.
+MAX_DELETIONS: Final = 5
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -135,6 +138,8 @@ class _Planner:
         if words:
             subject, state = self.session.subject(words, kinds, served=True), State()
             obj = client.get_if(subject.path())
+            if obj is not None and client.moment and obj["metadata"].get("deletionTimestamp"):
+                obj = self._before_deletion(subject, client.moment) or obj
             if obj is not None:
                 state.add(subject.kind, obj)
             elif client.moment:
@@ -148,6 +153,20 @@ class _Planner:
             )
         label = "reading the past state" if client.moment else "reading the present state"
         return read_state(client, kinds, [namespace], label=label)
+
+    def _before_deletion(self, subject: Subject, moment: str) -> Object | None:
+        """Return the state before its deletion began, of an object that waited for finalizers at the moment.
+
+        None if history does not hold it.
+        """
+        selectors = bounds(self.session.client, "", moment) | {"changed": "metadata.deletionTimestamp"}
+        query = RevisionQuery(scopes_of(subject), selectors, content="", limit=MAX_DELETIONS)
+        for revision in read_revisions(self.session.client, query):
+            before = revision.get("previousRevision")
+            state = self.session.client.at(before).get_if(subject.path()) if before else None
+            if state is not None and not state["metadata"].get("deletionTimestamp"):
+                return state
+        return None
 
     def _is_namespace_terminating(self) -> bool:
         kind = self.kinds.of_resource("", "namespaces")

@@ -51,6 +51,20 @@ def test_restore_asks(
     assert (output.code == 0, "configmap/settings created" in output.out) == (is_done, is_done)
 
 
+def test_an_object_that_waited_for_finalizers(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+    """The state just before its end was being deleted: the one before its deletion began is restored."""
+    name, _ = shop
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    running.ask("POST", path, {"metadata": {"name": "held", "finalizers": ["example.com/a"]}, "data": {"a": "b"}})
+    waiting = running.ask("DELETE", f"{path}/held")["metadata"]["resourceVersion"]
+    running.ask("PATCH", f"{path}/held", {"metadata": {"finalizers": None}})
+    output = chronicle("restore", "cm/held", "-n", name, "--to", waiting, "--yes")
+    assert output.out.endswith("configmap/held created\n")
+    restored = running.ask("GET", f"{path}/held")
+    assert restored["data"] == {"a": "b"}
+    running.ask("PATCH", f"{path}/held", {"metadata": {"finalizers": None}})
+
+
 def test_restore_reports_failures(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
     """A Secret has become immutable. The other objects are restored."""
     name, revision = shop
