@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from hashlib import sha256
+from typing import Any, Final
 
 import orjson
 import yaml as pyyaml
@@ -33,6 +34,7 @@ from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys, holds_any, loads
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
+from kubechronicle.api.values.recent import Recent
 
 __all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
 
@@ -88,11 +90,36 @@ def decode_plain(data: bytes) -> Any:
         return None
     try:
         value = loads(text)
-    except orjson.JSONDecodeError:
+        if _COLON_ON_NEXT_LINE(text) or not has_unique_keys(text, value):
+            return None
+        return value if _make_parts_plain(value) else None
+    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep to be encoded
         return None
-    if _COLON_ON_NEXT_LINE(text) or not has_unique_keys(text, value):
-        return None
-    return value if _make_plain(value, 0) else None
+
+
+_PART: Final = 1024  # bytes of a member from which its digest is cheaper than a walk
+_known_plain: Final[Recent[bytes, bool]] = Recent(1024)
+
+
+def _make_parts_plain(value: dict[str, Any]) -> bool:
+    """Do as ``_make_plain``, without a walk through large members that were seen before: applied again, or in part."""
+    rest: dict[str, Any] = {}
+    for name, item in value.items():
+        if item.__class__ is not dict and item.__class__ is not list:
+            rest[name] = item
+            continue
+        text = orjson.dumps(item)
+        digest = sha256(text, usedforsecurity=False).digest() if len(text) >= _PART else None
+        if digest is not None and len(name) <= _MAX_PLAIN_KEY and _known_plain.get(digest):
+            continue
+        if len(name) > _MAX_PLAIN_KEY or not _make_plain(item, 1):
+            return False
+        if digest is not None and orjson.dumps(item) == text:  # no float has become an integer
+            _known_plain.add(digest, value=True)
+    if not _make_plain(rest, 0):
+        return False
+    value.update(rest)
+    return True
 
 
 def _make_plain(value: Any, depth: int) -> bool:

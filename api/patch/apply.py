@@ -172,6 +172,8 @@ def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | No
     if entry is None or not fields:
         held.pop(own, None)
         return
+    if last is not None and last["fieldsV1"] == fields:
+        fields = last["fieldsV1"]  # so that later comparisons end at the identity
     time = now or (last or {}).get("time")
     held[own] = {**entry, "fieldsV1": fields, "time": time} if time else {**entry, "fieldsV1": fields}
 

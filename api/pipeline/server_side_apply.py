@@ -24,7 +24,7 @@ from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
 from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.patch import apply, typed_values
+from kubechronicle.api.patch import apply, known_parts, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
 from kubechronicle.api.pipeline import bodies, conversion, custom_versions, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
@@ -76,7 +76,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     _refuse_managed_fields(config)
     if rt.custom is not None:
         config = numbers.as_decoded(config)
-    named = typed_values.read(config, kind)
+    named = known_parts.read(config, kind)
     if named is None:
         problems = typed_values.validate(config, kind)
         if problems:

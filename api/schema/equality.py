@@ -28,8 +28,22 @@ def _same_text(one: Any, other: Any) -> bool:
         return False
 
 
+def _differing(one: Any, other: Any, levels: int = 2) -> tuple[Any, Any]:
+    """Return two equal values without the members that both share, down to a number of levels."""
+    if one.__class__ is not dict or other.__class__ is not dict:
+        return one, other
+    left: dict[str, Any] = {}
+    right: dict[str, Any] = {}
+    for name, item in one.items():
+        beside = other[name]
+        if item is not beside:
+            left[name], right[name] = _differing(item, beside, levels - 1) if levels > 1 else (item, beside)
+    return left, right
+
+
 def same_classes(one: Any, other: Any) -> bool:
     """Return whether the parts of two equal values have the same classes."""
+    one, other = _differing(one, other)
     if one is other or (one.__class__ in _CONTAINERS and _same_text(one, other)):
         return True
     return _same_classes(one, other)
@@ -50,6 +64,7 @@ def unchanged(old: Any, new: Any, kind: Type) -> bool:
     if kind.custom:
         if old != new:
             return False
+        old, new = _differing(old, new)
         return (old.__class__ in _CONTAINERS and _same_text(old, new)) or _same_kinds(old, new)
     return bool(old == new) and (not holds_json(kind) or same_classes(old, new))
 

@@ -27,7 +27,7 @@ Object = dict[str, Any]
 class CompiledSchema:
     """A schema, ready for use by several threads at once. ``root``: its structure."""
 
-    __slots__ = ("_preserves", "_settled", "_status", "_table", "root")
+    __slots__ = ("_preserves", "_settled", "_status", "_table", "_valid", "root")
 
     def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
         self.root = Node(openapi)
@@ -38,6 +38,7 @@ class CompiledSchema:
         if not preserve_unknown:
             _prune_defaults(self.root)
         self._settled = KnownContents() if settles(self.root) else None
+        self._valid = None if _checks_metadata(openapi) else KnownContents()
 
     def settle(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Clean and default an object, in place. Arguments, result and exceptions are those of both steps."""
@@ -89,35 +90,53 @@ class CompiledSchema:
 
         Not those of the root's own metadata and of the scale paths.
         """
+        digest = None if self._valid is None else digest_of(obj)
+        if self._valid is not None and digest in self._valid:
+            return []
         correlated = None if old is None else Correlated(obj, old, self.root)
-        causes = _validate(self._table, obj, correlated, "")
+        causes, tolerated = _validate(self._table, obj, correlated, "")
         causes += embedded.validate_embedded(obj, self.root)
-        return causes + self._validate_lists(obj, old)
+        repeated = validate_lists(obj, self.root)
+        if self._valid is not None and not (causes or tolerated or repeated):
+            self._valid.add(digest)
+        return causes if repeated and old is not None and validate_lists(old, self.root) else causes + repeated
 
     def validate_status(self, obj: Object, old: Object) -> list[Cause]:
         """Return the problems of an update of the status: of the field ``status``, and of all sets and maps."""
         causes: list[Cause] = []
         if self._status is not None and "status" in obj:
-            causes = _validate(self._status, obj["status"], Correlated(obj, old, self.root).field("status"), "status")
-        return causes + self._validate_lists(obj, old)
-
-    def _validate_lists(self, obj: Object, old: Object | None) -> list[Cause]:
-        causes = validate_lists(obj, self.root)
-        return [] if causes and old is not None and validate_lists(old, self.root) else causes
+            correlated = Correlated(obj, old, self.root).field("status")
+            causes, _ = _validate(self._status, obj["status"], correlated, "status")
+        repeated = validate_lists(obj, self.root)
+        return causes if repeated and validate_lists(old, self.root) else causes + repeated
 
 
-def _validate(table: Table, value: Any, old: Correlated | None, field: str) -> list[Cause]:
-    """Return the problems of a value, without those that an update tolerates. ``field``: what the paths lie below."""
+def _checks_metadata(openapi: Schema) -> bool:
+    """Return whether the validity of an object may depend on its metadata, beyond their presence."""
+    metadata = (openapi.get("properties") or NO_FIELDS).get("metadata") or NO_FIELDS
+    if not {*metadata} <= {"type", "description"}:
+        return True
+    # A root that restricts its members in other ways than by their own schemas is rare.
+    return any(openapi.get(word) for word in ("additionalProperties", "allOf", "anyOf", "enum", "not", "oneOf"))
+
+
+def _validate(table: Table, value: Any, old: Correlated | None, field: str) -> tuple[list[Cause], bool]:
+    """Return (the problems of a value without those that an update tolerates, whether it tolerates any).
+
+    ``field``: what the paths lie below.
+    """
     failures = Failures(field)
+    tolerated = False
     try:
         apply(table, value, None, failures)
         if failures and old is not None:
+            tolerated = True
             # Correlation only removes failures, so most updates need no second walk.
             failures = Failures(field)
             apply_ratcheted(table, None, failures, old)
     except RecursionError:
-        return [invalid_value(field or NO_FIELD, "", "exceeded max depth")]
-    return failures.causes()
+        return [invalid_value(field or NO_FIELD, "", "exceeded max depth")], tolerated
+    return failures.causes(), tolerated
 
 
 def compile_schema(openapi: Mapping[str, Any], *, preserve_unknown: bool = False) -> CompiledSchema:

@@ -242,3 +242,25 @@ def test_json_reads_the_same_both_ways(
 )
 def test_other_documents_are_left_to_libyaml(text: bytes) -> None:
     assert yaml.decode_plain(text) is None
+
+
+def test_a_large_member_has_the_same_value_each_time() -> None:
+    member = {"text": "t" * 2000, "whole": 1.0, "half": 0.5, "number": 1}
+    for _ in range(2):
+        plain = yaml.decode_plain(json.dumps({"spec": member, "whole": 2.0}).encode())
+        assert repr(plain) == repr({"spec": {**member, "whole": 1}, "whole": 2})
+        plain = yaml.decode_plain(json.dumps({"spec": {**member, "whole": 1}}).encode())
+        assert repr(plain) == repr({"spec": {**member, "whole": 1}})
+
+
+@pytest.mark.parametrize("member", [{"number": 2**63, "text": "t" * 2000}, {"k" * 200: "t" * 2000}])
+def test_a_large_member_that_libyaml_reads_differently_is_never_known(member: dict[str, object]) -> None:
+    for _ in range(2):
+        assert yaml.decode_plain(json.dumps({"spec": member}).encode()) is None
+
+
+def test_a_document_too_deep_for_json_is_left_to_the_parser_of_yaml() -> None:
+    deep = b'{"a":' * 300 + b"1" + b"}" * 300
+    assert yaml.decode_plain(deep) is None
+    with pytest.raises(DecodeError, match="exceeded max depth"):
+        yaml.decode_value(deep)
