@@ -20,6 +20,7 @@ import trio
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources.pod_streams import container_of, kubelet_target, node_of, read_options
 from kubechronicle.http.authorization.decision import Decision
@@ -67,7 +68,7 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     pod = entry.object()
     container = "" if info.subresource == "portforward" else container_of(pod, options.get("container", ""))
     node = node_of(pod)
-    address = await _kubelet_address(backend, node)
+    address = await _kubelet_address(backend, rt, node)
     path = kubelet_target(info.subresource, pod, container, options)
     upgrade = request.upgrade
     if upgrade is None:
@@ -85,12 +86,12 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     return SWITCHED
 
 
-async def _kubelet_address(backend: Backend, name: str) -> KubeletAddress:
+async def _kubelet_address(backend: Backend, pods: ResourceType, name: str) -> KubeletAddress:
     """Return the address of a node's kubelet. StatusError 404 without such a Node, 500 without an address."""
     nodes = backend.store.registry.builtin("", "v1", "nodes")
     entry = await backend.store.reads.get(nodes, "", name, revision=0)
     if entry is None:
-        raise status.not_found(nodes, name)
+        raise status.not_found(pods, name)  # sic: kube-apiserver names the resource of the request
     try:
         return backend.kubelets.address_of(entry.object())
     except NoAddress as error:
@@ -173,7 +174,7 @@ class _Session:
         try:
             kubelet = await self._kubelets.dial(self._address)
         except DialError as error:
-            raise failed(f"error sending request: {error}") from None
+            raise failed(f"{self._sending}{error}") from None
         try:
             fields.insert(0, ("Host", str(self._address)))
             head = await send_upgrade(kubelet, request_bytes("POST", self._path, fields))
@@ -181,11 +182,17 @@ class _Session:
                 raise _spdy_refused(await read_error(kubelet, head))
         except SwitchFailed as error:
             await trio.aclose_forcefully(kubelet)
-            raise failed(f"error sending request: {error}") from None
+            raise failed(f"{self._sending}{error}") from None
         except BaseException:
             await trio.aclose_forcefully(kubelet)
             raise
         return KubeletSession(kubelet, head.get("x-stream-protocol-version") or PROTOCOLS[-1], head.rest)
+
+    @property
+    def _sending(self) -> str:
+        """Return the words before the reason why a request was not sent, those of Go's net/http."""
+        url = f"https://{self._address}{self._path}"
+        return f"error sending request: Post {go_quote(url)}: "
 
     async def _switch(self, method: str, fields: list[tuple[str, str]]) -> tuple[trio.abc.Stream, Head]:
         """Connect to the kubelet and ask for the upgrade. StatusError 500 if that is not possible."""

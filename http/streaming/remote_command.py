@@ -48,8 +48,9 @@ class Streams(NamedTuple):
 
 
 def internal_error(message: str) -> dict[str, Any]:
-    """Return the Status of a failure between API server and container."""
-    return status.internal_error(message).body()
+    """Return the Status of a failure between API server and container, without kind, as on the error stream."""
+    body = status.internal_error(message).body()
+    return {name: value for name, value in body.items() if name not in ("kind", "apiVersion")}
 
 
 SUCCESS: Final[Mapping[str, Any]] = {"metadata": {}, "status": "Success"}
