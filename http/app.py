@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -23,6 +23,7 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
@@ -35,6 +36,7 @@ class HttpSettings:
     ``server_address``: host:port for clients, in discovery.
     ``encoding_cache``: bytes of the cache of encoded objects and lists.
     ``ui``: serve the web page.
+    ``kubelets``: connections to the kubelets of nodes.
     """
 
     server_address: str
@@ -45,6 +47,7 @@ class HttpSettings:
     max_mutating_requests_inflight: int = 200
     encoding_cache: int = MOST_BYTES
     ui: bool = False
+    kubelets: KubeletSettings = field(default_factory=KubeletSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ def build_application(
         encodings=encodings,
         encoders=EncoderChoice(encodings),
         compression=Compression(encodings),
+        kubelets=Kubelets(settings.kubelets),
     )
     metrics.registry.register(authentication.metrics)
     services = filters.Services(

@@ -3,6 +3,7 @@
     pki/ca.{crt,key}          made once, valid for ten years; signs the others
     pki/apiserver.{crt,key}   serving certificate; renewed when it expires soon or lacks a name from the settings
     pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
+    pki/apiserver-kubelet-client.{crt,key}   this server's client certificate for kubelets, group system:masters
     pki/front-proxy-ca.{crt,key}        a second authority, for proxies that name users in header fields
     pki/front-proxy-client.{crt,key}    this server's client certificate of it, for extension API servers
     pki/sa.key                signs service account tokens (service_account_keys.py)
@@ -49,6 +50,9 @@ CLOCK_SKEW = timedelta(minutes=5)  # of clients; kubeadm's
 
 ADMIN_USER = "kubernetes-admin"
 ADMIN_GROUPS = ("system:masters",)
+KUBELET_CLIENT = "apiserver-kubelet-client"
+KUBELET_CLIENT_USER = "kube-apiserver-kubelet-client"
+"""kubeadm's names of the certificate and the user that kubelets see."""
 FRONT_PROXY = "front-proxy-client"
 """The name of this server when it names users to extension API servers; kubeadm's."""
 FRONT_PROXY_AUTHORITY = "kubechronicle-front-proxy"
@@ -97,6 +101,7 @@ class Pki:
         self.directory = data_dir / "pki"
         self.ca_file = self.directory / "ca.crt"
         self.serving_files = (self.directory / "apiserver.crt", self.directory / "apiserver.key")
+        self.kubelet_client_files = (self.directory / f"{KUBELET_CLIENT}.crt", self.directory / f"{KUBELET_CLIENT}.key")
         self.front_proxy_ca_file = self.directory / "front-proxy-ca.crt"
         self.front_proxy_files = (self.directory / "front-proxy-client.crt", self.directory / "front-proxy-client.key")
         self.kubeconfig_file = data_dir / "admin.kubeconfig"
@@ -114,6 +119,10 @@ class Pki:
                 admin = self._load("admin")
                 if admin is None or not _issued_by(admin, authority):
                     self._store("admin", issue_client_certificate(authority, ADMIN_USER, ADMIN_GROUPS), made)
+                kubelets = self._load(KUBELET_CLIENT)
+                if kubelets is None or not _issued_by(kubelets, authority):
+                    pair = issue_client_certificate(authority, KUBELET_CLIENT_USER, ADMIN_GROUPS)
+                    self._store(KUBELET_CLIENT, pair, made)
                 proxies = self._authority(made, "front-proxy-ca", FRONT_PROXY_AUTHORITY)
                 proxy = self._load(FRONT_PROXY)
                 if proxy is None or not _issued_by(proxy, proxies):

@@ -24,6 +24,8 @@ from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialError
+from kubechronicle.http.proxying.kubelets import KubeletSettings
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
@@ -141,6 +143,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
             encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
             ui=settings.enable_ui,
+            kubelets=_kubelets(settings, pki),
         ),
         authenticators=access.authenticators,
         static_tokens=access.static_tokens,
@@ -163,6 +166,26 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
         history_archive=settings.history_archive,
         server=f"apiserver-{socket.gethostname()}",
+    )
+
+
+def _kubelets(settings: Settings, pki: Pki) -> KubeletSettings:
+    """Return the settings of connections to kubelets. Raise OperatorError for unusable files."""
+    certificate, key = pki.kubelet_client_files
+    files = ClientFiles(
+        certificate=settings.kubelet_client_certificate or certificate,
+        key=settings.kubelet_client_key or key,
+        authorities=settings.kubelet_certificate_authority,
+    )
+    try:
+        ClientTls(files).context()
+    except DialError as error:
+        raise OperatorError(f"--kubelet-client-certificate, --kubelet-certificate-authority: {error}") from None
+    return KubeletSettings(
+        address_types=settings.kubelet_preferred_address_types,
+        port=settings.kubelet_port,
+        timeout=settings.kubelet_timeout,
+        files=files,
     )
 
 

@@ -74,6 +74,12 @@ class Settings:
     authorization_webhook_cache_authorized_ttl: types.Seconds | None
     authorization_webhook_cache_unauthorized_ttl: types.Seconds | None
     authorization_config: types.ReadableFile | None
+    kubelet_preferred_address_types: tuple[types.Name, ...]
+    kubelet_port: types.Port
+    kubelet_timeout: types.Seconds
+    kubelet_certificate_authority: types.ReadableFile | None
+    kubelet_client_certificate: types.ReadableFile | None
+    kubelet_client_key: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     workers: types.WorkerCount
@@ -204,6 +210,8 @@ def _check(settings: Settings) -> None:
         raise OperatorError("--tls-cert-file and --tls-private-key-file: give both or neither")
     if (settings.proxy_client_cert_file is None) != (settings.proxy_client_key_file is None):
         raise OperatorError("--proxy-client-cert-file and --proxy-client-key-file: give both or neither")
+    if (settings.kubelet_client_certificate is None) != (settings.kubelet_client_key is None):
+        raise OperatorError("--kubelet-client-certificate and --kubelet-client-key: give both or neither")
     if settings.advertise_address is not None and settings.advertise_address.is_unspecified:
         raise OperatorError("--advertise-address: must be one address, not all; leave it out to have it chosen")
 

@@ -22,7 +22,7 @@ from kubechronicle.ops.errors import OperatorError
 NAMES = pki.serving_names(addresses=[ipaddress.ip_address("0.0.0.0"), ipaddress.ip_address("10.96.0.1")])
 
 
-MINE, PROXIES = ["ca", "apiserver", "admin"], ["front-proxy-ca", "front-proxy-client"]
+MINE, PROXIES = ["ca", "apiserver", "admin", "apiserver-kubelet-client"], ["front-proxy-ca", "front-proxy-client"]
 
 
 @pytest.fixture

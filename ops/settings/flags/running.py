@@ -63,7 +63,7 @@ FLAGS = (
     Flag(
         name="admission-control-config-file", placeholder="FILE", default="",
         help="A file (AdmissionConfiguration, apiserver.config.k8s.io) with the configurations of the plugins "
-        "EventRateLimit, PodNodeSelector and PodTolerationRestriction, or the files with them.",
+        "EventRateLimit, PodNodeSelector, PodSecurity and PodTolerationRestriction, or the files with them.",
     ),
     Flag(
         name="request-timeout", placeholder="DURATION", default="1m0s",

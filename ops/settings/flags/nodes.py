@@ -1,0 +1,35 @@
+"""Flags: connections to the kubelets of nodes."""
+
+from kubechronicle.ops.settings.flags.flag import Flag
+
+FLAGS = (
+    Flag(
+        name="kubelet-preferred-address-types", placeholder="LIST", repeatable=True,
+        default="Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP",
+        help="The types of a node's addresses in the order of preference, for connections to its kubelet: logs, exec, "
+        "port-forward, proxies.",
+    ),
+    Flag(
+        name="kubelet-port", placeholder="PORT", default="10250",
+        help="The port of kubelets whose Node names none.",
+    ),
+    Flag(
+        name="kubelet-timeout", placeholder="DURATION", default="5s",
+        help="How long a connection to a kubelet may take to be established.",
+    ),
+    Flag(
+        name="kubelet-certificate-authority", placeholder="FILE", default="",
+        help="Authorities (PEM) of the serving certificates of kubelets. Reloaded when it changes. Without it, these "
+        "certificates are not verified, as in kube-apiserver.",
+    ),
+    Flag(
+        name="kubelet-client-certificate", placeholder="FILE", default="",
+        help="The client certificate (PEM) that this server shows to kubelets. Reloaded when it changes. Default: one "
+        "made in DATA_DIR/pki, for the user kube-apiserver-kubelet-client of the group system:masters. Kubelets must "
+        "trust DATA_DIR/pki/ca.crt as the authority of clients.",
+    ),
+    Flag(
+        name="kubelet-client-key", placeholder="FILE", default="",
+        help="The private key of --kubelet-client-certificate.",
+    ),
+)  # fmt: skip
