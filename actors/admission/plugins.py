@@ -134,5 +134,6 @@ def _configured(given: PluginConfigurations) -> Mapping[str, Callable[[], Minima
     return {
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
+        "PodSecurity": lambda: PodSecurity(given.pod_security),
         "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),
     }

@@ -14,22 +14,28 @@ The outer file is decoded strictly. The files of plugins are not, as in kube-api
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from kubechronicle.api.builtin.common.scheduling import tolerations
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError, decode
-from kubechronicle.api.configuration.structuring import StructureError, structure
-from kubechronicle.api.errors.field_errors import Cause, aggregate, go_quote, invalid_value, not_supported
+from kubechronicle.api.configuration.structuring import Key, StructureError, ZeroIsDefault, structure
+from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, go_quote, invalid_value, not_supported
+from kubechronicle.api.values import names
 
 VERSIONS: Final = ("v1", "v1alpha1")
 SERVER: Final = "Server"
 LIMIT_TYPES: Final = (SERVER, "Namespace", "User", "SourceAndObject")
 DEFAULT_CACHE_SIZE: Final = 4096
+PRIVILEGED: Final = "privileged"
+LATEST: Final = "latest"
+_LEVELS: Final = (PRIVILEGED, "baseline", "restricted")
+_VERSION: Final = re.compile(r"v1\.(0|[1-9][0-9]*)\Z")
 NODE_SELECTORS: Final = "podNodeSelectorPluginConfig"
 
 
@@ -66,18 +72,47 @@ class _EventLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodSecurityDefaults:
+    """The standards of namespaces without labels."""
+
+    enforce: Annotated[str, ZeroIsDefault] = PRIVILEGED
+    enforce_version: Annotated[str, Key("enforce-version"), ZeroIsDefault] = LATEST
+    audit: Annotated[str, ZeroIsDefault] = PRIVILEGED
+    audit_version: Annotated[str, Key("audit-version"), ZeroIsDefault] = LATEST
+    warn: Annotated[str, ZeroIsDefault] = PRIVILEGED
+    warn_version: Annotated[str, Key("warn-version"), ZeroIsDefault] = LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSecurityExemptions:
+    """The users, namespaces and runtime classes to which PodSecurity does not apply."""
+
+    usernames: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    runtime_classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSecurityConfiguration:
+    defaults: PodSecurityDefaults = PodSecurityDefaults()
+    exemptions: PodSecurityExemptions = PodSecurityExemptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfigurations:
     """The configurations of all plugins.
 
     ``event_limits``: of EventRateLimit.
     ``node_selectors``: of PodNodeSelector, by namespace.
     ``default_tolerations``, ``toleration_whitelist``: of PodTolerationRestriction.
+    ``pod_security``: of PodSecurity.
     """
 
     event_limits: tuple[EventLimit, ...] = ()
     node_selectors: Mapping[str, str] = field(default_factory=dict)
     default_tolerations: tuple[Mapping[str, Any], ...] = ()
     toleration_whitelist: tuple[Mapping[str, Any], ...] = ()
+    pod_security: PodSecurityConfiguration = PodSecurityConfiguration()
 
 
 def load(data: bytes) -> AdmissionConfiguration:
@@ -153,6 +188,50 @@ def pod_tolerations(document: Any) -> tuple[tuple[Mapping[str, Any], ...], tuple
     if causes:
         raise ConfigFileError(f"invalid config: [{' '.join(map(str, causes))}]")
     return found[0], found[1]
+
+
+def pod_security(document: Any) -> PodSecurityConfiguration:
+    """Return the defaults and exemptions of PodSecurity. Raises ConfigFileError."""
+    if document is None:
+        return PodSecurityConfiguration()
+    version = document.get("apiVersion") if isinstance(document, Mapping) else None
+    known = version if version in _POD_SECURITY_VERSIONS else _POD_SECURITY_VERSIONS[0]
+    _check_kind(document, str(known), ("PodSecurityConfiguration",))
+    try:
+        found = structure(document, PodSecurityConfiguration, unknown_allowed=True)
+    except StructureError as error:
+        raise ConfigFileError(str(error)) from None
+    causes: list[Cause] = []
+    for mode in ("enforce", "warn", "audit"):
+        level, version = getattr(found.defaults, mode), getattr(found.defaults, f"{mode}_version")
+        if level not in _LEVELS:
+            causes.append(invalid_value(f"defaults.{mode}", level, f"must be one of {', '.join(_LEVELS)}"))
+        if version != LATEST and not _VERSION.match(version):
+            causes.append(invalid_value(f"defaults.{mode}-version", version, 'must be "latest" or "v1.x"'))
+    exempt = found.exemptions
+    causes += _problems_of_names(exempt.namespaces, "exemptions.namespaces", names.dns_label)
+    causes += _problems_of_names(exempt.runtime_classes, "exemptions.runtimeClasses", names.dns_subdomain)
+    causes += _problems_of_names(
+        exempt.usernames, "exemptions.usernames", lambda name: [] if name else ["username must not be empty"]
+    )
+    if causes:
+        raise ConfigFileError(aggregate(causes))
+    return found
+
+
+_POD_SECURITY_VERSIONS: Final = tuple(
+    f"pod-security.admission.config.k8s.io/{v}" for v in ("v1", "v1beta1", "v1alpha1")
+)
+
+
+def _problems_of_names(given: Sequence[str], path: str, check: Callable[[str], list[str]]) -> list[Cause]:
+    causes = []
+    for index, name in enumerate(given):
+        if problems := check(name):
+            causes.append(invalid_value(f"{path}[{index}]", name, ", ".join(problems)))
+        elif name in given[:index]:
+            causes.append(duplicate(f"{path}[{index}]", name))
+    return causes
 
 
 def _check_kind(document: Any, api_version: str, kinds: Collection[str] = ("Configuration",)) -> None:

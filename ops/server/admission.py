@@ -92,9 +92,14 @@ def _pod_tolerations(document: Any) -> Mapping[str, Any]:
     return {"default_tolerations": default, "toleration_whitelist": whitelist}
 
 
+def _pod_security(document: Any) -> Mapping[str, Any]:
+    return {"pod_security": admission.pod_security(document)}
+
+
 _READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "EventRateLimit": _event_limits,
     "PodNodeSelector": _node_selectors,
+    "PodSecurity": _pod_security,
     "PodTolerationRestriction": _pod_tolerations,
 }
 """The plugins with a configuration."""

@@ -6,7 +6,8 @@
     pod-security.kubernetes.io/enforce-version: v1.30      the standard of that version; default: latest
 
 A label with an unknown level or version is rejected. In an existing label it counts as restricted for ``enforce`` and
-as unset for ``warn``. ``audit`` is validated, but there is no audit log yet.
+as unset for ``warn``. A configuration may set other defaults than ``privileged``, and exempt namespaces, users and
+runtime classes. ``audit`` is validated, but there is no audit log yet.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.admission.pod_security import standards
+from kubechronicle.api.configuration.admission import PodSecurityConfiguration
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
 from kubechronicle.api.values.objects import Object
@@ -64,12 +66,30 @@ class Standard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     enforce: Standard = Standard()
+    audit: Standard = Standard()
     warn: Standard = Standard()
+
+    @property
+    def privileged(self) -> bool:
+        return all(getattr(self, mode).level == standards.PRIVILEGED for mode in MODES)
+
+
+PERMISSIVE: Final = Policy()
 
 
 class PodSecurity(AdmissionPlugin):
     name = "PodSecurity"
     resources = frozenset({"namespaces", "pods", *TEMPLATES})
+
+    def __init__(self, configuration: PodSecurityConfiguration | None = None) -> None:
+        given = configuration or PodSecurityConfiguration()
+        of = given.defaults
+        self._defaults = Policy(
+            enforce=Standard(of.enforce, of.enforce_version),
+            audit=Standard(of.audit, of.audit_version),
+            warn=Standard(of.warn, of.warn_version),
+        )
+        self._exempt = given.exemptions
 
     def validate(self, attributes: Attributes, state: State) -> None:
         obj = attributes.object
@@ -77,19 +97,24 @@ class PodSecurity(AdmissionPlugin):
             return
         if attributes.rt.resource == "namespaces":
             if not attributes.subresource:
-                _check_namespace(attributes, obj, state)
+                exempt = attributes.name in self._exempt.namespaces
+                _check_namespace(attributes, obj, state, self._defaults, exempt=exempt)
             return
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return
-        namespace = state.peek("namespaces", "", attributes.namespace)
-        if namespace is None or LABELS.isdisjoint(namespace.labels):
+        if attributes.namespace in self._exempt.namespaces or attributes.who.user in self._exempt.usernames:
             return
-        policy, _ = policy_of(namespace.labels)
+        namespace = state.peek("namespaces", "", attributes.namespace)
+        if namespace is None or (self._defaults == PERMISSIVE and LABELS.isdisjoint(namespace.labels)):
+            return
+        policy, _ = policy_of(namespace.labels, self._defaults)
         pod = _pod_of(obj, TEMPLATES.get(attributes.rt.resource, ()))
         if pod is None or (is_pod and attributes.operation == UPDATE and not _changes_pod(attributes, obj)):
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        if spec.get("runtimeClassName", "") in self._exempt.runtime_classes:
+            return
         if is_pod:
             violations = policy.enforce.violations(meta, spec)
             if violations:
@@ -134,24 +159,25 @@ def _images(spec: Object, field: str) -> list[Any]:
 # -- labels -----------------------------------------------------------------------------------------------------------
 
 
-def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[Cause]]:
-    """Return the policy of the labels and their errors. Without ``warn``, ``enforce`` also applies to warnings."""
+def policy_of(labels: Mapping[str, str], defaults: Policy = PERMISSIVE) -> tuple[Policy, list[Cause]]:
+    """Return the policy of the labels and their errors. Without ``warn``, a stricter ``enforce`` counts for warnings."""
     causes: list[Cause] = []
-    enforce = _standard(labels, "enforce", standards.RESTRICTED, causes)
-    _standard(labels, "audit", standards.PRIVILEGED, causes)
-    warn = _standard(labels, "warn", standards.PRIVILEGED, causes)
-    if PREFIX + "warn" not in labels and labels.get(PREFIX + "enforce") in LEVELS[1:]:
+    enforce = _standard(labels, "enforce", standards.RESTRICTED, defaults.enforce, causes)
+    audit = _standard(labels, "audit", standards.PRIVILEGED, defaults.audit, causes)
+    warn = _standard(labels, "warn", standards.PRIVILEGED, defaults.warn, causes)
+    chosen = labels.get(PREFIX + "enforce", "")
+    if PREFIX + "warn" not in labels and chosen in LEVELS and LEVELS.index(chosen) > LEVELS.index(defaults.warn.level):
         warn = Standard(enforce.level, warn.version if PREFIX + "warn-version" in labels else enforce.version)
-    return Policy(enforce=enforce, warn=warn), causes
+    return Policy(enforce=enforce, audit=audit, warn=warn), causes
 
 
-def _standard(labels: Mapping[str, str], mode: str, fallback: str, causes: list[Cause]) -> Standard:
-    level = labels.get(PREFIX + mode, standards.PRIVILEGED)
+def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Standard, causes: list[Cause]) -> Standard:
+    level = labels.get(PREFIX + mode, default.level)
     if level not in LEVELS:
         path = f"metadata.labels[{PREFIX}{mode}]"
         causes.append(invalid_value(path, level, f"must be one of {', '.join(LEVELS)}"))
         level = fallback
-    version = labels.get(f"{PREFIX}{mode}-version", LATEST)
+    version = labels.get(f"{PREFIX}{mode}-version", default.version)
     if version != LATEST and not _VERSION.match(version):
         path = f"metadata.labels[{PREFIX}{mode}-version]"
         causes.append(invalid_value(path, version, 'must be "latest" or "v1.x"'))
@@ -162,22 +188,45 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, causes: list[
 # -- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def _check_namespace(attributes: Attributes, namespace: Object, state: State) -> None:
+def _check_namespace(
+    attributes: Attributes, namespace: Object, state: State, defaults: Policy, *, exempt: bool
+) -> None:
     labels = namespace["metadata"].get("labels") or {}
     old_labels = attributes.old.labels if attributes.old is not None else {}
     if LABELS.isdisjoint(labels) and LABELS.isdisjoint(old_labels):
         return
-    policy, causes = policy_of(labels)
-    old, old_causes = policy_of(old_labels)
+    policy, causes = policy_of(labels, defaults)
+    old, old_causes = policy_of(old_labels, defaults)
     name = namespace["metadata"]["name"]
     if causes and (attributes.operation == CREATE or causes != old_causes):
         raise status.invalid("", "Namespace", name, causes)
     wanted = policy.enforce
+    if exempt and attributes.operation == CREATE:
+        attributes.warnings.extend(_exempt_warning(name, policy, labels, defaults))
     if attributes.operation == CREATE or wanted == old.enforce or wanted.level == standards.PRIVILEGED:
         return
     if wanted.version == old.enforce.version and LEVELS.index(wanted.level) <= LEVELS.index(old.enforce.level):
         return
-    attributes.warnings.extend(_warnings_for_existing(name, wanted, state))
+    if exempt:
+        attributes.warnings.extend(_exempt_warning(name, policy, labels, defaults))
+    else:
+        attributes.warnings.extend(_warnings_for_existing(name, wanted, state))
+
+
+def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], defaults: Policy) -> list[str]:
+    """Return the warning that the labels of an exempt namespace have no effect, if they would have one."""
+    if policy.privileged or policy == defaults:
+        return []
+    ignored = [
+        f"{mode}={standard}"
+        for mode in MODES
+        if (standard := getattr(policy, mode)).level != standards.PRIVILEGED
+        and (PREFIX + mode in labels or f"{PREFIX}{mode}-version" in labels)
+    ]
+    return [
+        f"namespace {go_quote(namespace)} is exempt from Pod Security, and the policy ({', '.join(ignored)}) will be "
+        "ignored"
+    ]
 
 
 def _warnings_for_existing(namespace: str, wanted: Standard, state: State) -> list[str]:

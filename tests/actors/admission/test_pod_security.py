@@ -8,8 +8,15 @@ import pytest
 from in_process import PODS, open_server, pod
 from trio.testing import MockClock
 
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.pod_security import standards
 from kubechronicle.actors.admission.pod_security.plugin import policy_of
+from kubechronicle.api.configuration.admission import (
+    PluginConfigurations,
+    PodSecurityConfiguration,
+    PodSecurityDefaults,
+    PodSecurityExemptions,
+)
 
 PREFIX = "pod-security.kubernetes.io/"
 DEFAULT = "/api/v1/namespaces/default"
@@ -152,3 +159,26 @@ async def test_unknown_labels_are_rejected(autojump_clock: MockClock) -> None:
         body = {"metadata": {"name": "n", "labels": {PREFIX + "enforce": "lenient"}}}
         found = (await server.ask("POST", "/api/v1/namespaces", body)).refused(422)
         assert found["details"]["causes"][0]["field"] == f"metadata.labels[{PREFIX}enforce]"
+
+
+async def test_configured_defaults_and_exemptions(autojump_clock: MockClock) -> None:
+    configuration = PodSecurityConfiguration(
+        defaults=PodSecurityDefaults(enforce="baseline"),
+        exemptions=PodSecurityExemptions(usernames=("joe",), namespaces=("free",), runtime_classes=("sandbox",)),
+    )
+    other = {"admission": PluginConfigurations(pod_security=configuration)}
+    admission = plugins.DEFAULT - {"ServiceAccount", "RuntimeClass"}
+    body: Any = pod("a")
+    body["spec"]["hostNetwork"] = True
+    async with open_server(admission=admission, other=other) as server:
+        error = (await server.ask("POST", PODS, body)).refused(403)
+        assert 'violates PodSecurity "baseline:latest": host namespaces' in error["message"]
+        sandboxed = {**body, "spec": {**body["spec"], "runtimeClassName": "sandbox"}}
+        await server.post(PODS, sandboxed)
+        marks = {"pod-security.kubernetes.io/enforce": "restricted"}
+        answer = await server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "free", "labels": marks}})
+        warning = (
+            'namespace "free" is exempt from Pod Security, and the policy (enforce=restricted:latest) will be ignored'
+        )
+        assert any(warning in text.replace("\\", "") for text in answer.header_all("warning"))
+        await server.post("/api/v1/namespaces/free/pods", body)
