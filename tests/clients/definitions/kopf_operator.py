@@ -18,7 +18,11 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.posting.level = 20  # INFO: post an event of each handler
     # In annotations: the schema of a Site prunes status.kopf, where kopf keeps its state otherwise.
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.example.com")
-    settings.peering.standalone = True
+    name = os.environ.get("KOPF_PEERING", "")
+    settings.peering.standalone = not name
+    settings.peering.mandatory = bool(name)
+    settings.peering.name = name or "default"
+    settings.peering.lifetime = 10  # seconds until a killed operator is forgotten
 
 
 @kopf.on.create(GROUP, "sites")

@@ -25,6 +25,76 @@ def api(server: Server) -> Iterator[Api]:
         undefine(api, name)
 
 
+def peering(plural: str, kind: str, scope: str) -> dict[str, Any]:
+    """Return the definition of kopf's peering objects, after kopf's documentation."""
+    schema = {
+        "type": "object",
+        "properties": {"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.kopf.dev"},
+        "spec": {
+            "group": "kopf.dev",
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}},
+            ],
+        },
+    }
+
+
+def test_two_operators_hand_over_by_priority(api: Api, server: Server, tmp_path: Path) -> None:
+    """The one of higher priority works while it lives; after kill -9 the other one takes over."""
+    names = [
+        define(api, peering("kopfpeerings", "KopfPeering", "Namespaced")),
+        define(api, peering("clusterkopfpeerings", "ClusterKopfPeering", "Cluster")),
+    ]
+    namespace = api.namespace(unique("peers"))
+    sites = f"/apis/{GROUP}/v1/namespaces/{namespace}/sites"
+    peers = f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfpeerings"
+    head = {"apiVersion": "kopf.dev/v1", "kind": "KopfPeering"}
+    api.create(peers, {**head, "metadata": {"name": "sites"}})
+
+    def operator(name: str, priority: int) -> AbstractContextManager[Lines]:
+        command = [sys.executable, "-m", "kopf", "run", "--namespace", namespace, "--priority", str(priority)]
+        environment = {
+            "KUBECONFIG": str(server.kubeconfig),
+            "KOPF_PAUSED": str(tmp_path / "-"),
+            "KOPF_PEERING": "sites",
+        }
+        return running([*command, str(FOLDER / "kopf_operator.py")], log=tmp_path / name, environment=environment)
+
+    def site(name: str) -> None:
+        head = {"apiVersion": f"{GROUP}/v1", "kind": "Site"}
+        api.create(sites, {**head, "metadata": {"name": name}, "spec": {"host": "a.b"}})
+
+    def priorities() -> set[int]:
+        status = api.get(f"{peers}/sites").get("status") or {}
+        return {one["priority"] for one in status.values() if one}
+
+    with operator("low", 1) as low:
+        site("first")
+        assert low.until(lambda line: line.endswith(" 1"), timeout=SECOND) == "create first 1"
+        with operator("high", 100) as high:
+            eventually(lambda: "Pausing operations" in (tmp_path / "low").read_text(), "the low one pauses")
+            assert priorities() == {1, 100}
+            site("second")
+            assert high.until(lambda line: "second" in line, timeout=SECOND) == "create second 1"
+            eventually(lambda: api.get(f"{sites}/second").get("status"), "the status of second")
+        # Killed: it could not withdraw from the peering object.
+        site("third")
+        assert low.until(lambda line: line.startswith("create"), timeout=SECOND) == "create third 1"
+        for name in ("first", "second", "third"):
+            api.request("DELETE", f"{sites}/{name}").expect(200)
+        eventually(lambda: not api.get(sites)["items"], "all sites are gone")
+    api.request("DELETE", f"/api/v1/namespaces/{namespace}").expect(200)
+    for name in names:
+        undefine(api, name)
+
+
 def test_an_operator_through_the_life_of_its_objects(api: Api, server: Server, tmp_path: Path) -> None:
     namespace = api.namespace(unique("kopf"))
     sites = f"/apis/{GROUP}/v1/namespaces/{namespace}/sites"
