@@ -7,8 +7,9 @@ either case; the group, or version and group, may follow after a dot. The first 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.errors import OperatorError
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+NOW: Final = "-0s"
+"""The present as a moment of history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +57,36 @@ class Kind:
 
 
 class Kinds:
-    """All kinds of a server, each in the version it prefers."""
+    """All kinds of a server, each in the version it prefers.
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    ``own``: returns (group, plural) of those whose objects the server itself stores; None: all of them.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], own: Callable[[], frozenset[tuple[str, str]]] | None = None) -> None:
         self.all = kinds
+        self._own = cache(own) if own is not None else None
 
     @classmethod
     def discover(cls, client: Client) -> Kinds:
         """Read the discovery documents. ApiError."""
         documents = [client.get(root, accept=f"{AGGREGATED},application/json") for root in ("/api", "/apis")]
-        return cls([kind for document in documents for kind in _kinds(document)])
+
+        def own() -> frozenset[tuple[str, str]]:
+            # Extension API servers have no past here, so the discovery of history omits them.
+            document = client.at(NOW).get("/apis", accept=f"{AGGREGATED},application/json")
+            return frozenset((kind.group, kind.plural) for kind in _kinds(document))
+
+        return cls([kind for document in documents for kind in _kinds(document)], own)
 
     def stored(self) -> list[Kind]:
-        """Return the kinds whose objects can be listed, created and deleted."""
-        return [
+        """Return the kinds whose objects this server stores, and that can be listed, created and deleted."""
+        found = [
             kind for kind in self.all if kind.verbs >= {"list", "get", "create", "delete"} and kind.group != HISTORY
         ]
+        if self._own is None:
+            return found
+        own = self._own()
+        return [kind for kind in found if not kind.group or (kind.group, kind.plural) in own]
 
     def find(self, text: str) -> Kind:
         """Return the kind of that name. Raises OperatorError, with a similar name."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
+from kubechronicle.ops.client.other_servers import other_server, remark
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.past_kinds import past_kinds
 from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, split_words
@@ -46,9 +47,14 @@ class Session:
     def subject(
         self, words: Sequence[str], kinds: Kinds, *, name_required: bool = True, served: bool = False
     ) -> Subject:
-        """Return the object or kind that ``words`` name. ``served``: not a kind of the past. OperatorError."""
+        """Return the object or kind that ``words`` name. ``served``: not a kind of the past. OperatorError.
+
+        Tell the user if it is a kind of an extension API server.
+        """
         type_name, name = split_words(words)
         kind = self._kind(type_name, kinds, served=served)
+        if service := other_server(self.client, kind):
+            self.screen.note(remark(kind, service))
         if name_required and not name:
             raise OperatorError(f"which {kind.singular or kind.plural}? {HOW_TO_NAME}")
         everywhere = getattr(self.arguments, "all_namespaces", False)
