@@ -4,7 +4,7 @@
 #   .cache/bin/informers   the client-go informer program of tests/clients/informers
 #   .cache/bin/operator    the controller-runtime operator of tests/clients/operator
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
-#   .cache/bin/kubelet    the kubelet stand-in of tests/clients/kubelet, with the streaming code of kubelets
+#   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
@@ -118,7 +118,7 @@ for program in "$@"; do
     informers) build "$clients" ./informers informers ;;
     operator) build "$clients" ./operator operator ;;
     helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
-    kubelet) build "$clients/kubelet" . kubelet ;;
+    kubelet) build "$clients/kubelet" . kubelet-standin ;;
     load) build "$root/ops/bench/load" . load ;;
     projects) projects ;;
     go) find_go ;;
