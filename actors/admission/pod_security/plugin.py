@@ -160,7 +160,7 @@ def _images(spec: Object, field: str) -> list[Any]:
 
 
 def policy_of(labels: Mapping[str, str], defaults: Policy = PERMISSIVE) -> tuple[Policy, list[Cause]]:
-    """Return the policy of the labels and their errors. Without ``warn``, a stricter ``enforce`` counts for warnings."""
+    """Return the policy of the labels and their errors. Without ``warn``, a stricter ``enforce`` is used to warn."""
     causes: list[Cause] = []
     enforce = _standard(labels, "enforce", standards.RESTRICTED, defaults.enforce, causes)
     audit = _standard(labels, "audit", standards.PRIVILEGED, defaults.audit, causes)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hostile_clients import connected
 
 from kubechronicle.api.configuration.admission import EventLimit
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations
 from kubechronicle.ops.settings.settings import load
@@ -15,6 +22,8 @@ from kubechronicle.ops.settings.settings import load
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 LIMITS = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n"
 RATES = frozenset({"EventRateLimit"})
+MANY = 50
+"""Events in a burst, far more than a limit of one a second lets through."""
 
 
 def write(directory: Path, text: str, **files: str) -> Path:
@@ -80,11 +89,69 @@ def test_a_wrong_file_is_an_error_of_one_line(tmp_path: Path, text: str, rates: 
 
 
 def test_a_configuration_that_would_be_ignored_is_an_error(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD + "- {name: PodSecurity, configuration: {}}\n")
-    with pytest.raises(OperatorError, match="no configuration for the plugin PodSecurity"):
-        plugin_configurations(load({"admission-control-config-file": str(file)}), frozenset({"PodSecurity"}))
+    file = write(tmp_path, HEAD + "- {name: ResourceQuota, configuration: {}}\n")
+    with pytest.raises(OperatorError, match="no configuration for the plugin ResourceQuota"):
+        plugin_configurations(load({"admission-control-config-file": str(file)}), frozenset({"ResourceQuota"}))
+
+
+def test_the_configuration_of_pod_security(tmp_path: Path) -> None:
+    head = HEAD + "- name: PodSecurity\n  configuration:\n    kind: PodSecurityConfiguration\n"
+    head += "    apiVersion: pod-security.admission.config.k8s.io/v1beta1\n"
+    right = (
+        "    defaults: {enforce: baseline, enforce-version: ''}\n    exemptions: {usernames: [a], namespaces: [b]}\n"
+    )
+    file = write(tmp_path, head + right)
+    enabled = frozenset({"PodSecurity"})
+    found = plugin_configurations(load({"admission-control-config-file": str(file)}), enabled).pod_security
+    assert (found.defaults.enforce, found.defaults.enforce_version, found.defaults.warn_version) == (
+        "baseline",
+        "latest",
+        "latest",
+    )
+    assert (found.exemptions.usernames, found.exemptions.namespaces) == (("a",), ("b",))
+    file = write(tmp_path, head + "    defaults: {warn: strict}\n    exemptions: {usernames: [a, a]}\n")
+    with pytest.raises(OperatorError, match=r"must be one of privileged, baseline, restricted.*Duplicate value"):
+        plugin_configurations(load({"admission-control-config-file": str(file)}), enabled)
 
 
 def test_unknown_plugins_are_errors() -> None:
     with pytest.raises(OperatorError, match="no admission plugin 'Nothing'"):
         chosen_plugins(load({"enable-admission-plugins": "Nothing"}), AuthorizationPlan())
+
+
+def test_a_server_limits_events_as_its_file_says() -> None:
+    with tempfile.TemporaryDirectory(prefix="kubechronicle-test-") as directory:
+        home = Path(directory)
+        limits = "limits:\n- {type: User, qps: 1, burst: 1000}\n- {type: Namespace, qps: 1, burst: 1}\n"
+        file = write(home, HEAD + "- {name: EventRateLimit, path: rates.yaml}\n", rates=LIMITS + limits)
+        (home / "tokens.csv").write_text('t,admin,1,"system:masters"\n')
+        flags = {"token-auth-file": home / "tokens.csv", "admission-control-config-file": file}
+        arguments = ["--enable-admission-plugins", "EventRateLimit,AlwaysPullImages", "--controllers", ""]
+        arguments += [text for name, value in flags.items() for text in (f"--{name}", str(value))]
+        with running(ServerProcess(home / "data", arguments=arguments)) as server:
+            codes = []
+            connection = connected(urlsplit(server.url).netloc)
+            while codes[-1:] != [429] and len(codes) < MANY:  # a token a second comes back
+                body = json.dumps(
+                    {"metadata": {"name": f"e{len(codes)}"}, "involvedObject": {"namespace": "kube-public"}}
+                )
+                headers = {"authorization": "Bearer t", "content-type": "application/json"}
+                connection.request("POST", "/api/v1/namespaces/kube-public/events", body, headers)
+                response = connection.getresponse()
+                codes.append(response.status)
+                answer = json.loads(response.read())
+            connection.close()
+        assert codes[0] == 201
+        assert codes[-1] == 429, answer
+        assert answer["message"] == "Too many requests: limit reached on type Namespace for key kube-public"
+
+
+def test_a_server_does_not_start_with_a_wrong_file(tmp_path: Path) -> None:
+    file = write(tmp_path, HEAD + "- {name: EventRateLimit}\n")
+    arguments = ["--enable-admission-plugins", "EventRateLimit", "--admission-control-config-file", str(file)]
+    command = [sys.executable, "-m", "kubechronicle.ops.cli", "serve", "--data-dir", str(tmp_path / "data")]
+    done = subprocess.run([*command, *arguments], capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (
+        "couldn't init admission plugin EventRateLimit: limits: Invalid value: null: must not be empty" in done.stderr
+    )
