@@ -24,6 +24,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConnected
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 
 if TYPE_CHECKING:
@@ -73,10 +74,11 @@ class Answer:
 
 @dataclass(slots=True)
 class _Pool:
-    """Connections made with one version of the server's files."""
+    """Connections made with one version of the server's files. ``kept``: those for plain requests, if there can be."""
 
     transport: httpx.AsyncHTTPTransport
     authorization: str
+    kept: KeepAlive | None
     in_use: int = 0
     retired: bool = False
 
@@ -164,6 +166,10 @@ class Client:
                 fields["content-type"] = JSON
             if pool.authorization and _origin(target) == _origin(self.peer.url):
                 fields["authorization"] = pool.authorization
+            if pool.kept is not None and _origin(target) == _origin(self.peer.url):
+                answer = await self._sent(pool.kept, method, target, fields | dict(headers), body)
+                if answer is not None:
+                    return answer
             try:
                 request = httpx.Request(method, target, headers=fields | dict(headers), content=body or None)
                 response = await pool.transport.handle_async_request(request)
@@ -171,6 +177,26 @@ class Client:
                     return await self._read(method, target, response)
             except (*UNUSABLE, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
                 raise _failed(method, target, _reason(error), transient=_is_broken(error)) from None
+
+    async def _sent(
+        self, kept: KeepAlive, method: str, target: str, fields: Mapping[str, str], body: bytes
+    ) -> Answer | None:
+        """Return the answer to a plain request, None if no connection can be made. Raises AskError."""
+        parts = urlsplit(target)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not all(map(_plain, (path, *fields.values()))):
+            return None
+        try:
+            status, headers, found = await kept.send(
+                method, path, {"host": parts.netloc.rpartition("@")[2], **fields}, body, limit=self._max_answer
+            )
+        except NotConnected:
+            return None
+        except BadAnswer as error:
+            raise _failed(method, target, str(error), transient=error.broken) from None
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise _failed(method, target, "the answer is compressed though that was not asked for")
+        return Answer(status, headers, found)
 
     async def _read(self, method: str, target: str, response: httpx.Response) -> Answer:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -236,7 +262,14 @@ class Client:
                 keepalive_expiry=self._outgoing.idle,
             ),
         )
-        return _Pool(transport, credentials.authorization)
+        return _Pool(transport, credentials.authorization, self._kept_connections(credentials.context))
+
+    def _kept_connections(self, context: ssl.SSLContext) -> KeepAlive | None:
+        parts = urlsplit(self.peer.url)
+        if parts.scheme != "https" or self.peer.proxy_url or not parts.hostname:
+            return None
+        name, idle = self.peer.server_name, self._outgoing.idle
+        return KeepAlive(parts.hostname, parts.port or 443, context, server_name=name, idle=idle)
 
     async def _retire(self) -> None:
         pool, self._pool = self._pool, None
@@ -315,8 +348,15 @@ class Outgoing:
 
 
 async def _close(pool: _Pool) -> None:
+    if pool.kept is not None:
+        pool.kept.close()
     with trio.CancelScope(shield=True):  # closing sends at most a TLS alert
         await pool.transport.aclose()
+
+
+def _plain(text: str) -> bool:
+    """Tell whether a text can stand in a request as it is."""
+    return text.isascii() and text.isprintable()
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -189,8 +189,8 @@ def server_context(server_files: tuple[Path, Path]) -> ssl.SSLContext:
     ("said", "why"),
     [
         (b"", "disconnected"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "without sending complete"),
-        (b"hello\r\n\r\n", "illegal"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "unexpected eof"),
+        (b"hello\r\n\r\n", "malformed"),
         (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx", "compressed"),
         (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000, "too"),
     ],
