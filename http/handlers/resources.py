@@ -16,7 +16,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers import reading, writing
+from kubechronicle.http.handlers import proxies, reading, writing
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
@@ -78,6 +78,12 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         raise status.path_not_found()
     if rt.custom is not None and not is_custom_path(info, rt):
         return page_not_found()
+    if proxies.is_proxied(rt, context):
+        context.turn = backend.store.writes.large.turn(context.user.name)
+        try:
+            return await proxies.connect(backend, request, context, rt)
+        finally:
+            context.turn.end()
     if rt.custom is not None:
         _warn(backend, context, rt)
         verb = custom_verb(info, rt)

@@ -30,9 +30,12 @@ class KubeletStandIn:
     def port(self) -> int:
         return self.server.port
 
-    async def start(self, nursery: trio.Nursery, certificate: Path, key: Path) -> None:
+    async def start(self, nursery: trio.Nursery, certificate: Path, key: Path, *, host: str = "127.0.0.1") -> None:
         config = ServeConfig(
-            tls_cert_file=str(certificate), tls_private_key_file=str(key), limits=Limits(reap_interval=0.02)
+            host=host,
+            tls_cert_file=str(certificate),
+            tls_private_key_file=str(key),
+            limits=Limits(reap_interval=0.02),
         )
         self.server = await nursery.start(partial(serve, self.answer, config))
 

@@ -1,0 +1,198 @@
+"""…/proxy of pods, services and nodes: any method and upgrades, passed on to a pod, an endpoint or a kubelet.
+
+    …/pods/[SCHEME:]NAME[:PORT]/proxy/PATH, …/services/[SCHEME:]NAME[:PORT]/proxy/PATH, …/nodes/…
+Source: k8s.io/kubernetes pkg/registry/core/{pod,service,node} (ResourceLocation).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
+
+import trio
+
+from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
+from kubechronicle.http.context import Context, author_of
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.proxying.backend_request import Stream
+from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, dial, host_port
+from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
+
+METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
+KINDS: Final = {"pods": "PodProxyOptions", "services": "ServiceProxyOptions", "nodes": "NodeProxyOptions"}
+SCHEMES: Final = frozenset(("", "http", "https"))
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+NOT_ALLOWED: Final = "address not allowed"
+
+_INSECURE = ClientTls(ClientFiles())
+"""The certificates of pods are not verified, as in kube-apiserver: they have no names that could be checked."""
+
+
+def is_proxied(rt: ResourceType, context: Context) -> bool:
+    """Tell whether the path is that of a proxy."""
+    info = context.info
+    fits = bool(info.namespace) == rt.namespaced and not info.deprecated_watch
+    return info.subresource == "proxy" and not rt.group and rt.resource in KINDS and fits
+
+
+async def connect(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer as the pod, service or node does. StatusError 400, 404, 405, 500, 503."""
+    if request.method not in METHODS:
+        raise status.method_not_allowed()
+    info = context.info
+    path = "/".join(info.parts[3:])
+    path = f"/{path}" if path and not path.startswith("/") else path
+    if info.path.endswith("/") and not path.endswith("/"):
+        path += "/"
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": KINDS[rt.resource]}
+    if path:
+        options["path"] = path
+    who = author_of(request, context)
+    caller = Caller(who=who, deadline=context.deadline, limited=True, turn=context.turn)
+    namespace = info.namespace if rt.namespaced else ""
+    target = Target(rt=rt, namespace=namespace, name=info.name, subresource="proxy", who=who)
+    await backend.store.writes.admit_connect(caller, target, options)
+    scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
+    location = await LOCATORS[rt.resource](backend, namespace, scheme, name, port)
+    joined = join_path(str(options.get("path") or ""))
+    return await proxy(request, location(joined), backend.drain)
+
+
+def split_id(identity: str, kind: str) -> tuple[str, str, str]:
+    """Split NAME, NAME:PORT or SCHEME:NAME:PORT into scheme, name and port. StatusError 400."""
+    parts = identity.split(":")
+    if len(parts) <= 2:
+        parts = ["", *parts]
+    scheme, name, port = [*parts, ""][:3] if len(parts) < 4 else ("?", "", "")
+    if not name or scheme not in SCHEMES:
+        raise status.bad_request(f"invalid {kind} request {go_quote(identity)}")
+    return scheme, name, port
+
+
+At = Callable[[str], Location]
+
+
+def _at(scheme: str, host: str, port: str) -> At:
+    """Return the location at a host, for any path. Without a port, the scheme's."""
+    scheme = scheme or "http"
+    number = int(port) if port.isdecimal() else 0
+    shown = host_port(host, port) if port else f"[{host}]" if ":" in host else host
+
+    async def connection() -> Stream:
+        tls = _INSECURE.context() if scheme == "https" else None
+        return await dial(host, number or DEFAULT_PORTS[scheme], tls=tls)
+
+    return lambda path: Location(scheme=scheme, authority=shown, path=path, dial=connection)
+
+
+def is_global_unicast(text: str) -> bool:
+    """Tell whether an address is one of Go's IsGlobalUnicast: private ones included, loopback not."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    return not special and text != "255.255.255.255"
+
+
+async def _pod(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
+    pod = await read_object(backend, "pods", namespace, name)
+    if not port:
+        ports = [each["ports"][0] for each in pod["spec"].get("containers") or () if each.get("ports")]
+        port = str(ports[0]["containerPort"]) if ports else ""
+    address = next(iter(_addresses(pod)), "")
+    if not is_global_unicast(address):
+        raise status.bad_request(NOT_ALLOWED)
+    return _at(scheme, address, port)
+
+
+def _addresses(pod: Object) -> list[str]:
+    state = pod.get("status") or {}
+    addresses = [each.get("ip", "") for each in state.get("podIPs") or ()]
+    return addresses or ([state["podIP"]] if state.get("podIP") else [])
+
+
+async def _service(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
+    wanted = port
+    if port.isdecimal():
+        service = await read_object(backend, "services", namespace, name)
+        ports = [each for each in service["spec"].get("ports") or () if each["port"] == int(port)]
+        if not ports:
+            text = f"no service port {int(port)} found for service {go_quote(name)}"
+            raise status.service_unavailable(text)
+        wanted = ports[0].get("name", "")
+    endpoints = await _endpoints(backend, namespace, name)
+    subsets = list(endpoints.get("subsets") or ())
+    if not subsets:
+        raise status.service_unavailable(f"no endpoints available for service {go_quote(name)}")
+    random.shuffle(subsets)
+    for address, number in _candidates(subsets, wanted):
+        if await _is_of_pod(backend, namespace, address):
+            return _at(scheme, address["ip"], str(number))
+    identity = ":".join(each for each in (scheme, name, port) if each)
+    raise status.service_unavailable(f"no endpoints available for service {go_quote(identity)}")
+
+
+async def _endpoints(backend: Backend, namespace: str, name: str) -> Object:
+    try:
+        return await read_object(backend, "endpoints", namespace, name)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+        raise status.not_found("services", name) from None  # kube-apiserver's answer, too
+
+
+def _candidates(subsets: list[Mapping[str, Any]], wanted: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+    for subset in subsets:
+        addresses = list(subset.get("addresses") or ())
+        for each in subset.get("ports") or ():
+            if each.get("name", "") == wanted:
+                random.shuffle(addresses)
+                yield from ((address, each["port"]) for address in addresses)
+
+
+async def _is_of_pod(backend: Backend, namespace: str, address: Mapping[str, Any]) -> bool:
+    """Tell whether an address of Endpoints is that of a pod of the same namespace. Others are not proxied to."""
+    target = address.get("targetRef") or {}
+    if target.get("namespace") != namespace:
+        return False
+    try:
+        pod = await read_object(backend, "pods", namespace, target.get("name", ""))
+    except StatusError:
+        return False
+    return address["ip"] in _addresses(pod)
+
+
+async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
+    address = await kubelet_of(backend, name)
+    await _check_host(address.host)
+    if port and port != str(address.port):
+        return _at(scheme, address.host, port)
+
+    async def connection() -> Stream:
+        return await backend.kubelets.dial(address)
+
+    return lambda path: Location(scheme="https", authority=str(address), path=path, dial=connection)
+
+
+async def _check_host(host: str) -> None:
+    """StatusError 400 for a name of an address that must not be proxied to."""
+    try:
+        found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
+    except OSError:
+        raise status.bad_request(f"lookup {host}: no such host") from None
+    if not all(is_global_unicast(str(each[4][0])) for each in found):
+        raise status.bad_request(NOT_ALLOWED)
+
+
+Locator = Callable[[Backend, str, str, str, str], Awaitable[At]]
+LOCATORS: Final[Mapping[str, Locator]] = {"pods": _pod, "services": _service, "nodes": _node}
