@@ -85,12 +85,15 @@ def api_service(obj: Mapping[str, Any]) -> ApiService:
     )
 
 
-def ordered_versions(services: Iterable[ApiService], registry: Registry) -> dict[str, tuple[str, ...]]:
+def ordered_versions(
+    services: Iterable[ApiService], registry: Registry, *, aggregated: bool = False
+) -> dict[str, tuple[str, ...]]:
     """Return the versions of each group but the core one, of the registry and of all APIServices, in their order.
 
-    Groups are sorted by their highest groupPriorityMinimum, then by name, and versions by versionPriority, then by
-    Kubernetes' order. A served version without an APIService has the priorities UNREGISTERED. A group in which no
-    version has an APIService with a service keeps the registry's order of versions.
+    Groups are sorted by their highest groupPriorityMinimum, then by the name of their first APIService, but in
+    ``aggregated`` discovery by their own name. Versions are sorted by versionPriority, then by Kubernetes' order. A
+    served version without an APIService has the priorities UNREGISTERED. A group in which no version has an APIService
+    with a service keeps the registry's order of versions.
 
     >>> from kubechronicle.api.registry.registry import Registry
     >>> high = ApiService(name="v1.b", group="b", version="v1", group_priority=2, version_priority=1)
@@ -106,7 +109,7 @@ def ordered_versions(services: Iterable[ApiService], registry: Registry) -> dict
 
     def place(group: str) -> tuple[bool, int, str]:
         first = min((-rank[0], version) for version, rank in ranks[group].items())
-        return (group != OWN_GROUP, first[0], f"{first[1]}.{group}")
+        return (group != OWN_GROUP, first[0], group if aggregated else f"{first[1]}.{group}")
 
     ordered: dict[str, tuple[str, ...]] = {}
     for group in sorted(ranks, key=place):

@@ -71,10 +71,12 @@ class Others:
     """The part of other servers in discovery at one time. Compared by identity, as a key of caches.
 
     ``versions``: the versions of all groups but the core one, those of this server too, in their order.
+    ``aggregated``: the same in the order of aggregated discovery.
     ``remote``: the group versions of other servers.
     """
 
     versions: Mapping[str, Sequence[str]]
+    aggregated: Mapping[str, Sequence[str]]
     remote: Mapping[GroupVersion, RemoteVersion]
 
     def openapi(self) -> dict[str, str]:
@@ -119,7 +121,8 @@ class RemoteDiscovery:
             for group_version, one in remote.items():
                 known = self._known.get(one.name)
                 found[group_version] = known.found if known is not None else RemoteVersion()
-            merged = Others(versions, found)
+            aggregated = ordered_versions(self._routes.all().values(), registry, aggregated=True)
+            merged = Others(versions, aggregated, found)
             self._merged = (registry, state, merged)
         return merged
 

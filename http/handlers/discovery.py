@@ -165,7 +165,7 @@ class _Documents:
         if self._others is None:
             return discovery.aggregated(self._registry, root, version)
         remote = {(group, version): found.document(version) for (group, version), found in self._others.remote.items()}
-        return discovery.aggregated(self._registry, root, version, versions=self._others.versions, remote=remote)
+        return discovery.aggregated(self._registry, root, version, versions=self._others.aggregated, remote=remote)
 
     def _document(self, request: Request, context: Context, key: str, make: Callable[[], Any]) -> Response:
         form = discovery_form(request, context, aggregated=False)
