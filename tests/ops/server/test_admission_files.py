@@ -129,7 +129,7 @@ def test_a_server_limits_events_as_its_file_says() -> None:
         arguments = ["--enable-admission-plugins", "EventRateLimit,AlwaysPullImages", "--controllers", ""]
         arguments += [text for name, value in flags.items() for text in (f"--{name}", str(value))]
         with running(ServerProcess(home / "data", arguments=arguments)) as server:
-            codes = []
+            codes: list[int] = []
             connection = connected(urlsplit(server.url).netloc)
             while codes[-1:] != [429] and len(codes) < MANY:  # a token a second comes back
                 body = json.dumps(
