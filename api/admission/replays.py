@@ -182,10 +182,6 @@ class PolicyReplay:
         self._validating = _index(validating)
         self._mutating = _index(mutating)
 
-    def concerns(self, write: Write) -> bool:
-        """Tell whether the rules of some policy match the kind of a write."""
-        return self.concerns_kind(write.kind)
-
     def concerns_kind(self, kind: WriteKind) -> bool:
         """Tell whether the rules of some policy match a kind of write."""
         return not is_exempt(kind.type) and bool(

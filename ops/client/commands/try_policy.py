@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import kubeconfig, output, policy_files
+from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import format_time
-from kubechronicle.ops.client.policy_trial import Trial, prepare
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.trial_log import find_bounds, registry_with_custom_types
-from kubechronicle.ops.client.trial_report import Report
+from kubechronicle.ops.client.trials import policy_files
+from kubechronicle.ops.client.trials.changes import find_bounds, registry_with_custom_types
+from kubechronicle.ops.client.trials.report import Report
+from kubechronicle.ops.client.trials.trial import Trial, prepare
+from kubechronicle.ops.client.trials.webhook_calls import WebhookCalls
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
   kubectl chronicle try-policy -f policy.yaml                    against the writes of the last 30 days
   kubectl chronicle try-policy -f policy.yaml --since 2h -n shop
   kubectl chronicle try-policy -f policy.yaml -f binding.yaml --since 2026-11-01 --until 2026-11-08
+  kubectl chronicle try-policy -f webhooks.yaml --webhook-url https://127.0.0.1:8443/validate --webhook-ca ca.crt
   kubectl chronicle try-policy -f policy.yaml -o json            all users, namespaces and messages
 """
 SINCE: Final = "30d"
@@ -34,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="policies, bindings and parameter objects; - for standard input; may be repeated",
+        help="policies, bindings, webhook configurations, parameter objects; - for standard input; may be repeated",
     )
     parser.add_argument(
         "--since", metavar="MOMENT", default=SINCE, help=f"only writes after it: 2h, a time, a revision ({SINCE})"
@@ -43,6 +47,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", metavar="N", type=int, default=EXAMPLES_KEPT, help=f"examples per policy ({EXAMPLES_KEPT})"
     )
+    parser.add_argument("--webhook-url", metavar="URL", default="", help="ask the webhooks of the file at this address")
+    parser.add_argument("--webhook-ca", metavar="FILE", default="", help="the certificate authority of that address")
     parser.add_argument("--compress", action="store_true", help="compress the changes on their way, for slow networks")
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
@@ -56,14 +62,22 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session.open(arguments)
     client = replace(session.client, compressed=arguments.compress)
     bounds = find_bounds(client, arguments.since, arguments.until)
-    trial = prepare(client, file, registry_with_custom_types(client), bounds, arguments.namespace)
+    if file.webhooks and not arguments.webhook_url:
+        raise OperatorError("webhooks are asked at --webhook-url, not at their clientConfig; start them and name it")
+    ask = WebhookCalls(arguments.webhook_url, arguments.webhook_ca).ask if file.webhooks else _nobody
+    trial = prepare(client, file, registry_with_custom_types(client), bounds, arguments.namespace, ask)
     report = Report(arguments.examples)
     report.expect(map(policy_files.name_of, file.policies))
+    report.expect(each.source for each in (*trial.mutating.webhooks, *trial.validating.webhooks))
     finished = trial.run(report)
     _print(session, trial, report, finished=finished)
     if not finished:
         return INTERRUPTED
     return 1 if report.totals["refused"] else 0
+
+
+def _nobody(name: str, review: Mapping[str, Any], timeout: float) -> Any:
+    raise AssertionError("there are no webhooks")
 
 
 def _print(session: Session, trial: Trial, report: Report, *, finished: bool) -> None:

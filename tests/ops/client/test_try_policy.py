@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 from in_process import ADMIN
 from server_in_thread import InThread
 
-from kubechronicle.ops.client import policy_trial
+from kubechronicle.ops.client.trials import trial
 
 Chronicle = Callable[..., Any]
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -193,7 +196,7 @@ def test_ctrl_c_prints_the_result_so_far(
     since = newest(running)
     for name in "xy":
         running.ask("POST", maps(namespace), {"metadata": {"name": name}, "data": {"a": "9"}})
-    whole = policy_trial.Trial._judge
+    whole = trial.Trial._judge
     judged = itertools.count()
 
     def interrupted(*arguments: Any) -> None:
@@ -201,11 +204,84 @@ def test_ctrl_c_prints_the_result_so_far(
         if next(judged) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(policy_trial.Trial, "_judge", interrupted)
+    monkeypatch.setattr(trial.Trial, "_judge", interrupted)
     file = written(tmp_path, policy(EXPRESSIONS[0]))
     found = chronicle("try-policy", "-f", file, "--since", since, "-n", namespace)
     assert found.code == 130
     assert "Interrupted" in found.out
+
+
+class Webhook(BaseHTTPRequestHandler):
+    """Denies values of 9, and labels others."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))["request"]
+        assert request["dryRun"]
+        answer: dict[str, Any] = {"uid": request["uid"], "allowed": request["object"]["data"]["a"] != "9"}
+        if self.path == "/mutate":
+            patch = json.dumps([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}])
+            answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
+        if not answer["allowed"]:
+            answer["status"] = {"message": f"nine, {request['userInfo']['username']}"}
+        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def webhook() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def configuration(kind: str) -> dict[str, Any]:
+    rules = [{**RULES["resourceRules"][0], "operations": ["CREATE"]}]
+    hook = {
+        "name": "nine.example.com",
+        "rules": rules,
+        "clientConfig": {"url": "https://nobody.example.com"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "objectSelector": {"matchLabels": {"asked": "yes"}},
+    }
+    meta = {"name": "nine"}
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": meta, "webhooks": [hook]}
+
+
+def test_webhooks_are_asked_at_the_given_address(
+    chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path, webhook: str
+) -> None:
+    since = newest(running)
+    for name, value, labels in (("x", "1", {"asked": "yes"}), ("y", "9", {"asked": "yes"}), ("z", "9", {})):
+        running.ask("POST", maps(namespace), {"metadata": {"name": name, "labels": labels}, "data": {"a": value}})
+
+    def tried(kind: str, *more: str) -> Any:
+        file = written(tmp_path, configuration(kind))
+        return chronicle("try-policy", "-f", file, "--since", since, "-n", namespace, "-o", "json", *more)
+
+    report = tried("ValidatingWebhookConfiguration", "--webhook-url", webhook).json()
+    assert report["effects"]["refused"] == 1
+    [policy] = report["policies"]
+    assert policy["name"] == "nine/nine.example.com"
+    assert policy["examples"][0]["object"] == "configmaps/y"
+    assert "denied the request: nine, admin" in policy["messages"][0]["message"]
+    report = tried("MutatingWebhookConfiguration", "--webhook-url", f"{webhook}/mutate").json()
+    assert (report["effects"]["mutated"], report["effects"]["refused"]) == (1, 1)
+    assert "--webhook-url" in tried("ValidatingWebhookConfiguration").err
+    silent = tried("ValidatingWebhookConfiguration", "--webhook-url", "http://127.0.0.1:1")
+    assert silent.code == 2
+    assert "is the webhook running there?" in silent.err
 
 
 WRITES = st.lists(

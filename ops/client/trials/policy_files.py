@@ -1,4 +1,4 @@
-"""Files with policies to try: policies, bindings, and objects with parameters.
+"""Files with policies to try: policies, bindings, webhook configurations, and objects with parameters.
 
 Every document is decoded, defaulted and validated by the rules of the server. A policy without a binding in the file
 uses the bindings of the cluster to a policy of its name (``unbound``).
@@ -40,6 +40,7 @@ class PolicyFile:
 
     policies: list[Object] = field(default_factory=list)
     bindings: list[Object] = field(default_factory=list)
+    webhooks: list[Object] = field(default_factory=list)
     params: list[Object] = field(default_factory=list)
 
     def unbound(self) -> list[Object]:
@@ -96,9 +97,10 @@ def read(paths: Sequence[str]) -> PolicyFile:
     for path in paths:
         for obj in _documents(path):
             _add(found, obj, path)
-    if not found.policies:
+    if not found.policies and not found.webhooks:
         raise OperatorError(
-            f"{', '.join(paths)}: no policy in it; a ValidatingAdmissionPolicy or MutatingAdmissionPolicy is needed"
+            f"{', '.join(paths)}: no policy in it; a ValidatingAdmissionPolicy, MutatingAdmissionPolicy, "
+            "ValidatingWebhookConfiguration or MutatingWebhookConfiguration is needed"
         )
     return found
 
@@ -132,10 +134,8 @@ def _add(found: PolicyFile, obj: Object, path: str) -> None:
     if not api_version.startswith(f"{GROUP}/"):
         found.params.append(obj)
         return
-    if kind in WEBHOOKS:
-        raise OperatorError(f"{path}: {kind} {meta['name']}: webhooks cannot be tried yet, only policies")
     stored = _accepted(obj, path)
-    for kinds, place in ((POLICIES, found.policies), (BINDINGS, found.bindings)):
+    for kinds, place in ((POLICIES, found.policies), (BINDINGS, found.bindings), (WEBHOOKS, found.webhooks)):
         if kind in kinds:
             if any((each["kind"], name_of(each)) == (kind, name_of(stored)) for each in place):
                 raise OperatorError(f"{path}: {kind} {name_of(stored)} is there twice")

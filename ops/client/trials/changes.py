@@ -6,13 +6,12 @@ import heapq
 import queue
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
-from kubechronicle.api.admission.replays import PolicyReplay
 from kubechronicle.api.custom.served import all_types
 from kubechronicle.api.registry.registry import Registry, known_registry
 from kubechronicle.api.values.objects import Object
@@ -88,19 +87,20 @@ class Source:
         return f"{API}/namespaces/{self.namespace}/revisions" if self.namespace else f"{API}/revisions"
 
 
-def sources_of(matching: Iterable[PolicyReplay], registry: Registry, namespace: str) -> list[Source]:
+Concerns = Callable[[WriteKind], bool]
+"""Tell whether some policy or webhook matches a kind of write."""
+
+
+def sources_of(concerns: Concerns, registry: Registry, namespace: str) -> list[Source]:
     """Return the lists of the changes that policies may match. ``namespace``: only the objects in it."""
-    replays, found = list(matching), []
+    found = []
     for rt in registry.stored():
         operations = {
             operation
             for operation in (CREATE, UPDATE, DELETE)
             for version in registry.known_as(rt.resource)
             for subresource in ("", *(VIEWS & set(version.subresources)))
-            for replay in replays
-            if replay.concerns_kind(
-                WriteKind(version, subresource, operation, rt.namespaced or rt.resource == NAMESPACES)
-            )
+            if concerns(WriteKind(version, subresource, operation, rt.namespaced or rt.resource == NAMESPACES))
         }
         if operations and (rt.namespaced or not namespace):
             found.append(Source(rt.resource, rt.namespaced, "Create" if operations == {CREATE} else "", namespace))

@@ -12,18 +12,19 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.admission.logged_writes import NotReplayed, write_of
-from kubechronicle.api.admission.matching import NAMESPACES
+from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
-from kubechronicle.api.admission.replays import PolicyReplay, Reading
+from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
+from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, Reading
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.output import Progress
-from kubechronicle.ops.client.past_state import RIGHTS, States
-from kubechronicle.ops.client.policy_files import PolicyFile, everything, name_of
 from kubechronicle.ops.client.revision_reader import number_of
-from kubechronicle.ops.client.trial_log import Bounds, Source, changes, merged, sources_of
-from kubechronicle.ops.client.trial_report import Report
+from kubechronicle.ops.client.trials.changes import Bounds, Source, changes, merged, sources_of
+from kubechronicle.ops.client.trials.past_state import RIGHTS, States
+from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything, name_of
+from kubechronicle.ops.client.trials.report import Report
 from kubechronicle.ops.errors import OperatorError
 
 REPORTED_EVERY: Final = 256
@@ -37,7 +38,9 @@ class Trial:
     client: Client
     registry: Registry
     replay: PolicyReplay
-    sources: Sequence[Source]
+    mutating: WebhookReplay
+    validating: WebhookReplay
+    sources: list[Source]
     context: Sequence[ResourceType]
     fixed: Sequence[tuple[str, Object]]
     bounds: Bounds
@@ -79,38 +82,50 @@ class Trial:
         except NotReplayed as error:
             report.not_replayed[str(error)] += 1
             return
-        if not self.replay.concerns(write):
+        if not self.concerns_kind(write.kind):
             return
         reading = Reading(write, states)
         outcomes = self.replay.mutate(write, reading)
+        outcomes += self.mutating.outcomes(write, reading)
         outcomes += self.replay.validate(write, reading)
+        if not any(each.effect == REFUSED for each in outcomes):
+            outcomes += self.validating.outcomes(write, reading)
         report.add(write, outcomes)
 
+    def concerns_kind(self, kind: WriteKind) -> bool:
+        """Tell whether some policy or webhook matches a kind of write."""
+        return (
+            self.replay.concerns_kind(kind) or self.mutating.concerns_kind(kind) or self.validating.concerns_kind(kind)
+        )
 
-def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds, namespace: str) -> Trial:
-    """Return the trial of the policies of a file. OperatorError, ApiError."""
+
+def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds, namespace: str, ask: Ask) -> Trial:
+    """Return the trial of the policies and webhooks of a file. OperatorError, ApiError."""
     notes = _bind(client, file)
     validating, mutating = file.validating(), file.mutating()
     replay = PolicyReplay(validating, mutating, registry)
-    sources = sources_of([replay], registry, namespace)
-    if not sources:
-        raise OperatorError("the policies match no resource that the server stores; see their matchConstraints")
     policies: list[Policy[Any]] = [*validating, *mutating]
     context = [rt for rt in (registry.storage(NAMESPACES), *_param_types(policies, registry)) if rt is not None]
-    if b"authorizer" in orjson.dumps(file.policies):
+    if b"authorizer" in orjson.dumps([file.policies, file.webhooks]):
         context += [rt for rt in map(registry.storage, RIGHTS) if rt is not None]
         notes.append("Questions of expressions to `authorizer` were answered by RBAC alone, as of each write.")
-    return Trial(
+    trial = Trial(
         client=client,
         registry=registry,
         replay=replay,
-        sources=sources,
+        mutating=WebhookReplay([each for each in file.webhooks if each["kind"] == MUTATING], registry, ask),
+        validating=WebhookReplay([each for each in file.webhooks if each["kind"] != MUTATING], registry, ask),
+        sources=[],
         context=list(dict.fromkeys(context)),
         fixed=[(_resource_of(obj, registry), obj) for obj in file.params],
         bounds=bounds,
         namespace=namespace,
         notes=notes,
     )
+    trial.sources.extend(sources_of(trial.concerns_kind, registry, namespace))
+    if not trial.sources:
+        raise OperatorError("the policies match no resource that the server stores; see their rules")
+    return trial
 
 
 def _bind(client: Client, file: PolicyFile) -> list[str]:

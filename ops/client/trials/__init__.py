@@ -1,0 +1,1 @@
+"""Trials of admission policies and webhooks against the writes in the log."""
