@@ -17,7 +17,7 @@ PAGE = b'<html><a href="/logs/a">a</a> <img src="pic.png"/><p>x &amp; y</p></htm
 
 
 class KubeletStandIn:
-    """``asked``: method, path and query of each request. ``lines``: what a followed log still tells."""
+    """``asked``: method, path and query of each request. ``follow``: takes what a followed log still tells."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
@@ -50,7 +50,7 @@ class KubeletStandIn:
         if path == "/page":
             return Response(200, [("content-type", "text/html; charset=utf-8")], PAGE)
         if path == "/big":
-            return Response(200, [("content-type", "application/octet-stream")], self._big())
+            return Response(200, [("content-type", "application/octet-stream")], self._big(int(request.query_string or 32)))
         if path == "/upgrade" and request.upgrade is not None:
             async with await request.upgrade.accept([("x-mine", "1")]) as stream:
                 async for data in stream:
@@ -88,7 +88,7 @@ class KubeletStandIn:
         finally:
             self.open_logs -= 1
 
-    async def _big(self) -> AsyncIterator[bytes]:
+    async def _big(self, parts: int) -> AsyncIterator[bytes]:
         part = b"x" * 65536
-        for _ in range(320):
+        for _ in range(parts):
             yield part
