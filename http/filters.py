@@ -138,6 +138,10 @@ def measure(services: Services, following: Next) -> Next:
         else:
             labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
         series = metrics.requests(labels)
+        taken = None
+        if request.upgrade is not None and context.long_running:  # the handler converses until it returns
+            taken = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+            taken.inc()
         try:
             response = await following(request)
         except ClientDisconnected:
@@ -147,6 +151,9 @@ def measure(services: Services, following: Next) -> Next:
             code = known.code if known is not None else 500
             series.observe(code, time.perf_counter() - started, 0)
             raise
+        finally:
+            if taken is not None:
+                taken.dec()
         body = response.body
         if isinstance(body, bytes):
             series.observe(response.status, time.perf_counter() - started, len(body))
