@@ -21,7 +21,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.client.revision_reader import number_of
-from kubechronicle.ops.client.trials.changes import Bounds, Source, changes, merged, sources_of
+from kubechronicle.ops.client.trials.changes import MOST_LISTS, Bounds, Source, changes, merged, sources_of
 from kubechronicle.ops.client.trials.past_state import RIGHTS, States
 from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything, name_of
 from kubechronicle.ops.client.trials.report import Report
@@ -125,7 +125,25 @@ def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds
     trial.sources.extend(sources_of(trial.concerns_kind, registry, namespace))
     if not trial.sources:
         raise OperatorError("the policies match no resource that the server stores; see their rules")
+    if bounds.after and len(trial.sources) <= MOST_LISTS:
+        for each in trial.sources:
+            notes.extend(_shorter(client, registry.storage(each.resource), bounds.after))
     return trial
+
+
+def _shorter(client: Client, rt: ResourceType | None, revision: int) -> Iterator[str]:
+    """Yield a remark if the history of a resource begins after a revision: events are kept for a day, for example."""
+    if rt is None:
+        return
+    try:
+        client.at(str(revision)).get(_path_of(rt), {"limit": "1"})
+    except ApiError as error:
+        if error.code == 410:
+            yield f"Not all of the period is kept: {error.message}."
+
+
+def _path_of(rt: ResourceType) -> str:
+    return f"/apis/{rt.group}/{rt.version}/{rt.plural}" if rt.group else f"/api/{rt.version}/{rt.plural}"
 
 
 def _bind(client: Client, file: PolicyFile) -> list[str]:
@@ -182,5 +200,4 @@ def _resource_of(obj: Object, registry: Registry) -> str:
 
 
 def _objects_at(client: Client, rt: ResourceType, revision: int) -> Iterator[Object]:
-    root = f"/apis/{rt.group}/{rt.version}" if rt.group else f"/api/{rt.version}"
-    return client.at(str(revision)).items(f"{root}/{rt.plural}")
+    return client.at(str(revision)).items(_path_of(rt))
