@@ -21,11 +21,11 @@ from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
-from kubechronicle.http.handlers.pod_streams import stream_pod
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
 from kubechronicle.http.handlers.scale import scale
+from kubechronicle.http.handlers.sessions.pod_streams import stream_pod
 from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response

@@ -1,0 +1,1 @@
+"""Sessions between a client and a container: exec, attach and port-forward."""
