@@ -164,6 +164,7 @@ class State:
     ``entries(resource, namespace)``: all objects of a namespace.
     ``permits``: other permissions of the requester.
     ``ask``: posts to a webhook; None: the server sends no requests to others.
+    ``ask_with_credentials``: the same with the credentials of a plugin, by the names of the plugins that have some.
     ``judge``: the authorizers' answers with their reasons, about any user.
     ``registry``: returns the served types of this moment.
     ``provide_namespace``: creates a namespace, or raises StatusError.
@@ -174,6 +175,7 @@ class State:
     entries: Callable[[str, str], Sequence[Entry]]
     permits: Permits = lambda who, verb, group, resource, name, namespace="": False
     ask: AskWebhook | None = None
+    ask_with_credentials: Mapping[str, AskWebhook] = field(default_factory=dict)
     judge: Judge = lambda who, info: Judgement(allowed=False)
     registry: Callable[[], Registry] = known_registry
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace

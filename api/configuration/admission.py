@@ -106,6 +106,7 @@ class PluginConfigurations:
     ``node_selectors``: of PodNodeSelector, by namespace.
     ``default_tolerations``, ``toleration_whitelist``: of PodTolerationRestriction.
     ``pod_security``: of PodSecurity.
+    ``webhook_kubeconfigs``: the kubeconfigs of MutatingAdmissionWebhook and ValidatingAdmissionWebhook, by plugin.
     """
 
     event_limits: tuple[EventLimit, ...] = ()
@@ -113,6 +114,7 @@ class PluginConfigurations:
     default_tolerations: tuple[Mapping[str, Any], ...] = ()
     toleration_whitelist: tuple[Mapping[str, Any], ...] = ()
     pod_security: PodSecurityConfiguration = PodSecurityConfiguration()
+    webhook_kubeconfigs: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(data: bytes) -> AdmissionConfiguration:

@@ -81,6 +81,30 @@ def decode(data: bytes, record: type[T], versions: Collection[str]) -> T:
     return structure_checked(value, record)
 
 
+def decode_document(document: Any, record: type[T], kinds: Collection[tuple[str, str]]) -> T:
+    """Return a document within another file as a record, as strictly as a file.
+
+    ``kinds``: the pairs of apiVersion and kind that are allowed. Raises ConfigFileError.
+    """
+    if not isinstance(document, dict):
+        raise ConfigFileError("must be an object")
+    schema = schema_of_file(record)
+    try:
+        unknown = check.check(document, schema)
+    except check.TypeMismatch as error:
+        raise ConfigFileError(str(error)) from None
+    version, kind = document.get("apiVersion") or "", document.get("kind") or ""
+    if not kind:
+        raise ConfigFileError("Object 'Kind' is missing in the file")
+    if not version:
+        raise ConfigFileError("Object 'apiVersion' is missing in the file")
+    if (version, kind) not in kinds:
+        raise ConfigFileError(f"no kind {go_quote(kind)} is registered for version {go_quote(version)}")
+    if texts := bodies.strict_texts([], unknown):
+        raise ConfigFileError(f"strict decoding error: {', '.join(texts)}")
+    return structure_checked(document, record)
+
+
 def structure_checked(value: Mapping[str, Any], record: type[T]) -> T:
     """Return a document that passed its schema as a record.
 

@@ -11,15 +11,21 @@ Relative paths are relative to the file. Unknown fields are ignored, as clientcm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import yaml
 
 from kubechronicle.api.configuration.structuring import Key, StructureError, structure
 from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
+
+UNKNOWN_URL: Final = "https://webhook.invalid"
+"""The URL of a peer whose address the webhook's configuration gives."""
+
+
+HTTPS: Final = 443
 
 
 class KubeconfigError(ValueError):
@@ -107,18 +113,69 @@ def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> RemoteServer:
 
     All files it names are read once, to see that they can be used. Raises KubeconfigError.
     """
-    try:
-        config = structure(_document(path), Config, file=str(path), unknown_allowed=True)
-    except StructureError as error:
-        raise KubeconfigError(str(error)) from None
-    except ValueError as error:
-        raise KubeconfigError(f"{path}: {error}") from None
+    config = _config(path)
     try:
         peer = _peer(config, path.parent, http_allowed=http_allowed)
         load_credentials(peer)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
     return peer
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookUsers:
+    """The credentials for admission webhooks, by their hosts. Its peers have credentials, but no address.
+
+    ``users``: by pattern: ``hook.ns.svc``, ``hook.ns.svc:8443``, ``*.example.com`` or ``*``.
+    ``current``: the user of the current context, for other hosts.
+    """
+
+    users: Mapping[str, RemoteServer]
+    current: RemoteServer
+
+    def of(self, host: str, port: int) -> RemoteServer:
+        """Return the credentials for a webhook (``pkg/util/webhook/authentication.go``).
+
+        First the whole host counts, then ever shorter endings. Patterns with the port precede those without it, which
+        stand for port 443 only.
+        """
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        for name in (target, host) if port == HTTPS else (target,):
+            steps = name.split(".")
+            for pattern in (name, *("*." + ".".join(steps[i:]) for i in range(1, len(steps)))):
+                if pattern in self.users:
+                    return self.users[pattern]
+        return self.users.get("*", self.current)
+
+
+def read_webhook_users(path: Path) -> WebhookUsers:
+    """Return the users of a kubeconfig whose names are hosts of admission webhooks. Raises KubeconfigError."""
+    config = _config(path)
+    anonymous = RemoteServer(url=UNKNOWN_URL)
+    users: dict[str, RemoteServer] = {}
+    try:
+        for entry in config.users:
+            if entry.name in users:
+                raise ValueError(f"there are two users {entry.name!r}")
+            try:
+                users[entry.name] = _with_user(anonymous, entry.name, entry.user, path.parent)
+                load_credentials(users[entry.name])
+            except ValueError as error:
+                text = str(error)
+                raise ValueError(text if text.startswith("user ") else f"user {entry.name!r}: {text}") from None
+    except ValueError as error:
+        raise KubeconfigError(f"{path}: {error}") from None
+    context = next((each.context for each in config.contexts if each.name == config.current_context), Context())
+    return WebhookUsers(users, users.get(context.user, anonymous))
+
+
+def _config(path: Path) -> Config:
+    try:
+        return structure(_document(path), Config, file=str(path), unknown_allowed=True)
+    except StructureError as error:
+        raise KubeconfigError(str(error)) from None
+    except ValueError as error:
+        raise KubeconfigError(f"{path}: {error}") from None
 
 
 def _document(path: Path) -> Any:
@@ -139,24 +196,32 @@ def _peer(config: Config, folder: Path, *, http_allowed: bool) -> RemoteServer:
     context = _named(config.contexts, "context", current).context
     cluster = _named(config.clusters, "cluster", context.cluster).cluster
     user = _named(config.users, "user", context.user).user if context.user else User()
-    if unsupported := user.unsupported():
-        raise ValueError(f"user {context.user!r}: {unsupported} is not supported here")
     server = cluster.server
     if not server:
         raise ValueError(f"cluster {context.cluster!r}: server is not set")
-    return RemoteServer(
+    peer = RemoteServer(
         url=server if "://" in server else f"https://{server}",
         ca=_pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data, folder),
+        server_name=cluster.tls_server_name,
+        insecure=cluster.insecure_skip_tls_verify,
+        proxy_url=cluster.proxy_url,
+        http_allowed=http_allowed,
+    )
+    return _with_user(peer, context.user, user, folder)
+
+
+def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> RemoteServer:
+    """Return the peer with the credentials of a user. Raises ValueError."""
+    if unsupported := user.unsupported():
+        raise ValueError(f"user {name!r}: {unsupported} is not supported here")
+    return replace(
+        peer,
         certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),
         key=_pem("client-key", user.client_key, user.client_key_data, folder),
         token=user.token,
         token_file=folder / user.token_file if user.token_file else None,
         username=user.username,
         password=user.password,
-        server_name=cluster.tls_server_name,
-        insecure=cluster.insecure_skip_tls_verify,
-        proxy_url=cluster.proxy_url,
-        http_allowed=http_allowed,
     )
 
 

@@ -11,6 +11,7 @@ import binascii
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,19 +20,20 @@ import trio
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.reviews import failure
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 
 MOST_CLIENTS: Final = 256
 """Webhooks whose connections are kept; a cluster rarely has more than some dozens."""
-HTTPS: Final = 443
 NO_JSON: Final = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct "
     '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 MAX_RETRIES: Final = 10
 """As client-go's, for answers with Retry-After."""
+_ANONYMOUS: Final = WebhookUsers({}, RemoteServer(url=UNKNOWN_URL))
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
 """As kube-apiserver's, since webhooks and their proxies may look at them."""
 
@@ -49,12 +51,17 @@ class _Address(NamedTuple):
 
 
 class Webhooks:
-    """Posts JSON to webhooks. Connections to each are kept."""
+    """Posts JSON to webhooks. Connections to each are kept. ``users``: the credentials for them."""
 
-    def __init__(self, outgoing: Outgoing, services: ServiceAddresses) -> None:
+    def __init__(self, outgoing: Outgoing, services: ServiceAddresses, users: WebhookUsers = _ANONYMOUS) -> None:
         self._outgoing = outgoing
         self._services = services
+        self._users = users
         self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
+
+    def with_users(self, users: WebhookUsers) -> Webhooks:
+        """Return a poster with these credentials, and with connections of its own."""
+        return Webhooks(self._outgoing, self._services, users)
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
@@ -101,9 +108,12 @@ class Webhooks:
         parts = urlsplit(address.url)
         try:
             ca = base64.b64decode(config.get("caBundle") or "").strip() or None
-            peer = RemoteServer(
-                url=f"{parts.scheme}://{parts.netloc}", ca=ca, server_name=address.server_name, http_allowed=False
-            )
+            if address.service is not None:
+                user = self._users.of(address.server_name, address.service[2])
+            else:
+                user = self._users.of(parts.hostname or "", parts.port or HTTPS)
+            url = f"{parts.scheme}://{parts.netloc}"
+            peer = replace(user, url=url, ca=ca, server_name=address.server_name)
         except (ValueError, binascii.Error) as error:
             raise WebhookError(str(error)) from None
         client = self._clients.get(peer)

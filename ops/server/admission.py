@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.api.configuration import admission
+from kubechronicle.api.configuration import admission, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_webhook_users
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
 FLAG: Final = "--admission-control-config-file"
 NODE: Final = "Node"
+WEBHOOKS: Final = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 
 
 def chosen_plugins(settings: Settings, authorization: AuthorizationPlan) -> frozenset[str]:
@@ -59,7 +61,16 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
     for name, read in _READERS.items():
         if name in enabled:
             values |= _configured(name, read, listed.get(name), file)
-    return PluginConfigurations(**values)
+    kubeconfigs = {name: path for name in WEBHOOKS if (path := values.pop(name, ""))}
+    return PluginConfigurations(**values, webhook_kubeconfigs=kubeconfigs)
+
+
+def webhook_users(configurations: PluginConfigurations) -> Mapping[str, WebhookUsers]:
+    """Return the credentials for webhooks by the plugin that asks them. Raises OperatorError."""
+    try:
+        return {name: read_webhook_users(Path(path)) for name, path in configurations.webhook_kubeconfigs.items()}
+    except KubeconfigError as error:
+        raise OperatorError(f"{FLAG}: kubeConfigFile: {error}") from None
 
 
 def _configured(
@@ -96,11 +107,16 @@ def _pod_security(document: Any) -> Mapping[str, Any]:
     return {"pod_security": admission.pod_security(document)}
 
 
+def _kubeconfig_of(name: str) -> Callable[[Any], Mapping[str, Any]]:
+    return lambda document: {name: webhook_admission.kubeconfig_of(document)}
+
+
 _READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "EventRateLimit": _event_limits,
     "PodNodeSelector": _node_selectors,
     "PodSecurity": _pod_security,
     "PodTolerationRestriction": _pod_tolerations,
+    **{name: _kubeconfig_of(name) for name in WEBHOOKS},
 }
 """The plugins with a configuration."""
 

@@ -78,7 +78,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     async def provide_namespace(name: str) -> None:
         await create_namespace(store, name)
 
-    state = _state(reads, authorization, current, ask_webhook, provide_namespace)
+    state = _state(plan, reads, authorization, current, ask_webhook, provide_namespace)
     services = ServiceAllocator(plan.services)
     storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, storage_hooks)
@@ -129,6 +129,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
 
 
 def _state(
+    plan: Plan,
     reads: Reads,
     authorization: Authorization,
     current: CurrentRegistry,
@@ -143,6 +144,7 @@ def _state(
         judge=judgement_of(authorization.chain),
         registry=lambda: current.registry,
         ask=ask,
+        ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
         provide_namespace=provide_namespace,
     )
 

@@ -5,7 +5,7 @@ It holds no settings file, no Postgres and no signals, so that in-process tests 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from kubechronicle.ops.server.controllers import CONTROLLERS
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
+    from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class Plan:
     """The authorities (PEM) by which pods verify the server; published unless empty."""
     admission_plugins: frozenset[str] = plugins.DEFAULT
     admission: PluginConfigurations = field(default_factory=PluginConfigurations)
+    webhook_users: Mapping[str, WebhookUsers] = field(default_factory=dict)
+    """The credentials for admission webhooks, by the plugin that asks them."""
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
 from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialError
 from kubechronicle.http.proxying.kubelets import KubeletSettings
 from kubechronicle.http.wire.serve_config import ServeConfig
@@ -33,7 +35,7 @@ from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
-from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations
+from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations, webhook_users
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.plan import Plan
@@ -52,6 +54,7 @@ class Inputs:
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
     admission: PluginConfigurations
+    webhook_users: Mapping[str, WebhookUsers]
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
@@ -105,11 +108,13 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     service_account_keys.check(settings)
     authorization = authorization_plan(settings)
     admission_plugins = chosen_plugins(settings, authorization)
+    admission = plugin_configurations(settings, admission_plugins)
     return Inputs(
         authorization=authorization,
         controllers=_controllers(settings),
         admission_plugins=admission_plugins,
-        admission=plugin_configurations(settings, admission_plugins),
+        admission=admission,
+        webhook_users=webhook_users(admission),
         registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
@@ -159,6 +164,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         admission=inputs.admission,
+        webhook_users=inputs.webhook_users,
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),

@@ -114,7 +114,7 @@ class _Calls:
         question = self.dispatch.question(placed.webhook, rt)
         answer = question.answer()
         if answer is None:
-            raise NeedsAnswers(self.dispatch.state, [question])
+            raise NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
         self.dispatch.state.metrics.waited += question.seconds
         self.dispatch.take(placed.webhook, answer)
         return answer

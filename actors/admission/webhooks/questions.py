@@ -101,11 +101,11 @@ def _with_request(review: Mapping[str, Any], request: bytes) -> bytes:
 
 
 class NeedsAnswers(NeedsExternalAnswer):
-    """Some webhooks must be asked; all of them at once."""
+    """Some webhooks of a plugin must be asked; all of them at once."""
 
-    def __init__(self, state: State, questions: Sequence[Question]) -> None:
+    def __init__(self, plugin: str, state: State, questions: Sequence[Question]) -> None:
         super().__init__(f"admission webhooks: {', '.join(question.webhook.name for question in questions)}")
-        self._ask = state.ask
+        self._ask = state.ask_with_credentials.get(plugin, state.ask)
         self._metrics = state.metrics
         self._questions = questions
 

@@ -36,7 +36,7 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
                 asked.append((placed.webhook, error))
         missing = [question for _, question in asked if isinstance(question, Question) and question.unanswered]
         if missing:
-            raise NeedsAnswers(state, missing)
+            raise NeedsAnswers(self.name, state, missing)
         state.metrics.waited += max(
             (question.seconds for _, question in asked if isinstance(question, Question)), default=0.0
         )

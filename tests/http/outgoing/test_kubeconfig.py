@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig, read_webhook_users
 from kubechronicle.http.outgoing.remote_server import RemoteServer, load_credentials
 
 
@@ -116,3 +116,41 @@ def test_files_that_are_no_kubeconfig(tmp_path: Path, text: str, why: str) -> No
         read_kubeconfig(path)
     with pytest.raises(KubeconfigError, match="cannot be read"):
         read_kubeconfig(tmp_path / "nowhere")
+
+
+def test_users_are_named_by_the_hosts_of_webhooks(tmp_path: Path) -> None:
+    names = ("hook.ns.svc", "hook.ns.svc:8443", "*.ns.svc", "*.example.com:444", "*", "[::1]:444")
+    users = [{"name": name, "user": {"token": name}} for name in names]
+    found = read_webhook_users(kubeconfig(tmp_path, users=users))
+    hosts = {
+        ("hook.ns.svc", 443): "hook.ns.svc",
+        ("hook.ns.svc", 8443): "hook.ns.svc:8443",
+        ("hook.ns.svc", 8444): "*",
+        ("other.ns.svc", 443): "*.ns.svc",
+        ("a.b.example.com", 444): "*.example.com:444",
+        ("example.com", 444): "*",
+        ("::1", 444): "[::1]:444",
+    }
+    assert {host: found.of(*host).token for host in hosts} == hosts
+
+
+def test_other_webhooks_get_the_user_of_the_current_context(tmp_path: Path) -> None:
+    found = read_webhook_users(kubeconfig(tmp_path, user={"username": "a", "password": "b"}))
+    assert found.of("anywhere", 443).username == "a"
+    assert load_credentials(found.of("anywhere", 443)).authorization.startswith("Basic ")
+    anonymous = read_webhook_users(kubeconfig(tmp_path, contexts=[]))
+    assert load_credentials(anonymous.of("anywhere", 443)).authorization == ""
+
+
+@pytest.mark.parametrize(
+    ("users", "why"),
+    [
+        ([{"name": "*", "user": {"exec": {"command": "x"}}}], "user '*': exec is not supported here"),
+        ([{"name": "*", "user": {"tokenFile": "nowhere"}}], "user '*': cannot read the token"),
+        ([{"name": "*"}, {"name": "*"}], "there are two users '*'"),
+    ],
+)
+def test_unusable_users(tmp_path: Path, users: Any, why: str) -> None:
+    with pytest.raises(KubeconfigError) as caught:
+        read_webhook_users(kubeconfig(tmp_path, users=users))
+    assert why in str(caught.value)

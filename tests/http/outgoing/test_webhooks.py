@@ -10,6 +10,8 @@ import pytest
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.kubeconfig import UNKNOWN_URL, WebhookUsers
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks
 
@@ -103,3 +105,17 @@ async def test_a_missing_service(outgoing: Outgoing) -> None:
     with pytest.raises(WebhookError) as caught:
         await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=10)
     assert str(caught.value) == 'Post "https://hook.default.svc:443/?timeout=10s": service "hook" not found'
+
+
+async def test_a_webhook_gets_the_credentials_for_its_host(wire: Any, outgoing: Outgoing) -> None:
+    hook = Hook()
+    started = await wire(hook)
+    config = by_url(started)
+    mine = RemoteServer(url=UNKNOWN_URL, token="secret")
+    none = RemoteServer(url=UNKNOWN_URL)
+    plain = Webhooks(outgoing, NO_SERVICES)
+    for users in ({f"localhost:{started.server.port}": mine}, {"localhost": mine}, {"*": mine}):
+        await plain.with_users(WebhookUsers(users, none))(config, b"{}", timeout=30)
+    await plain(config, b"{}", timeout=30)
+    fields = [request.headers.get("authorization") for request in hook.requests]
+    assert fields == ["Bearer secret", "", "Bearer secret", ""]

@@ -16,7 +16,7 @@ from kubechronicle.api.configuration.admission import EventLimit
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations
+from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations, webhook_users
 from kubechronicle.ops.settings.settings import load
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
@@ -89,9 +89,41 @@ def test_a_wrong_file_is_an_error_of_one_line(tmp_path: Path, text: str, rates: 
 
 
 def test_a_configuration_that_would_be_ignored_is_an_error(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD + "- {name: ResourceQuota, configuration: {}}\n")
-    with pytest.raises(OperatorError, match="no configuration for the plugin ResourceQuota"):
-        plugin_configurations(load({"admission-control-config-file": str(file)}), frozenset({"ResourceQuota"}))
+    file = write(tmp_path, HEAD + "- {name: AlwaysDeny, configuration: {}}\n")
+    with pytest.raises(OperatorError, match="no configuration for the plugin AlwaysDeny"):
+        plugin_configurations(load({"admission-control-config-file": str(file)}), frozenset({"AlwaysDeny"}))
+
+
+WEBHOOKS = (
+    HEAD + "- name: ValidatingAdmissionWebhook\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n"
+    "    kind: WebhookAdmissionConfiguration\n"
+)
+ASKS = frozenset({"ValidatingAdmissionWebhook", "MutatingAdmissionWebhook"})
+
+
+def test_a_kubeconfig_holds_the_credentials_for_webhooks(tmp_path: Path) -> None:
+    users = "users: [{name: hook.ns.svc, user: {token: secret}}]\n"
+    file = write(tmp_path, WEBHOOKS + f"    kubeConfigFile: {tmp_path}/users.yaml\n", users=users)
+    found = webhook_users(plugin_configurations(load({"admission-control-config-file": str(file)}), ASKS))
+    assert found.keys() == {"ValidatingAdmissionWebhook"}
+    assert found["ValidatingAdmissionWebhook"].of("hook.ns.svc", 443).token == "secret"
+    assert found["ValidatingAdmissionWebhook"].of("other.ns.svc", 443).token == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("kubeConfigFile: users.yaml", 'kubeConfigFile: Invalid value: "users.yaml": must be an absolute file path'),
+        ("kubeConfigFile: /nowhere/users.yaml", "/nowhere/users.yaml: cannot be read"),
+        ("staticManifestsDir: /etc", "staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBased"),
+        ("kubeconfig: a", 'strict decoding error: unknown field "kubeconfig"'),
+    ],
+)
+def test_wrong_credentials_for_webhooks(tmp_path: Path, line: str, problem: str) -> None:
+    settings = load({"admission-control-config-file": str(write(tmp_path, f"{WEBHOOKS}    {line}\n"))})
+    with pytest.raises(OperatorError) as caught:
+        webhook_users(plugin_configurations(settings, ASKS))
+    assert problem in str(caught.value)
 
 
 def test_the_configuration_of_pod_security(tmp_path: Path) -> None:
