@@ -23,7 +23,7 @@ from kubechronicle.http.wire.tls import TLSStream
 CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
 DISCONNECTED: Final = "Server disconnected without sending a response."
 MAX_HEADERS: Final = 64 * 1024
-"""Bytes of the header of an answer."""
+"""Bytes of the header of an answer, and of the framing of its body."""
 
 
 class NotConnected(Exception):
@@ -39,30 +39,75 @@ class BadAnswer(Exception):
 
 
 class _Answer:
-    """One answer, filled by the parser."""
+    """One answer, filled by the parser. Interim answers (1xx) before it are ignored (RFC 9110 §15.2).
+
+    ``status``: 0 until the header is complete. ``surplus``: the server sent more than the answer.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._size = 0
+        self._parser = httptools.HttpResponseParser(self)
+        self._framing = 0
         self.headers: dict[str, str] = {}
         self.body = bytearray()
+        self.status = 0
         self.complete = False
+        self.surplus = False
         self.problem = ""
 
+    def feed(self, data: bytes) -> None:
+        """Parse some bytes. Raises BadAnswer."""
+        before = len(self.body)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise BadAnswer("the answer changes the protocol") from None
+        except httptools.HttpParserError as error:
+            if not self.complete:
+                raise BadAnswer(f"malformed HTTP response: {error}") from None
+            self.surplus = True
+        # The parser collects a name or a value that has no end: so bytes outside the body are counted.
+        if len(self.body) == before and not self.complete:
+            self._framing += len(data)
+            if self._framing > MAX_HEADERS:
+                self.problem = "the header of the answer is too long"
+        if self.problem:
+            raise BadAnswer(self.problem)
+
+    def on_message_begin(self) -> None:
+        self.surplus = self.complete
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._size += len(name) + len(value)
-        if self._size > MAX_HEADERS:
-            self.problem = "the header of the answer is too long"
+        if not self.complete:
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self.complete:
             return
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if status < 200:
+            self.headers.clear()
+        else:
+            self.status = status
 
     def on_body(self, data: bytes) -> None:
+        if self.complete or self.problem:
+            return
         self.body += data
         if len(self.body) > self._limit:
             self.problem = f"the answer has more than {self._limit} bytes"
 
     def on_message_complete(self) -> None:
-        self.complete = True
+        self.complete = self.complete or self.status >= 200
+
+    def ends_with_connection(self) -> bool:
+        """Tell whether the end of the connection ends the body (RFC 9112 §6.3)."""
+        return bool(self.status) and not self.headers.keys() & {"content-length", "transfer-encoding"}
+
+    def is_kept(self) -> bool:
+        """Tell whether the server keeps the connection after a complete answer (RFC 9112 §9.3)."""
+        closed = "close" in self.headers.get("connection", "").lower()
+        return self._parser.get_http_version() == "1.1" and not closed and not self.surplus
 
 
 class KeepAlive:
@@ -88,16 +133,23 @@ class KeepAlive:
         reusable = False
         self._busy.add(stream)
         try:
-            answer, status, reusable = await _exchanged(stream, head + body, limit)
+            answer, reusable = await _exchanged(stream, head + body, limit)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise BadAnswer(str(error) or DISCONNECTED, broken=True) from None
         finally:
             self._busy.discard(stream)
             if reusable and not self._closed:
-                self._idle.append((stream, trio.current_time()))
+                self._keep(stream)
             else:
                 await trio.aclose_forcefully(stream)
-        return status, answer.headers, bytes(answer.body)
+        return answer.status, answer.headers, bytes(answer.body)
+
+    def _keep(self, stream: TLSStream) -> None:
+        """Keep a connection. Those of a burst that nobody has needed since are closed, the oldest first."""
+        now = trio.current_time()
+        self._idle.append((stream, now))
+        while self._idle and now - self._idle[0][1] >= self._kept:
+            self._idle.popleft()[0].close_nowait()
 
     def _kept_stream(self) -> TLSStream | None:
         """Return the idle connection that was used last, if the server has not ended it."""
@@ -118,7 +170,11 @@ class KeepAlive:
             tcp = await trio.open_tcp_stream(*self._place)
             raw = socket.socket(fileno=tcp.socket.detach())
             raw.setblocking(False)
-            stream = TLSStream.wrap(raw, self._context, server_name=self._server_name)
+            try:
+                stream = TLSStream.wrap(raw, self._context, server_name=self._server_name)
+            except BaseException:
+                raw.close()
+                raise
             await stream.do_handshake()
         except CONNECT_ERRORS as error:
             if stream is not None:
@@ -139,35 +195,17 @@ class KeepAlive:
             self._idle.pop()[0].close_nowait()
 
 
-async def _exchanged(stream: TLSStream, request: bytes, limit: int) -> tuple[_Answer, int, bool]:
-    """Send a request and read the answer. Return it, its status, and whether the connection can be used again."""
+async def _exchanged(stream: TLSStream, request: bytes, limit: int) -> tuple[_Answer, bool]:
+    """Send a request and read the answer. Return it, and whether the connection can be used again."""
     await stream.send_all(request)
     answer = _Answer(limit)
-    parser = httptools.HttpResponseParser(answer)
     received = False
-    while True:
+    while not answer.complete:
         data = await stream.receive_some()
         if not data:
-            if received and not answer.complete and "content-length" not in answer.headers and answer.headers:
-                return answer, parser.get_status_code(), False  # the end of the connection ends the body
-            raise BadAnswer(DISCONNECTED if not received else "unexpected EOF", broken=True)
+            if answer.ends_with_connection():
+                return answer, False
+            raise BadAnswer("unexpected EOF" if received else DISCONNECTED, broken=True)
         received = True
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise BadAnswer("the answer changes the protocol") from None
-        except httptools.HttpParserError as error:
-            raise BadAnswer(f"malformed HTTP response: {error}") from None
-        if answer.problem:
-            raise BadAnswer(answer.problem)
-        if answer.complete:
-            status = parser.get_status_code()
-            if status >= 200:
-                return answer, status, _is_kept(parser, answer)
-            answer.complete = False
-            answer.headers.clear()
-
-
-def _is_kept(parser: httptools.HttpResponseParser, answer: _Answer) -> bool:
-    """Tell whether the server keeps the connection after a complete answer (RFC 9112 §9.3)."""
-    return parser.get_http_version() == "1.1" and "close" not in answer.headers.get("connection", "").lower()
+        answer.feed(data)
+    return answer, answer.is_kept()
