@@ -28,7 +28,6 @@ from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.write_request import showing_warnings
 from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, Response, Upgrade
-from kubechronicle.http.metrics import request_labels
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress, Kubelets, NoAddress
 from kubechronicle.http.streaming import tunnel
@@ -73,16 +72,11 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     upgrade = request.upgrade
     if upgrade is None:
         raise status.bad_request("Upgrade request required")
-    labels = request_labels(info, request.method, dry_run=False)
-    gauge = backend.metrics.long_running(labels[0], labels[2], labels[3], labels[4])
-    gauge.inc()
     try:
         session = _Session(request, upgrade, backend.kubelets, address, path)
         return await session.run(info.subresource, options, translated=TRANSLATES not in address.features)
     except* (*GONE, ClientDisconnected):
         pass  # the client or the kubelet is gone, and the other side has been closed
-    finally:
-        gauge.dec()
     return SWITCHED
 
 
