@@ -8,6 +8,8 @@ memory. A body that ends early raises AnswerCut, so that our answer is cut, too.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -109,7 +111,7 @@ class BackendRequest:
         try:
             await self._stream.send_all(data)
         except GONE as error:
-            raise BackendFailed(f"write: {error}") from None
+            raise BackendFailed(f"write: {_reason(error)}") from None
 
     # --- the answer ---
 
@@ -133,7 +135,7 @@ class BackendRequest:
             receive = self._stream.receive_some
             return bytes(await receive(READ_BYTES))
         except GONE as error:
-            raise BackendFailed(f"read: {error}") from None
+            raise BackendFailed(f"read: {_reason(error)}") from None
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -211,6 +213,16 @@ class AnswerBody:
 
     async def aclose(self) -> None:
         self.end()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of a broken connection, as Go's net has it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ECONNRESET, errno.EPIPE):
+            return os.strerror(cause.errno).lower()
+        cause = cause.__cause__
+    return str(error)
 
 
 def close_now(stream: Stream) -> None:
