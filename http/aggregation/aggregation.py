@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
+from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
 
@@ -16,3 +17,4 @@ class Aggregation:
     routes: Routes
     proxy: Proxy
     discovery: RemoteDiscovery
+    openapi: RemoteOpenApi

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Final
@@ -20,11 +21,14 @@ import trio
 
 from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import one_of
-from kubechronicle.api.openapi import messages, v2, v3
+from kubechronicle.api.openapi import merging, messages, v2, v3
 from kubechronicle.api.registry.registry import Registry
+from kubechronicle.http.aggregation.openapi import MALFORMED, RemoteDocument
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import takes_gzip
+
+log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -55,6 +59,15 @@ class _Held:
 
     body: bytes
     gzipped: bool
+
+
+@dataclass(slots=True)
+class _Merged:
+    """/openapi/v2 with the documents of other servers, which have these digests. ``held``: by media type."""
+
+    digests: tuple[str, ...]
+    etag: str = ""
+    held: dict[str, _Held] = field(default_factory=dict)
 
 
 class OpenApi:
@@ -91,16 +104,25 @@ class OpenApi:
         return self._present.bytes_held() + (self._past.bytes_held() if self._past is not self._present else 0)
 
     async def answer(
-        self, request: Request, context: Context, registry: Registry, others: Mapping[str, str] | None = None
+        self,
+        request: Request,
+        context: Context,
+        registry: Registry,
+        others: Mapping[str, str] | None = None,
+        remote: Sequence[RemoteDocument] = (),
     ) -> Response | None:
         """Answer a path of this class by a registry; None for any other path. As in kube-apiserver, the method does not
         matter.
 
         ``others``: the URLs of documents of other servers, by path below /openapi/v3.
+        ``remote``: the documents of other servers for /openapi/v2.
         """
         if not request.path.startswith("/openapi/"):
             return None
-        return await self._documents(registry).answer(request, context, others or {})
+        documents = self._documents(registry)
+        if remote and request.path == V2:
+            return await documents.answer_merged(request, remote)
+        return await documents.answer(request, context, others or {})
 
 
 class Documents:
@@ -118,6 +140,7 @@ class Documents:
             self._hashes = {path: hash_ for path, hash_ in former._hashes.items() if path in kept}
             self._held = {key: held for key, held in former._held.items() if key[0] in kept}
         self._v2_etag = ""
+        self._merged = _Merged(())
         self._making = trio.Lock()
         # The documents are derived from the registry, so they are as old as it is. Dates are in whole seconds, and two
         # registries of one second need two of them: the index has no other tag.
@@ -131,7 +154,7 @@ class Documents:
 
     def bytes_held(self) -> int:
         """Return the bytes of memory of all encoded documents."""
-        return sum(len(held.body) for held in self._held.values())
+        return sum(len(held.body) for held in (*self._held.values(), *self._merged.held.values()))
 
     async def answer(self, request: Request, context: Context, others: Mapping[str, str]) -> Response | None:
         """Answer a path of this class; None for any other path. As in kube-apiserver, the method does not matter."""
@@ -214,6 +237,37 @@ class Documents:
 
     def _v2(self) -> v2.Document:
         return v2.document(self._registry, self._pages, server_version=self._version)
+
+    async def answer_merged(self, request: Request, remote: Sequence[RemoteDocument]) -> Response:
+        """Answer /openapi/v2 with the documents of other servers merged in. They change without a date."""
+        media_type = TYPES_V2.get(one_of(request.headers.get("accept"), tuple(TYPES_V2)))
+        if media_type is None:
+            return Response(406, [VARY, REVALIDATE])
+        async with self._making:
+            merged, digests = self._merged, tuple(each.digest for each in remote)
+            if merged.digests != digests:
+                merged = _Merged(digests)
+            for wanted in dict.fromkeys((JSON, media_type)):
+                if wanted not in merged.held:
+                    body = await trio.to_thread.run_sync(self._make_merged, remote, wanted)
+                    merged.held[wanted] = await trio.to_thread.run_sync(_compress, body)
+                    if wanted == JSON:
+                        merged.etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+            self._merged = merged
+        headers = [("content-type", media_type), ("etag", merged.etag), VARY, REVALIDATE]
+        if request.headers.get("if-none-match") and self._is_fresh(request, merged.etag):
+            return Response(304, headers[1:])
+        return _sent(request, headers, merged.held[media_type])
+
+    def _make_merged(self, remote: Sequence[RemoteDocument], media_type: str) -> bytes:
+        document = self._v2()
+        for each in remote:
+            if media_type == JSON or each.encodable:
+                try:
+                    document = merging.merged(document, json.loads(each.body))
+                except MALFORMED as error:
+                    log.warning("/openapi/v2 leaves out a document of another server: %s", error)
+        return json.encode(document) if media_type == JSON else messages.V2.encode(document)
 
     # -- both ---------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
-from kubechronicle.http.handlers.openapi import OpenApi
+from kubechronicle.http.handlers.openapi import V2, OpenApi
 from kubechronicle.http.handlers.resources import handle
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
@@ -65,7 +65,8 @@ def router(
         if answer is None:
             answer = discovery.answer(request, context, registry, others)
         if answer is None:
-            answer = await openapi.answer(request, context, registry, others.openapi() if others is not None else None)
+            remote = await aggregation.openapi.documents() if others and aggregation and request.path == V2 else ()
+            answer = await openapi.answer(request, context, registry, others.openapi() if others else None, remote)
         return answer if answer is not None else page_not_found()
 
     return route

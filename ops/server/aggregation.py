@@ -21,6 +21,7 @@ from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.checks import DiscoveryCheck
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
+from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Outgoing
@@ -45,7 +46,8 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
     backends = Backends(outgoing, addresses, certificate=certificate, key=key)
     routes = Routes(reads.views)
     discovery = RemoteDiscovery(routes, backends, reads.views)
-    return backends, Aggregation(routes=routes, proxy=Proxy(backends), discovery=discovery)
+    openapi = RemoteOpenApi(routes, backends)
+    return backends, Aggregation(routes=routes, proxy=Proxy(backends), discovery=discovery, openapi=openapi)
 
 
 class UnavailableMetrics(Collector):

@@ -34,9 +34,13 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 class Extension:
-    """The other server. ``requests``: those other than for discovery; ``more``: lets a watch send its second event."""
+    """The other server. ``requests``: those other than for discovery; ``more``: lets a watch send its second event.
+
+    ``openapi``: its document at /openapi/v2, None: it has none.
+    """
 
     def __init__(self) -> None:
+        self.openapi: dict[str, Any] | None = None
         self.requests: list[tuple[Request, bytes]] = []
         self.more = trio.Event()
         self.ended = trio.Event()
@@ -44,6 +48,8 @@ class Extension:
     async def __call__(self, request: Request) -> Response:
         if request.path == PATH:
             return _json(200, LIST)
+        if request.path == "/openapi/v2" and self.openapi is not None:
+            return _json(200, self.openapi)
         if not request.path.startswith(PATH):
             return _json(404, {"kind": "Status"})
         self.requests.append((request, await request.body(1 << 24)))
@@ -181,6 +187,37 @@ async def test_discovery_is_merged_and_kept_while_the_server_is_gone(wire: Any, 
         await server.delete(f"{API_SERVICES}/v1.{GROUP}")
         assert (await server.ask("GET", f"{PATH}/things")).status == 404
         assert (await server.ask("GET", f"/apis/{GROUP}")).status == 404
+
+
+async def test_openapi_v2_is_merged_and_kept_while_the_server_is_gone(wire: Any, extension: Extension) -> None:
+    name = "io.k8s.api.core.v1.Pod"
+    schema = {"schema": {"$ref": f"#/definitions/{name}"}, "description": "OK"}
+    operation = {"get": {"operationId": "readThing", "responses": {"200": schema}}}
+    extension.openapi = {
+        "swagger": "2.0",
+        "paths": {f"{PATH}/things": operation, "/version/": operation, "/apis/apps/v1/deployments": operation},
+        "definitions": {name: {"type": "string"}},
+    }
+    async with aggregating(wire, extension) as server:
+        own = (await server.get("/openapi/v2"))["definitions"][name]
+        await condition(server, "Passed")
+        answer = await server.ask("GET", "/openapi/v2")
+        document = answer.json()
+        used = document["paths"][f"{PATH}/things"]["get"]["responses"]["200"]["schema"]
+        assert used == {"$ref": f"#/definitions/{name}_v2"}
+        assert document["definitions"][f"{name}_v2"] == {"type": "string"}
+        assert document["definitions"][name] == own
+        assert document["paths"]["/version/"]["get"]["operationId"] != "readThing"
+        tag = answer.header("etag")
+        assert (await server.ask("GET", "/openapi/v2", headers={"if-none-match": tag})).status == 304
+        protobuf = {"accept": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
+        assert f"{PATH}/things".encode() in (await server.ask("GET", "/openapi/v2", headers=protobuf)).body
+
+        await server.delete("/api/v1/namespaces/default/services/x")
+        await condition(server, "ServiceNotFound")
+        assert (await server.ask("GET", "/openapi/v2")).header("etag") == tag
+        await server.delete(f"{API_SERVICES}/v1.{GROUP}")
+        assert f"{PATH}/things" not in (await server.get("/openapi/v2"))["paths"]
 
 
 async def test_the_certificate_must_name_the_service(wire: Any, extension: Extension, authority: Any) -> None:
