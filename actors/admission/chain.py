@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 import msgspec
 import trio
 
+from kubechronicle.actors.admission.image_reviews import ImageReviews
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, AdmissionMetrics, Labels, Measurement
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import AskWebhook
@@ -165,6 +166,7 @@ class State:
     ``permits``: other permissions of the requester.
     ``ask``: posts to a webhook; None: the server sends no requests to others.
     ``ask_with_credentials``: the same with the credentials of a plugin, by the names of the plugins that have some.
+    ``image_reviews``: the webhook that judges images, if there is one.
     ``judge``: the authorizers' answers with their reasons, about any user.
     ``registry``: returns the served types of this moment.
     ``provide_namespace``: creates a namespace, or raises StatusError.
@@ -176,6 +178,7 @@ class State:
     permits: Permits = lambda who, verb, group, resource, name, namespace="": False
     ask: AskWebhook | None = None
     ask_with_credentials: Mapping[str, AskWebhook] = field(default_factory=dict)
+    image_reviews: ImageReviews | None = None
     judge: Judge = lambda who, info: Judgement(allowed=False)
     registry: Callable[[], Registry] = known_registry
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace

@@ -33,6 +33,7 @@ from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTo
 from kubechronicle.actors.admission.owner_references import OwnerReferencesPermissionEnforcement
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
 from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
+from kubechronicle.actors.admission.pods.image_policy import ImagePolicyWebhook
 from kubechronicle.actors.admission.pods.images import AlwaysPullImages
 from kubechronicle.actors.admission.pods.node_selector import PodNodeSelector
 from kubechronicle.actors.admission.pods.tolerations import (
@@ -67,6 +68,7 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     NodeRestriction,
     TaintNodesByCondition,
     AlwaysPullImages,
+    ImagePolicyWebhook,
     PodSecurity,
     PodNodeSelector,
     Priority,
@@ -107,6 +109,7 @@ OPTIONAL: Final = frozenset(
         "DenyServiceExternalIPs",
         "EventRateLimit",
         "ExtendedResourceToleration",
+        "ImagePolicyWebhook",
         "LimitPodHardAntiAffinityTopology",
         "NamespaceAutoProvision",
         "NamespaceExists",

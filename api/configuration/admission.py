@@ -24,6 +24,7 @@ from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError, decode
+from kubechronicle.api.configuration.image_policy import ImagePolicy
 from kubechronicle.api.configuration.structuring import Key, StructureError, ZeroIsDefault, structure
 from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, go_quote, invalid_value, not_supported
 from kubechronicle.api.values import names
@@ -107,6 +108,7 @@ class PluginConfigurations:
     ``default_tolerations``, ``toleration_whitelist``: of PodTolerationRestriction.
     ``pod_security``: of PodSecurity.
     ``webhook_kubeconfigs``: the kubeconfigs of MutatingAdmissionWebhook and ValidatingAdmissionWebhook, by plugin.
+    ``image_policy``: of ImagePolicyWebhook.
     """
 
     event_limits: tuple[EventLimit, ...] = ()
@@ -115,6 +117,7 @@ class PluginConfigurations:
     toleration_whitelist: tuple[Mapping[str, Any], ...] = ()
     pod_security: PodSecurityConfiguration = PodSecurityConfiguration()
     webhook_kubeconfigs: Mapping[str, str] = field(default_factory=dict)
+    image_policy: ImagePolicy | None = None
 
 
 def load(data: bytes) -> AdmissionConfiguration:

@@ -54,14 +54,14 @@ class Webhooks:
     """Posts JSON to webhooks. Connections to each are kept. ``users``: the credentials for them."""
 
     def __init__(self, outgoing: Outgoing, services: ServiceAddresses, users: WebhookUsers = _ANONYMOUS) -> None:
-        self._outgoing = outgoing
+        self.outgoing = outgoing
         self._services = services
         self._users = users
         self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
 
     def with_users(self, users: WebhookUsers) -> Webhooks:
         """Return a poster with these credentials, and with connections of its own."""
-        return Webhooks(self._outgoing, self._services, users)
+        return Webhooks(self.outgoing, self._services, users)
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
@@ -118,9 +118,9 @@ class Webhooks:
             raise WebhookError(str(error)) from None
         client = self._clients.get(peer)
         if client is None:
-            client = self._clients[peer] = self._outgoing.client(peer)
+            client = self._clients[peer] = self.outgoing.client(peer)
             while len(self._clients) > MOST_CLIENTS:
-                await self._outgoing.forget(self._clients.popitem(last=False)[1])
+                await self.outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)
         return client
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.api.configuration import admission, webhook_admission
+from kubechronicle.api.configuration import admission, image_policy, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
-from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_webhook_users
+from kubechronicle.http.outgoing.image_reviews import ImageWebhook
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_kubeconfig, read_webhook_users
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
@@ -73,6 +74,24 @@ def webhook_users(configurations: PluginConfigurations) -> Mapping[str, WebhookU
         raise OperatorError(f"{FLAG}: kubeConfigFile: {error}") from None
 
 
+def image_webhook(configurations: PluginConfigurations) -> ImageWebhook | None:
+    """Return the webhook of ImagePolicyWebhook, None if the plugin is not enabled. Raises OperatorError."""
+    given = configurations.image_policy
+    if given is None:
+        return None
+    try:
+        peer = read_kubeconfig(Path(given.kubeconfig))
+    except KubeconfigError as error:
+        raise OperatorError(f"{FLAG}: kubeConfigFile: {error}") from None
+    return ImageWebhook(
+        peer=peer,
+        allow_ttl=given.allow_ttl,
+        deny_ttl=given.deny_ttl,
+        retry_backoff=given.retry_backoff / 1000,
+        default_allow=given.default_allow,
+    )
+
+
 def _configured(
     name: str, read: Callable[[Any], Mapping[str, Any]], listed: AdmissionPluginConfiguration | None, file: Path | None
 ) -> Mapping[str, Any]:
@@ -107,12 +126,17 @@ def _pod_security(document: Any) -> Mapping[str, Any]:
     return {"pod_security": admission.pod_security(document)}
 
 
+def _image_policy(document: Any) -> Mapping[str, Any]:
+    return {"image_policy": image_policy.image_policy(document)}
+
+
 def _kubeconfig_of(name: str) -> Callable[[Any], Mapping[str, Any]]:
     return lambda document: {name: webhook_admission.kubeconfig_of(document)}
 
 
 _READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "EventRateLimit": _event_limits,
+    "ImagePolicyWebhook": _image_policy,
     "PodNodeSelector": _node_selectors,
     "PodSecurity": _pod_security,
     "PodTolerationRestriction": _pod_tolerations,

@@ -37,6 +37,7 @@ from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
 from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
@@ -144,6 +145,7 @@ def _state(
         judge=judgement_of(authorization.chain),
         registry=lambda: current.registry,
         ask=ask,
+        image_reviews=ImageWebhookClient(plan.image_webhook, ask.outgoing) if plan.image_webhook else None,
         ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
         provide_namespace=provide_namespace,
     )

@@ -32,6 +32,7 @@ from kubechronicle.ops.server.controllers import CONTROLLERS
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
+    from kubechronicle.http.outgoing.image_reviews import ImageWebhook
     from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
 
 
@@ -69,6 +70,8 @@ class Plan:
     admission: PluginConfigurations = field(default_factory=PluginConfigurations)
     webhook_users: Mapping[str, WebhookUsers] = field(default_factory=dict)
     """The credentials for admission webhooks, by the plugin that asks them."""
+    image_webhook: ImageWebhook | None = None
+    """The webhook that judges the images of pods."""
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES

@@ -25,6 +25,7 @@ from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
 from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialError
 from kubechronicle.http.proxying.kubelets import KubeletSettings
@@ -35,7 +36,7 @@ from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
-from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations, webhook_users
+from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, plugin_configurations, webhook_users
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.plan import Plan
@@ -55,6 +56,7 @@ class Inputs:
     admission_plugins: frozenset[str]
     admission: PluginConfigurations
     webhook_users: Mapping[str, WebhookUsers]
+    image_webhook: ImageWebhook | None
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
@@ -115,6 +117,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         admission_plugins=admission_plugins,
         admission=admission,
         webhook_users=webhook_users(admission),
+        image_webhook=image_webhook(admission),
         registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
@@ -165,6 +168,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission_plugins=inputs.admission_plugins,
         admission=inputs.admission,
         webhook_users=inputs.webhook_users,
+        image_webhook=inputs.image_webhook,
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),

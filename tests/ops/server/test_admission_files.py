@@ -16,7 +16,7 @@ from kubechronicle.api.configuration.admission import EventLimit
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.admission import chosen_plugins, plugin_configurations, webhook_users
+from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, plugin_configurations, webhook_users
 from kubechronicle.ops.settings.settings import load
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
@@ -187,3 +187,39 @@ def test_a_server_does_not_start_with_a_wrong_file(tmp_path: Path) -> None:
     assert (
         "couldn't init admission plugin EventRateLimit: limits: Invalid value: null: must not be empty" in done.stderr
     )
+
+
+IMAGES = HEAD + "- name: ImagePolicyWebhook\n  configuration:\n    imagePolicy:\n"
+
+
+def test_the_webhook_for_images(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        IMAGES + f"      {{kubeConfigFile: {tmp_path}/images.yaml, allowTTL: 50, denyTTL: -1, defaultAllow: true}}\n",
+        images="current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"
+        "clusters: [{name: a, cluster: {server: https://images.example}}]\n",
+    )
+    enabled = frozenset({"ImagePolicyWebhook"})
+    found = image_webhook(plugin_configurations(load({"admission-control-config-file": str(file)}), enabled))
+    assert found is not None
+    assert (found.allow_ttl, found.deny_ttl, found.retry_backoff, found.default_allow) == (50, 0, 0.5, True)
+    assert found.peer.url == "https://images.example"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (HEAD, "couldn't init admission plugin ImagePolicyWebhook: no config specified"),
+        (IMAGES + "      {allowTTL: 5}\n", "imagePolicy.kubeConfigFile: must be set"),
+        (
+            IMAGES + "      {kubeConfigFile: /nowhere, allowTTL: 3600}\n",
+            "between 1s and 30m0s, got 3600s",
+        ),
+        (IMAGES + "      {kubeConfigFile: /nowhere}\n", "kubeConfigFile: /nowhere: cannot be read"),
+    ],
+)
+def test_wrong_configurations_of_image_policy(tmp_path: Path, text: str, problem: str) -> None:
+    settings = load({"admission-control-config-file": str(write(tmp_path, text))})
+    with pytest.raises(OperatorError) as caught:
+        image_webhook(plugin_configurations(settings, frozenset({"ImagePolicyWebhook"})))
+    assert problem in str(caught.value)
