@@ -60,7 +60,10 @@ STAIRCASES = {
     ),
     "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
-    "http": ("streaming", "wire", "outgoing", "proxying", "representation", "authentication", "authorization", "aggregation", "handlers"),
+    "http": (
+        "streaming", "wire", "outgoing", "proxying", "representation", "authentication", "authorization",
+        "aggregation", "handlers",
+    ),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip
 MAX_MODULES = 25

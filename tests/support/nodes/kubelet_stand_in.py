@@ -50,7 +50,8 @@ class KubeletStandIn:
         if path == "/page":
             return Response(200, [("content-type", "text/html; charset=utf-8")], PAGE)
         if path == "/big":
-            return Response(200, [("content-type", "application/octet-stream")], self._big(int(request.query_string or 32)))
+            size = int(request.query_string or 32)
+            return Response(200, [("content-type", "application/octet-stream")], self._big(size))
         if path == "/upgrade" and request.upgrade is not None:
             async with await request.upgrade.accept([("x-mine", "1")]) as stream:
                 async for data in stream:
