@@ -72,8 +72,9 @@ class Kinds:
         documents = [client.get(root, accept=f"{AGGREGATED},application/json") for root in ("/api", "/apis")]
 
         def own() -> frozenset[tuple[str, str]]:
-            # Extension API servers have no past here, so the discovery of history omits them.
-            document = client.at(NOW).get("/apis", accept=f"{AGGREGATED},application/json")
+            # Extension API servers have no past here, so the discovery of history omits them. A client in the past
+            # stays at its moment: a definition of then may be deleted since.
+            document = (client if client.moment else client.at(NOW)).get("/apis", accept=f"{AGGREGATED},application/json")
             return frozenset((kind.group, kind.plural) for kind in _kinds(document))
 
         return cls([kind for document in documents for kind in _kinds(document)], own)
