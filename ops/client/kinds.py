@@ -74,7 +74,8 @@ class Kinds:
         def own() -> frozenset[tuple[str, str]]:
             # Extension API servers have no past here, so the discovery of history omits them. A client in the past
             # stays at its moment: a definition of then may be deleted since.
-            document = (client if client.moment else client.at(NOW)).get("/apis", accept=f"{AGGREGATED},application/json")
+            past = client if client.moment else client.at(NOW)
+            document = past.get("/apis", accept=f"{AGGREGATED},application/json")
             return frozenset((kind.group, kind.plural) for kind in _kinds(document))
 
         return cls([kind for document in documents for kind in _kinds(document)], own)
