@@ -1,1 +1,1 @@
-"""Aggregation: API groups of other servers, reached through Services: routes, proxying, discovery, OpenAPI and checks."""
+"""Aggregation: API groups of other servers, reached through Services: routes, proxying, documents, checks."""

@@ -1,15 +1,16 @@
 """Discovery of other servers: their resources are requested regularly, and merged into this server's documents.
 
 A server that has aggregated discovery is asked for it (/apis); of any other, the APIResourceList of the group version
-is turned into that form. While a server does not answer, its last resources stay in the documents, with the freshness
-Stale. Every process of a server asks for itself. Source: kube-aggregator ``pkg/apiserver/handler_discovery.go``.
+is turned into that form. While a server does not answer, its group version stays in the documents, without resources
+and with the freshness Stale, as in kube-apiserver. Every process of a server asks for itself. Source: kube-aggregator
+``pkg/apiserver/handler_discovery.go``.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -166,7 +167,7 @@ class RemoteDiscovery:
             known.failures = 0
         except (AskError, *MALFORMED) as error:
             log.log(logging.DEBUG if known.failures else logging.INFO, "no discovery of %s: %s", one.name, error)
-            found = replace(known.found, fresh=False)
+            found = RemoteVersion(openapi=known.found.openapi)
             known.failures += 1
         if found != known.found:
             known.found = found
