@@ -139,4 +139,5 @@ def _configured(given: PluginConfigurations) -> Mapping[str, Callable[[], Minima
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
         "PodSecurity": lambda: PodSecurity(given.pod_security),
         "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),
+        "ResourceQuota": lambda: ResourceQuota(given.limited_resources),
     }

@@ -16,17 +16,20 @@ from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
-from kubechronicle.api.quota.check import Exceeded, Write, charges
+from kubechronicle.api.quota.check import Exceeded, ScopesNotCovered, Write, charges
 from kubechronicle.api.quota.evaluators import evaluator_of
 from kubechronicle.api.quota.facts import Facts
+from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 
 QUOTAS: Final = "resourcequotas"
+NAMESPACES: Final = "namespaces"
 DEVICE_CLASSES: Final = "deviceclasses.resource.k8s.io"
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 MANAGER: Final = "kube-apiserver"
@@ -36,10 +39,15 @@ MANAGER: Final = "kube-apiserver"
 class ResourceQuota(AdmissionPlugin):
     name = "ResourceQuota"
 
+    def __init__(self, limits: Sequence[LimitedResource] = ()) -> None:
+        """``limits``: what may be consumed only where a quota covers it."""
+        self._limits = tuple(limits)
+
     def validate(self, attributes: Attributes, state: State) -> None:
         namespace = attributes.namespace
         entries = state.entries(QUOTAS, namespace) if namespace else ()
-        if not entries or attributes.object is None:
+        limits = self._limits if namespace and attributes.rt.resource != NAMESPACES else ()
+        if not (entries or limits) or attributes.object is None:
             return
         evaluator = evaluator_of(attributes.rt.resource)
         operation, subresource = attributes.operation, attributes.subresource
@@ -55,10 +63,12 @@ class ResourceQuota(AdmissionPlugin):
         )
         quotas = [entry.object() for entry in entries]
         try:
-            for index, used in charges(quotas, evaluator, write, facts_of(state)):
+            for index, used in charges(quotas, evaluator, write, facts_of(state), limits):
                 attributes.companions.append(_charged(entries[index], quotas[index], used))
         except Exceeded as error:
             raise forbidden(attributes, str(error)) from None
+        except ScopesNotCovered as error:
+            raise status.unknown(str(error)) from None
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts."""

@@ -27,6 +27,7 @@ from kubechronicle.api.configuration.files import ConfigFileError, decode
 from kubechronicle.api.configuration.image_policy import ImagePolicy
 from kubechronicle.api.configuration.structuring import Key, StructureError, ZeroIsDefault, structure
 from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, go_quote, invalid_value, not_supported
+from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.values import names
 
 VERSIONS: Final = ("v1", "v1alpha1")
@@ -109,6 +110,7 @@ class PluginConfigurations:
     ``pod_security``: of PodSecurity.
     ``webhook_kubeconfigs``: the kubeconfigs of MutatingAdmissionWebhook and ValidatingAdmissionWebhook, by plugin.
     ``image_policy``: of ImagePolicyWebhook.
+    ``limited_resources``: of ResourceQuota.
     """
 
     event_limits: tuple[EventLimit, ...] = ()
@@ -118,6 +120,7 @@ class PluginConfigurations:
     pod_security: PodSecurityConfiguration = PodSecurityConfiguration()
     webhook_kubeconfigs: Mapping[str, str] = field(default_factory=dict)
     image_policy: ImagePolicy | None = None
+    limited_resources: tuple[LimitedResource, ...] = ()
 
 
 def load(data: bytes) -> AdmissionConfiguration:

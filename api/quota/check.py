@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kubechronicle.api.quota import amounts, scopes
+from kubechronicle.api.quota import amounts, limited, scopes
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import UPDATE, Evaluator, Measure
 from kubechronicle.api.quota.facts import Facts
+from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.values.objects import Object
 
 
 class Exceeded(Exception):
     """The write exceeds a quota. The text is kube-apiserver's."""
+
+
+class ScopesNotCovered(Exception):
+    """The write needs a quota with certain scopes. The text is kube-apiserver's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +39,20 @@ class Write:
 
 
 def charges(
-    quotas: Sequence[Object], evaluator: Evaluator, write: Write, facts: Facts
+    quotas: Sequence[Object],
+    evaluator: Evaluator,
+    write: Write,
+    facts: Facts,
+    limits: Sequence[LimitedResource] = (),
 ) -> list[tuple[int, dict[str, str]]]:
-    """Return (index of the quota, its new status.used) for every quota charged with the write. Raises Exceeded."""
+    """Return (index of the quota, its new status.used) for every quota charged with the write.
+
+    ``limits``: what may be consumed only where a quota covers it. Raises Exceeded, ScopesNotCovered.
+    """
     if not evaluator.handles(write.operation, write.subresource, write.new, write.old):
         return []
     limiting = [index for index, quota in enumerate(quotas) if (quota.get("status") or {}).get("hard")]
-    if not limiting:
+    if not limiting and not limits:
         return []
     measure = evaluator.measure(write.new, facts)
     matching = [index for index in limiting if _matches(quotas[index], evaluator, measure, facts)]
@@ -50,6 +62,8 @@ def charges(
     if negative:
         raise Exceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
     before = evaluator.measure(write.old, facts) if write.operation == UPDATE and write.old is not None else None
+    if limits:
+        _check_covered(limits, quotas, matching, evaluator, measure, before, facts)
     charged = []
     for index in matching:
         used = _charge(quotas[index], evaluator, measure, before, facts, limited=write.subresource != "status")
@@ -73,6 +87,33 @@ def _check_countable(quota: Object, evaluator: Evaluator, obj: Object, facts: Fa
     used = status.get("used") or {}
     if any(each not in used for each in covered):
         raise Exceeded(f"status unknown for quota: {name}, resources: {','.join(covered)}")
+
+
+def _check_covered(
+    limits: Sequence[LimitedResource],
+    quotas: Sequence[Object],
+    matching: Sequence[int],
+    evaluator: Evaluator,
+    measure: Measure,
+    before: Measure | None,
+    facts: Facts,
+) -> None:
+    """Raise Exceeded or ScopesNotCovered if a write that raises its usage lacks a quota that ``limits`` demand.
+
+    ``matching``: the indexes of the quotas that match the object. ``before``: of the stored object of an update.
+    """
+    unmatched_before = before is None or any(not _matches(quotas[i], evaluator, before, facts) for i in matching)
+    held: Mapping[str, amounts.Amount] = {}
+    if before is not None and not (matching and unmatched_before):
+        held = before.usage
+    if not amounts.risen(measure.usage, held):
+        return
+    covered = {name for index in matching for name in evaluator.covered(quotas[index]["status"]["hard"], facts)}
+    if names := limited.uncovered_names(limits, evaluator.resource, measure.usage, covered):
+        raise Exceeded(f"insufficient quota to consume: {','.join(names)}")
+    covering = [each for quota in quotas for each in scopes.selectors_of(quota) if each.matches(measure.traits)]
+    if missing := limited.uncovered_scopes(limits, measure.traits, covering):
+        raise ScopesNotCovered(f"insufficient quota to match these scopes: {limited.shown(missing)}")
 
 
 def _charge(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.api.configuration import admission, image_policy, webhook_admission
+from kubechronicle.api.configuration import admission, image_policy, resource_quota, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
@@ -130,6 +130,10 @@ def _image_policy(document: Any) -> Mapping[str, Any]:
     return {"image_policy": image_policy.image_policy(document)}
 
 
+def _limited_resources(document: Any) -> Mapping[str, Any]:
+    return {"limited_resources": resource_quota.limited_resources(document)}
+
+
 def _kubeconfig_of(name: str) -> Callable[[Any], Mapping[str, Any]]:
     return lambda document: {name: webhook_admission.kubeconfig_of(document)}
 
@@ -140,6 +144,7 @@ _READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "PodNodeSelector": _node_selectors,
     "PodSecurity": _pod_security,
     "PodTolerationRestriction": _pod_tolerations,
+    "ResourceQuota": _limited_resources,
     **{name: _kubeconfig_of(name) for name in WEBHOOKS},
 }
 """The plugins with a configuration."""

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from quota_objects import Object, container, evaluator, facts, pod
 
 from kubechronicle.api.quota import amounts, claims, pods, scopes, totals
-from kubechronicle.api.quota.check import Exceeded, Write, charges
+from kubechronicle.api.quota.check import Exceeded, ScopesNotCovered, Write, charges
 from kubechronicle.api.quota.evaluators import Measure
+from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.quota.scopes import Selector
 
 # -- scopes -----------------------------------------------------------------------------------------------------------
@@ -220,3 +221,45 @@ def test_increases_cover_the_difference(new: amounts.Usage, old: amounts.Usage) 
     amounts.add(charged, amounts.risen(new, old))
     assert all(charged.get(name, amounts.ZERO)[0] >= amount[0] for name, amount in new.items())
     assert all(amount[0] > 0 for amount in amounts.risen(new, old).values())
+
+
+# -- resources that need a quota --------------------------------------------------------------------------------------
+
+HIGH = Selector("PriorityClass", "In", ("high",))
+
+
+def limited(
+    limit: LimitedResource, quotas: list[Object], new: Object, old: Object | None = None, *, resource: str = "pods"
+) -> list[tuple[int, dict[str, str]]]:
+    write = Write(operation="CREATE" if old is None else "UPDATE", subresource="", new=new, old=old)
+    return charges(quotas, evaluator(resource), write, facts(), [limit])
+
+
+def test_a_limited_resource_needs_a_quota_that_names_it() -> None:
+    limit = LimitedResource(resource="pods", contains=("cpu",))
+    with pytest.raises(Exceeded) as refusal:
+        limited(limit, [quota("q", {"requests.cpu": "4"}, {"requests.cpu": "0"})], pod(container(cpu="1")))
+    assert str(refusal.value) == "insufficient quota to consume: cpu"
+    hard, used = {"cpu": "4", "requests.cpu": "4"}, {"cpu": "0", "requests.cpu": "0"}
+    assert limited(limit, [quota("q", hard, used)], pod(container(cpu="1"))) == [(0, {"cpu": "1", "requests.cpu": "1"})]
+    assert limited(limit, [], pod({"name": "c"})) == []
+    assert limited(LimitedResource(resource="services", contains=("",)), [], pod(container(cpu="1"))) == []
+
+
+def test_unchanged_usage_needs_no_quota() -> None:
+    limit = LimitedResource(resource="services", contains=("services",))
+    service = {"spec": {"type": "ClusterIP"}}
+    with pytest.raises(Exceeded, match="insufficient quota to consume: count/services,services"):
+        limited(limit, [], service, resource="services")
+    assert limited(limit, [], service, service, resource="services") == []
+
+
+def test_a_limited_scope_needs_a_quota_with_that_scope() -> None:
+    limit = LimitedResource(resource="pods", scopes=(HIGH,))
+    high = pod(container(cpu="1"), priorityClassName="high")
+    with pytest.raises(ScopesNotCovered) as refusal:
+        limited(limit, [quota("q", {"pods": "4"}, {"pods": "0"})], high)
+    assert str(refusal.value) == "insufficient quota to match these scopes: [{PriorityClass In [high]}]"
+    assert limited(limit, [], pod(container(cpu="1"), priorityClassName="low")) == []
+    covering = quota("q", {"pods": "4"}, {"pods": "0"}, scopes=["PriorityClass"])
+    assert limited(limit, [covering], high) == [(0, {"pods": "1"})]

@@ -13,6 +13,7 @@ import pytest
 from hostile_clients import connected
 
 from kubechronicle.api.configuration.admission import EventLimit
+from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError
@@ -222,4 +223,30 @@ def test_wrong_configurations_of_image_policy(tmp_path: Path, text: str, problem
     settings = load({"admission-control-config-file": str(write(tmp_path, text))})
     with pytest.raises(OperatorError) as caught:
         image_webhook(plugin_configurations(settings, frozenset({"ImagePolicyWebhook"})))
+    assert problem in str(caught.value)
+
+
+LIMITED = HEAD + "- name: ResourceQuota\n  configuration:\n    limitedResources:\n"
+OLD_QUOTA = "    apiVersion: resourcequota.admission.k8s.io/v1beta1\n    kind: Configuration\n"
+
+
+def test_resources_that_need_a_quota(tmp_path: Path) -> None:
+    text = LIMITED + "    - {resource: deployments, apiGroup: apps, matchContains: [count]}\n" + OLD_QUOTA
+    settings = load({"admission-control-config-file": str(write(tmp_path, text))})
+    found = plugin_configurations(settings, frozenset({"ResourceQuota"})).limited_resources
+    assert found == (LimitedResource(resource="deployments.apps", contains=("count",)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LIMITED + "    - {apiGroup: apps}\n" + OLD_QUOTA, "limitedResources[0].resource: Required value"),
+        (LIMITED + "    - {resource: pods, match: [a]}\n" + OLD_QUOTA, 'unknown field "limitedResources[0].match"'),
+        (LIMITED + "    - {resource: pods}\n", "Object 'Kind' is missing"),
+    ],
+)
+def test_wrong_configurations_of_quotas(tmp_path: Path, text: str, problem: str) -> None:
+    settings = load({"admission-control-config-file": str(write(tmp_path, text))})
+    with pytest.raises(OperatorError) as caught:
+        plugin_configurations(settings, frozenset({"ResourceQuota"}))
     assert problem in str(caught.value)
