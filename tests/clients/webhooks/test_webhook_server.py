@@ -13,11 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from certificates import CA, CN
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from admission.serving_certificates import issue
+from certificates import CA
 from custom_resources import merge
 from harness import BINARIES, Api, Server, eventually, prepare, unique
 from postgres_fixture import free_port
@@ -30,20 +27,6 @@ CONFIGURATIONS = (
     f"{CONFIGS}/validatingwebhookconfigurations/engine-validating",
 )
 UNKNOWN = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-
-
-def issue(folder: Path, authority: CA) -> None:
-    """Write a certificate for the Service, as an issuer into a mounted Secret."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    names = x509.SubjectAlternativeName([x509.DNSName(HOST)])
-    usage = (ExtendedKeyUsageOID.SERVER_AUTH,)
-    certificate = authority.sign([(CN, HOST)], key, usage=usage, extensions=[(names, False)])
-    for name, data in (
-        ("tls.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())),
-        ("tls.crt", certificate.public_bytes(Encoding.PEM)),
-    ):
-        (folder / f"{name}.new").write_bytes(data)
-        (folder / f"{name}.new").replace(folder / name)
 
 
 def inject(api: Api, authority: CA) -> None:
@@ -76,7 +59,7 @@ def kubectl(server: Server, tmp_path: Path) -> Iterator[Kubectl]:
 
 def test_a_webhook_server_of_controller_runtime(server: Server, kubectl: Kubectl, tmp_path: Path) -> None:
     port, first, second = free_port(), CA("first"), CA("second")
-    issue(tmp_path, first)
+    issue(tmp_path, first, HOST)
     manifest = (Path(__file__).parent / "engines.yaml").read_text().replace("port: 443", f"port: {port}")
     pods = f"/api/v1/namespaces/{kubectl.namespace}/pods"
     command = [str(BINARIES / "webhook-server"), "--directory", str(tmp_path), "--port", str(port)]
@@ -115,7 +98,7 @@ def test_a_webhook_server_of_controller_runtime(server: Server, kubectl: Kubectl
         kubectl("annotate", "pod", "a", "example.com/protected-")
         kubectl("delete", "pod", "a", "--now")
 
-        issue(tmp_path, second)
+        issue(tmp_path, second, HOST)
         inject(api, second)
         created: Any = eventually(
             lambda: (answer := api.request("POST", pods, pod("c"))).status == 201 and answer.json(),
