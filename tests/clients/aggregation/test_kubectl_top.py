@@ -1,4 +1,7 @@
-"""kubectl top, with a stand-in for metrics-server behind an APIService, which knows this server by its certificate."""
+"""A stand-in for metrics-server behind an APIService, which knows this server by its certificate.
+
+With kubectl top, and with two replicas.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from typing import Any
 from certificates import CA
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from harness import eventually
+from harness import Api, Cluster, eventually
 from programs import Kubectl
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
@@ -122,3 +126,42 @@ def test_top_pods(kubectl: Kubectl, tmp_path: Path) -> None:
     assert "unable to handle the request" in kubectl.refused("get", "--raw", f"{ROOT}/pods")
     kubectl("get", "pods")
     kubectl("delete", f"apiservice/{name}", "service/metrics")
+
+
+def test_two_replicas_send_requests_to_one_server(cluster: Cluster, tmp_path: Path) -> None:
+    clients = tmp_path / "clients.crt"
+    own = [server.data_dir / "pki" / "front-proxy-ca.crt" for server in cluster.servers]
+    clients.write_bytes(b"".join(each.read_bytes() for each in own))
+    name, services = f"{VERSION}.{GROUP}", "/api/v1/namespaces/default/services"
+    api_services = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+    def serves(api: Api) -> bool:
+        return api.request("GET", f"{ROOT}/pods").status == 200 and "pods" in json.dumps(api.get(ROOT))
+
+    def is_discovered(api: Api) -> bool:
+        return GROUP in [group["name"] for group in api.get("/apis")["groups"]]
+
+    def is_gone(api: Api) -> bool:
+        return api.request("GET", ROOT).status == 404
+
+    one, other = (server.api() for server in cluster.servers)
+    with closing(one), closing(other):
+        with metrics_server(tmp_path, "metrics.default.svc", clients) as (port, authority, _):
+            service = {"type": "ExternalName", "externalName": "localhost"}
+            one.create(services, {"metadata": {"name": "metrics"}, "spec": service})
+            spec = {
+                "group": GROUP,
+                "version": VERSION,
+                "groupPriorityMinimum": 100,
+                "versionPriority": 100,
+                "service": {"name": "metrics", "namespace": "default", "port": port},
+                "caBundle": base64.b64encode(authority).decode(),
+            }
+            one.create(api_services, {"metadata": {"name": name}, "spec": spec})
+            for api in (one, other):
+                eventually(partial(serves, api), "the replica sends requests on")
+                assert is_discovered(api)
+        other.request("DELETE", f"{api_services}/{name}").expect(200)
+        for api in (one, other):
+            eventually(partial(is_gone, api), "the replica forgot the server")
+            assert not is_discovered(api)
