@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
@@ -13,10 +13,11 @@ import orjson
 from kubechronicle.api.admission.image_verdicts import Verdict
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
-from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing
+from kubechronicle.http.outgoing.client import TIMEOUT, Answer, AskError, Outgoing
 from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.ttl_cache import TtlCache
+from kubechronicle.http.outgoing.webhooks import go_error
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class ImageWebhookClient:
     ) -> None:
         self.default_allow = webhook.default_allow
         self._ttl = {True: webhook.allow_ttl, False: webhook.deny_ttl}
-        self._client = outgoing.client(webhook.peer)
+        url = f"{webhook.peer.url}?timeout={TIMEOUT:.0f}s"  # as client-go, which adds its time-out
+        self._client = outgoing.client(replace(webhook.peer, url=url))
         self._backoff = Backoff(initial=webhook.retry_backoff)
         self._cache: TtlCache[Verdict] = TtlCache(CACHE_SIZE, clock)
         self._error_log = RateLimitedLog(log, "Failed to ask the image policy webhook")
@@ -64,9 +66,15 @@ class ImageWebhookClient:
             verdict = await ask_patiently(self._client, body, _read, backoff=self._backoff)
         except AskError as error:
             self._error_log.error(str(error))
-            return Verdict(allowed=False, failure=str(error))
+            return Verdict(allowed=False, failure=self._shown(error))
         self._cache.put(spec, verdict, self._ttl[verdict.allowed])
         return verdict
+
+    def _shown(self, error: AskError) -> str:
+        """Return the text of an error as Go's net/http has it."""
+        url = self._client.peer.url
+        head, text = f'Post "{url}": ', str(error)
+        return head + go_error(text.removeprefix(head), url) if text.startswith(head) else text
 
 
 def _read(answer: Answer) -> Verdict:

@@ -115,3 +115,12 @@ async def test_a_webhook_that_fails(admit: Admit) -> None:
     assert len(judge.reviews) == 5
     opened = await admit(Judge({"allowed": True}, code=404), default_allow=True)
     assert opened == {"imagepolicywebhook.image-policy.k8s.io/failed-open": "true"}
+
+
+async def test_a_refused_connection_is_reported_as_by_go(outgoing: Outgoing) -> None:
+    peer = RemoteServer(url="https://127.0.0.1:1/images")
+    client = ImageWebhookClient(ImageWebhook(peer=peer, allow_ttl=0, deny_ttl=0, retry_backoff=0), outgoing)
+    verdict = await client.ask(b"{}")
+    assert verdict.failure == (
+        'Post "https://127.0.0.1:1/images?timeout=30s": dial tcp 127.0.0.1:1: connect: connection refused'
+    )
