@@ -15,6 +15,7 @@ from in_process import JOE, InProcess, open_server
 
 from kubechronicle.actors.loops.api_service_availability import by_objects
 from kubechronicle.api.registry.api_services import ServiceReference
+from kubechronicle.http.aggregation.openapi import MALFORMED, read_document
 from kubechronicle.http.messages import SWITCHED, Request, Response
 
 PATIENCE = 60.0
@@ -279,3 +280,20 @@ def test_a_missing_endpoint_is_told() -> None:
     assert reason(service, unready) == "MissingEndpoints"
     assert reason(service, unready, ready) == ""
     assert reason({"spec": {"type": "ExternalName"}}) == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b"{", b'{"paths":[1]}', b'{"paths":{},"definitions":[1]}', b'{"paths":' + b"[" * 900 + b"]" * 900 + b"}"],
+)
+def test_a_malformed_openapi_document_is_refused(body: bytes) -> None:
+    with pytest.raises(MALFORMED):
+        read_document(body, GROUP, "v1")
+
+
+def test_a_document_of_another_form_has_no_protobuf_form() -> None:
+    item = {"get": {"parameters": [{"in": "header", "name": "x", "type": "string"}], "responses": {}}}
+    body = json.dumps({"paths": {f"{PATH}/things": item, "/apis/apps/v1/": {}}}).encode()
+    found = read_document(body, GROUP, "v1")
+    assert not found.encodable
+    assert list(json.loads(found.body)["paths"]) == [f"{PATH}/things"]
