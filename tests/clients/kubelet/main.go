@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -70,7 +71,7 @@ func inTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan remote
 	}
 	defer master.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -93,6 +94,10 @@ func (containers) ExecInContainer(ctx context.Context, name, uid, container stri
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	// A killed kubelet takes its commands along. The signal follows the thread that starts the command.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if tty {
 		return inTerminal(cmd, in, out, resize)
 	}

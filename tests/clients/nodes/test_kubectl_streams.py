@@ -187,7 +187,7 @@ def test_a_killed_kubelet_ends_the_session_with_an_error(
     kubectl: Kubectl, environment: dict[str, str], tmp_path: Path
 ) -> None:
     with kubelet_in(tmp_path) as (kubelet, port), pod_on(kubectl, environment, port) as pod:
-        with pod.running("exec", pod.name, "-c", "c", "--", "sh", "-c", "echo up; read forever < /dev/zero") as lines:
+        with pod.running("exec", pod.name, "-c", "c", "--", "sh", "-c", "echo up; exec tail -f /dev/null") as lines:
             lines.until(lambda line: "up" in line)
             kubelet.kill()
             if not environment:
