@@ -22,7 +22,7 @@ async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
 async def copy_both(left: trio.abc.Stream, right: trio.abc.Stream, *, draining: trio.Event) -> None:
     """Copy until either side has ended or the server drains, as kube-apiserver's proxy of upgraded connections does.
 
-    Closes neither stream. What one side sent before its end has then been sent to the other.
+    Closes neither stream. By then it has sent on all bytes that came before that end.
     """
     async with trio.open_nursery() as nursery:
 
