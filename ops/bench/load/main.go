@@ -82,7 +82,11 @@ func main() {
 	if err != nil {
 		fatal(err)
 	}
-	result, err := run(o)
+	var result map[string]any
+	if err = setUpAdmission(o); err == nil {
+		result, err = run(o)
+	}
+	removeAdmission(o)
 	if err != nil {
 		fatal(err)
 	}
