@@ -65,7 +65,7 @@ class RevisionLog(Protocol):
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         """Return at most ``limit`` matching changes that are still in the log, with ``who``, in the query's order.
 
-        Each comes with the record it replaced (None: the key was absent, or that record is gone).
+        Each comes with the record it replaced (None: the key was absent, that record is gone, or it is not wanted).
         """
         ...
 

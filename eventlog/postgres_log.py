@@ -196,7 +196,8 @@ class PostgresLog:
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         limit = min(limit, max(query.until - query.after, 1))
         statement, arguments = change_sql.statement(query, limit, await self._short_resources())
-        at = (_AFTER_HEAD, _AFTER_HEAD + rows.RECORD_WIDTH + change_sql.WHO_WIDTH)
+        replaced = (_AFTER_HEAD + rows.RECORD_WIDTH + change_sql.WHO_WIDTH,) if query.with_replaced else ()
+        at = (_AFTER_HEAD, *replaced)
         _, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at)
         return matching.map(lambda row: change_sql.change_of(row, *at))
 

@@ -46,7 +46,7 @@ def change_of(record: Record, before: Record | None) -> revisions.Change:
 
 
 def states_json(record: Record, before: Record | None) -> bytes:
-    """Return a Revision with its objects as the log holds them, as JSON (``?content=states``).
+    """Return a Revision with its objects as the log holds them, as JSON (``?content=states``, ``?content=after``).
 
     The objects are not decoded, so that readers of many changes cost little. ``before``, ``after``: the objects before
     and after a creation or update. A deletion has ``before``, and ``last``: the object as it was deleted. Nothing is

@@ -14,6 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import orjson
@@ -26,7 +27,7 @@ from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import revisions
-from kubechronicle.api.history.revisions import Content
+from kubechronicle.api.history.revisions import PLAIN, Content
 from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
@@ -119,7 +120,12 @@ class ChangeReads:
                 raise status.expired(EXPIRED_LIST)
             last, after = token.revision, named
         selected = await self.select(rt, selection)
-        query = replace(selected.query, until=min(selected.query.until, last), newest_first=not self._oldest_first)
+        query = replace(
+            selected.query,
+            until=min(selected.query.until, last),
+            newest_first=not self._oldest_first,
+            with_replaced=self._content != "after" or selected.needs_objects,
+        )
         if after and self._oldest_first:
             query = replace(query, after=max(query.after, after))
         elif after:
@@ -187,6 +193,8 @@ class ChangeReads:
         """Return at most ``limit`` matching entries, and the last record scanned if there may be more."""
         entries: list[Entry] = []
         scanned, held, last = 0, 0, None
+        is_plain = self._content in PLAIN and not selected.needs_objects
+        scopes: dict[tuple[str, str], bool] = {}
         size = CHUNK if selected.needs_objects else min(CHUNK, limit + 1)
         while True:
             chunk = await self._log.changes(query, limit=size)
@@ -194,6 +202,10 @@ class ChangeReads:
                 if len(entries) == limit or held >= PAGE_BYTES:
                     return entries, last
                 last, scanned = record, scanned + 1
+                if is_plain and await self._all_readable(record.key, scopes):
+                    entries.append(_entry_of(record, before, self._content, readable=True))
+                    held += len(entries[-1].json)
+                    continue
                 entry = await self._matching(selected, record, before)
                 if entry is not None:
                     entries.append(entry)
@@ -234,8 +246,8 @@ class ChangeReads:
             return await self._entry(record, before, content=self._content)
         if not await self._readable(*record.key):
             return None  # selectors must not reveal labels and fields that the client may not read
-        states = self._content == "states"
-        entry = await self._entry(record, before, content="" if states else self._content)
+        plain = self._content in PLAIN
+        entry = await self._entry(record, before, content="" if plain else self._content)
         labels = selected.selection.labels
         if labels is not None and not labels.matches(entry.labels):
             return None
@@ -243,14 +255,22 @@ class ChangeReads:
             revision = entry.object()
             if any(revisions.concerns_field(revision, term.value) is not term.equal for term in selected.fields):
                 return None
-        return await self._entry(record, before, content="states") if states else entry
+        return await self._entry(record, before, content=self._content) if plain else entry
+
+    async def _all_readable(self, key: Key, known: dict[tuple[str, str], bool]) -> bool:
+        """Tell whether the client may read all objects of a resource in a namespace."""
+        scope = (key.resource, key.namespace)
+        found = known.get(scope)
+        if found is None:
+            found = known[scope] = await self._readable(*scope, "")
+        return found
 
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
         readable = await self._readable(*record.key)
         size = pair_size((record, before))
         await self.turn.begin(size)
-        return await self.turn.run(size, _entry_of, record, before, content, readable)
+        return await self.turn.run(size, partial(_entry_of, record, before, content, readable=readable))
 
 
 def _revision_named(name: str) -> int | None:
@@ -260,9 +280,10 @@ def _revision_named(name: str) -> int | None:
     return int(name)
 
 
-def _entry_of(record: Record, before: Record | None, content: Content, readable: bool) -> Entry:
+def _entry_of(record: Record, before: Record | None, content: Content, *, readable: bool) -> Entry:
     kind = "revisions" if record.key.namespace else "clusterrevisions"
-    if content == "states" and readable:
+    if content in PLAIN and readable:
+        before = before if content == "states" else None
         key = Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision))
         return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})
     change = change_of(record, before)

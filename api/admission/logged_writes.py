@@ -1,4 +1,4 @@
-"""Writes of the log as admission saw them: from a Revision with its objects (``?content=states``) to a Write.
+"""Writes of the log as admission saw them: from a LoggedChange to a Write.
 
     verb of the request     change in the log     operation     object     old object
     create, update, patch   Create                CREATE        after      none
@@ -12,10 +12,12 @@ dry runs, and no bodies of requests such as an eviction, which change another ob
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
+from msgspec import UNSET
+
+from kubechronicle.api.admission.logged_changes import Encoded, LoggedChange, LoggedRequest, decoded
 from kubechronicle.api.admission.matching import NAMESPACES, Labels, WriteKind, kind_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
@@ -32,7 +34,13 @@ DELETE: Final = "DELETE"
 VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
 """Subresources that are another view of their object."""
 
+SHAPES_KEPT: Final = 4096
+"""Shapes of requests, and their options, that are kept."""
+
 OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 COMPANION: Final = "changes made by the server beside a request for another object"
 BODYLESS: Final = "requests whose body the log does not hold, such as evictions and bindings"
@@ -45,34 +53,72 @@ class NotReplayed(Exception):
     """A change that cannot be judged. The text is one of the reasons above."""
 
 
-@dataclass(eq=False)
 class Write:
     """One write of the log.
 
-    ``object``, ``old``: as stored, None if absent.
     ``collection``: the object was deleted as one of a collection.
     """
 
-    revision: int
-    time: str
-    rt: ResourceType
-    subresource: str
-    operation: str
-    namespace: str
-    name: str
-    object: Object | None
-    old: Object | None
-    who: Mapping[str, Any]
-    request: Mapping[str, str]
-    options: ReadOnlyObject
-    collection: bool = False
-    _new: dict[ResourceType, Object | None] = field(default_factory=dict)
-    _former: dict[ResourceType, Object | None] = field(default_factory=dict)
+    __slots__ = (
+        "_change",
+        "_encoded_new",
+        "_encoded_old",
+        "_former",
+        "_made",
+        "_new",
+        "_old",
+        "collection",
+        "kind",
+        "name",
+        "namespace",
+        "options",
+    )
 
-    def __post_init__(self) -> None:
-        namespaced = bool(self.namespace) or self.rt.resource == NAMESPACES
-        self.kind = WriteKind(self.rt, self.subresource, self.operation, namespaced)
+    def __init__(
+        self, change: LoggedChange, kind: WriteKind, new: Encoded, old: Encoded, options: ReadOnlyObject
+    ) -> None:
+        self._change = change
+        self.kind = kind
         """The part of the request that rules look at."""
+        self.namespace = change.object.namespace
+        self.name = change.object.name
+        self.options = options
+        self.collection = change.request.verb == "deletecollection"
+        self._encoded_new, self._encoded_old = new, old
+        self._new: Object | None = None
+        self._old: Object | None = None
+        self._made: dict[ResourceType, Object | None] | None = None
+        self._former: dict[ResourceType, Object | None] | None = None
+
+    @property
+    def revision(self) -> int:
+        return self._change.revision
+
+    @property
+    def time(self) -> str:
+        return self._change.time
+
+    @property
+    def who(self) -> Mapping[str, Any]:
+        """The user, as the Revision has it."""
+        return self._change.who
+
+    @property
+    def request(self) -> LoggedRequest:
+        return self._change.request
+
+    @property
+    def rt(self) -> ResourceType:
+        """The resource, in the version of the request."""
+        return self.kind.type
+
+    @property
+    def subresource(self) -> str:
+        return self.kind.subresource
+
+    @property
+    def operation(self) -> str:
+        return self.kind.operation
 
     @property
     def named(self) -> str:
@@ -89,17 +135,52 @@ class Write:
         names = ("username", "uid", "groups", "extra")
         return {name: self.who[name] for name in names if self.who.get(name)}
 
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    @property
+    def object(self) -> Object | None:
+        """The new object as stored, None if there is none. Decoded at the first use."""
+        if self._encoded_new is not UNSET:
+            self._new = decoded(self._encoded_new, self._revision_before())
+            self._encoded_new = UNSET
+        return self._new
+
+    @property
+    def old(self) -> Object | None:
+        """The old object as stored, None if there is none, or it was not read. Decoded at the first use."""
+        if self._encoded_old is not UNSET:
+            self._old = decoded(self._encoded_old, self._revision_before())
+            self._encoded_old = UNSET
+        return self._old
+
+    def _revision_before(self) -> str:
+        """Return the resourceVersion of both objects: the new one has no other before it is stored."""
+        return "" if self.operation == CREATE else self._change.previous_revision
+
     def new(self, rt: ResourceType) -> Object | None:
         """Return the new object in the version of ``rt``, for reading. StatusError 500: it cannot be converted."""
-        if rt not in self._new:
-            self._new[rt] = None if self.object is None else self._seen(self.object, rt)
-        return self._new[rt]
+        obj = self.object
+        if obj is None or self._is_stored_form(obj, rt):
+            return obj
+        if self._made is None:
+            self._made = {}
+        if rt not in self._made:
+            self._made[rt] = self._seen(obj, rt)
+        return self._made[rt]
 
     def former(self, rt: ResourceType) -> Object | None:
         """Return the old object in the version of ``rt``, for reading. StatusError 500: it cannot be converted."""
+        obj = self.old
+        if obj is None or self._is_stored_form(obj, rt):
+            return obj
+        if self._former is None:
+            self._former = {}
         if rt not in self._former:
-            self._former[rt] = None if self.old is None else self._seen(self.old, rt)
+            self._former[rt] = self._seen(obj, rt)
         return self._former[rt]
+
+    def _is_stored_form(self, obj: ReadOnlyObject, rt: ResourceType) -> bool:
+        return rt.custom is None and obj["apiVersion"] == rt.api_version and self.subresource != pipeline.SCALE
 
     def decoded_as(self, rt: ResourceType) -> ResourceType:
         """Return the type by which the objects of the request are decoded in the version of ``rt``."""
@@ -115,21 +196,26 @@ class Write:
         assert self.object is not None, "an object was mutated"
         if self.subresource == pipeline.SCALE:
             obj = scale.with_scale(self.rt, self.object, obj)
-        self.object = obj
-        self._new.clear()
+        self._new = obj
+        self._made = None
 
     def _seen(self, obj: Object, rt: ResourceType) -> Object:
         if self.subresource == pipeline.SCALE:
             return scale.scale_of(obj) if self.rt.custom is None else scale.stored_scale(self.rt, copy_object(obj))
         if rt.custom is None:
-            return obj if obj["apiVersion"] == rt.api_version else _converted(obj, rt)
+            return _converted(obj, rt)
         return custom_versions.read(rt, copy_object(obj))
 
-    def labels(self, namespace_labels: Any) -> Labels:
-        """Return the labels that selectors look at. ``namespace_labels``: (name) -> labels, may raise StatusError."""
-        scaled = self.subresource == pipeline.SCALE  # a Scale has no labels
-        new, old = (None if obj is None else {} if scaled else labels_in(obj) for obj in (self.object, self.old))
+    def labels(self, namespace_labels: Callable[[str], Mapping[str, str]], *, objects: bool = True) -> Labels:
+        """Return the labels that selectors look at.
+
+        ``namespace_labels``: (name) -> labels, may raise StatusError. ``objects``: those of objects are needed, too.
+        """
         itself = self.rt.resource == NAMESPACES
+        new = old = None
+        if objects or itself:
+            scaled = self.subresource == pipeline.SCALE  # a Scale has no labels
+            new, old = (None if obj is None else {} if scaled else labels_in(obj) for obj in (self.object, self.old))
         if not self.namespace and not itself:
             return Labels(new, old, None)
         if itself and not self.subresource and self.operation in (CREATE, UPDATE):
@@ -149,69 +235,106 @@ def _converted(obj: Object, rt: ResourceType) -> Object:
         raise status.internal_error(str(error)) from None
 
 
-def write_of(revision: ReadOnlyObject, resource: str, registry: Registry) -> Write:
-    """Return the write that a Revision with its objects records. NotReplayed.
+class Writes:
+    """The writes that changes record. ``old_read``: changes have the objects before them.
 
-    ``resource``: the stored resource, such as ``deployments.apps``.
+    What depends on the request but not on the object is found once for all requests of a shape: the requests
+    ``PUT /api/v1/namespaces/a/pods/x`` and ``.../pods/y`` have one.
     """
-    if revision.get("redacted"):
-        raise NotReplayed(UNREADABLE)
-    request, reference = revision.get("request") or {}, revision["object"]
-    path, _, query = (request.get("uri") or "").partition("?")
-    stored = registry.storage(resource)
-    if stored is None:
-        raise NotReplayed(UNKNOWN)
-    info = resolve("GET", path, Query(query))
-    rt, subresource = _requested(info, stored, registry), info.subresource
-    if rt is None:
-        rt, subresource = stored, ""
-    if subresource not in VIEWS:
-        raise NotReplayed(BODYLESS)
-    operation, obj, old = _operation(revision, request.get("verb", ""))
-    if revision.get("erased") or (revision.get("beforeErased") and operation != CREATE):
-        raise NotReplayed(ERASED)
-    if (obj is None and old is None) or (old is None and operation != CREATE):
-        raise NotReplayed(ERASED)
-    previous = revision.get("previousRevision")
-    for each in (obj, old):
-        if each is not None and previous and operation != CREATE:
-            each["metadata"]["resourceVersion"] = previous
-    sent = sent_write_options(Query(query).as_dict()) if query and operation != DELETE else {}
-    return Write(
-        revision=int(revision["metadata"]["name"]),
-        time=revision["time"],
-        rt=rt,
-        subresource=subresource,
-        operation=operation,
-        namespace=reference.get("namespace", ""),
-        name=reference["name"],
-        object=obj,
-        old=old,
-        who=revision.get("who") or {},
-        request=request,
-        options={"kind": OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **sent},
-        collection=request.get("verb") == "deletecollection",
-    )
+
+    def __init__(self, registry: Registry, *, old_read: bool = True) -> None:
+        self._registry = registry
+        self._old_read = old_read
+        self._shapes: dict[tuple[str, str, str, str], tuple[ResourceType, str] | str] = {}
+        self._kinds: dict[tuple[ResourceType, str, str, bool], WriteKind] = {}
+        self._options: dict[tuple[str, str], ReadOnlyObject] = {}
+
+    def write_of(self, change: LoggedChange, resource: str) -> Write:
+        """Return the write that a change records. NotReplayed.
+
+        ``resource``: the stored resource, such as ``deployments.apps``.
+        """
+        if change.redacted:
+            raise NotReplayed(UNREADABLE)
+        path, _, query = change.request.uri.partition("?")
+        rt, subresource = self._requested(resource, path, change.object.name)
+        operation, new, old = _operation(change)
+        if change.erased or (change.before_erased and operation != CREATE and self._old_read):
+            raise NotReplayed(ERASED)
+        if new is UNSET and old is UNSET and (self._old_read or operation != DELETE):
+            raise NotReplayed(ERASED)
+        if old is UNSET and operation != CREATE and self._old_read:
+            raise NotReplayed(ERASED)
+        namespaced = bool(change.object.namespace) or rt.resource == NAMESPACES
+        kind = self._kind(rt, subresource, operation, namespaced)
+        return Write(change, kind, new, old, self._options_of(operation, query))
+
+    def _requested(self, resource: str, path: str, name: str) -> tuple[ResourceType, str]:
+        """Return the type and the subresource of a request. NotReplayed: a request that cannot be judged."""
+        head, middle, tail = path, "", ""
+        if name:
+            if path.endswith(f"/{name}"):
+                head, middle = path[: -len(name)], name
+            else:
+                head, middle, tail = path.rpartition(f"/{name}/")
+                if not middle:
+                    head, tail = path, ""
+        shape = (resource, head, "*" if middle else "", tail)
+        found = self._shapes.get(shape)
+        if found is None:
+            info = resolve("GET", path, Query(""))
+            found = self._resolved(resource, info)
+            if middle and info.name != name:
+                # The name stands in another place, as in a request for all pods of the namespace "pods".
+                shape = (resource, path, "", "")
+            _keep(self._shapes, shape, found)
+        if isinstance(found, str):
+            raise NotReplayed(found)
+        return found
+
+    def _resolved(self, resource: str, info: RequestInfo) -> tuple[ResourceType, str] | str:
+        """Return the type and the subresource of a request, or the reason why it cannot be judged."""
+        stored = self._registry.storage(resource)
+        if stored is None:
+            return UNKNOWN
+        rt = self._registry.known(info.group, info.version, info.resource) if info.is_resource else None
+        if rt is None:  # the path tells nothing
+            return stored, ""
+        if rt.resource != stored.resource:
+            return COMPANION
+        return (rt, info.subresource) if info.subresource in VIEWS else BODYLESS
+
+    def _kind(self, rt: ResourceType, subresource: str, operation: str, namespaced: bool) -> WriteKind:
+        key = (rt, subresource, operation, namespaced)
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = WriteKind(*key)
+        return found
+
+    def _options_of(self, operation: str, query: str) -> ReadOnlyObject:
+        key = (operation, query)
+        found = self._options.get(key)
+        if found is None:
+            sent = sent_write_options(Query(query).as_dict()) if query and operation != DELETE else {}
+            found = {"kind": OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **sent}
+            _keep(self._options, key, found)
+        return found
 
 
-def _requested(info: RequestInfo, stored: ResourceType, registry: Registry) -> ResourceType | None:
-    """Return the type of the request, None if its path tells nothing. NotReplayed: it is about another resource."""
-    if not info.is_resource:
-        return None
-    rt = registry.known(info.group, info.version, info.resource)
-    if rt is not None and rt.resource != stored.resource:
-        raise NotReplayed(COMPANION)
-    return rt
+def _keep(kept: dict[K, V], key: K, value: V) -> None:
+    if len(kept) >= SHAPES_KEPT:
+        kept.clear()
+    kept[key] = value
 
 
-def _operation(revision: ReadOnlyObject, verb: str) -> tuple[str, Object | None, Object | None]:
+def _operation(change: LoggedChange) -> tuple[str, Encoded, Encoded]:
     """Return the operation of a change with its new and old object."""
-    change, before = revision["operation"], revision.get("before")
-    if change == "Create":
-        return CREATE, revision.get("after"), None
-    if verb in ("delete", "deletecollection") or (change == "Delete" and verb not in ("update", "patch")):
-        return DELETE, None, before or revision.get("last")
-    return UPDATE, revision.get("after") or revision.get("last"), before
+    verb = change.request.verb
+    if change.operation == "Create":
+        return CREATE, change.after, UNSET
+    if verb in ("delete", "deletecollection") or (change.operation == "Delete" and verb not in ("update", "patch")):
+        return DELETE, UNSET, change.last if change.before is UNSET else change.before
+    return UPDATE, change.last if change.after is UNSET else change.after, change.before
 
 
 def decision_values(write: Write) -> dict[str, Any]:

@@ -176,6 +176,11 @@ class Selectors:
         self._namespace = _selector(spec.get("namespaceSelector"))
         self._object = _selector(spec.get("objectSelector"))
 
+    @property
+    def of_objects(self) -> bool:
+        """True if it looks at the labels of objects."""
+        return self._object is not None
+
     def match(self, labels: Labels) -> bool:
         """Tell whether both match. StatusError: the namespace is missing, and the object matches."""
         selector = self._object

@@ -37,7 +37,11 @@ Failed and OutOfBudget, and StatusError for an object that cannot be decoded aft
 
 
 class Mutator:
-    """The compiled expressions of a MutatingAdmissionPolicy. ``mutations``: in their order."""
+    """The compiled expressions of a MutatingAdmissionPolicy.
+
+    ``mutations``: in their order.
+    ``reads``: the names of the values that expressions read.
+    """
 
     def __init__(self, policy: ReadOnlyObject) -> None:
         spec = policy["spec"]
@@ -47,6 +51,7 @@ class Mutator:
         self.ignores = spec.get("failurePolicy") == "Ignore"
         self.reinvocable = spec.get("reinvocationPolicy") == "IfNeeded"
         self.mutations = [_mutation(each, compiler) for each in spec.get("mutations") or ()]
+        self.reads = frozenset(compiler.reads)
 
 
 def _mutation(spec: Mapping[str, Any], compiler: Compiler) -> Mutation:

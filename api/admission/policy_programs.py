@@ -46,11 +46,15 @@ class Expression(NamedTuple):
 
 
 class Compiler:
-    """Compiles the expressions of one policy, variables first. A problem is kept for the evaluation."""
+    """Compiles the expressions of one policy, variables first. A problem is kept for the evaluation.
+
+    ``reads``: the names of CEL's variables that the expressions read, such as ``oldObject``. Others need no value.
+    """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.params = spec.get("paramKind") is not None
         self.variables: dict[str, Expression] = {}
+        self.reads: set[str] = set()
         self._types: dict[str, Type] = {}
         self._scopes: dict[Offer, Environment] = {}
         self._composed = bool(spec.get("variables"))
@@ -72,7 +76,9 @@ class Compiler:
         if ANY not in wanted and tree.type not in wanted:
             return Expression(text, None, expressions.unwanted(tree.type, wanted), tree.type)
         try:
-            return Expression(text, scope.program(text, tree), type=tree.type)
+            program = scope.program(text, tree)
+            self.reads.update(path.partition(".")[0] for path in program.reads)
+            return Expression(text, program, type=tree.type)
         except InstantiationError as error:
             return Expression(text, None, f"program instantiation failed: {error}")
         except CompileError as error:

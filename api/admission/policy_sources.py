@@ -36,11 +36,29 @@ class MatchResources:
         self._excluded = Rules(spec.get("excludeResourceRules"), policy)
         self._selectors = Selectors(spec)
 
-    def match(self, kind: WriteKind, registry: Registry, name: str, labels: Labels) -> ResourceType | None:
-        """Return the type in whose version a write matches, None if it does not. StatusError: as Selectors.match."""
+    @property
+    def of_objects(self) -> bool:
+        """True if it looks at the labels of objects."""
+        return self._selectors.of_objects
+
+    def match(
+        self,
+        kind: WriteKind,
+        registry: Registry,
+        name: str,
+        labels: Labels,
+        candidate: ResourceType | None = None,
+    ) -> ResourceType | None:
+        """Return the type in whose version a write matches, None if it does not. StatusError: as Selectors.match.
+
+        ``candidate``: the type in whose version the rules match, whatever the object's name, if it is known.
+        """
         if self._excluded and self._excluded.match(kind, registry, name) is not None:
             return None
-        matched = self.rules.match(kind, registry, name) if self.rules else kind.type
+        if candidate is not None and not self.rules.named:
+            matched: ResourceType | None = candidate
+        else:
+            matched = self.rules.match(kind, registry, name) if self.rules else kind.type
         return matched if matched is not None and self._selectors.match(labels) else None
 
 
@@ -56,6 +74,11 @@ class Binding:
         match = spec.get("matchResources")
         self._match = None if match is None else MatchResources(match)
         self.param_selector = selector_from_spec((self.param_ref or {}).get("selector"))
+
+    @property
+    def of_objects(self) -> bool:
+        """True if it looks at the labels of objects."""
+        return self._match is not None and self._match.of_objects
 
     def matches(self, kind: WriteKind, registry: Registry, name: str, labels: Labels) -> bool:
         """Tell whether the binding selects a write. StatusError: as Selectors.match."""

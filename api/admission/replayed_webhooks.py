@@ -80,7 +80,7 @@ class ReplayedWebhook:
         if self._conditions is None:
             return True
         values = reading.values(rt, None, has_params=False) | {"namespaceObject": None}
-        return self._conditions.match({**values, **reading.authorizer})
+        return self._conditions.match({**values, **reading.request.authorizer})
 
     def _asked(self, rt: ResourceType, write: Write, ask: Ask) -> Answer:
         version = reviews.version_of(self._review_versions)

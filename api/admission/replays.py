@@ -9,7 +9,7 @@ Mutating policies are applied once; no policy is applied again after others (rei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -43,6 +43,9 @@ WARNED: Final = "warned"
 AUDITED: Final = "audited"
 MUTATED: Final = "mutated"
 EFFECTS: Final = (REFUSED, WARNED, AUDITED, MUTATED)
+ALL: Final = frozenset(("object", "oldObject", "request", "namespaceObject", "authorizer"))
+"""CEL's variables in policies."""
+NOTHING: Final[Mapping[str, Any]] = {}
 _ACTIONS: Final = {"Deny": REFUSED, "Warn": WARNED, "Audit": AUDITED}
 
 
@@ -83,18 +86,43 @@ class Reading:
         self._request: Request | None = None
         self._namespace_value: dict[str, Any] | None = None
 
-    def values(self, matched: ResourceType, params: Object | None, *, has_params: bool) -> dict[str, Any]:
-        """Return CEL's variables. ``matched``: the type in whose version the policy matches. StatusError."""
-        request = self._requests.get(matched)
-        if request is None:
-            request = self._requests[matched] = request_value(self.request, matched)
-        values = {
-            "object": self.write.new(matched),
-            "oldObject": self.write.former(matched),
-            "request": request,
-            "namespaceObject": self.namespace,
-        }
-        return {**values, "params": params} if has_params else values
+    def values(
+        self, matched: ResourceType, params: Object | None, *, has_params: bool, reads: Container[str] = ALL
+    ) -> dict[str, Any]:
+        """Return CEL's variables. ``matched``: the type in whose version the policy matches. StatusError.
+
+        ``reads``: the variables in use; the others are left out.
+        """
+        values: dict[str, Any] = {}
+        if "object" in reads:
+            values["object"] = self.write.new(matched)
+        if "oldObject" in reads:
+            values["oldObject"] = self.write.former(matched)
+        if "request" in reads:
+            values["request"] = self._request_value(matched)
+        if "namespaceObject" in reads:
+            values["namespaceObject"] = self.namespace
+        else:
+            self._check_namespace()
+        if has_params:
+            values["params"] = params
+        return values
+
+    def rights(self, reads: Container[str]) -> Mapping[str, Any]:
+        """Return the variables that ask for rights, none if they are not in use."""
+        return self.request.authorizer if "authorizer" in reads else NOTHING
+
+    def _request_value(self, matched: ResourceType) -> dict[str, Any]:
+        found = self._requests.get(matched)
+        if found is None:
+            found = self._requests[matched] = request_value(self.request, matched)
+        return found
+
+    def _check_namespace(self) -> None:
+        """Look for the namespace of the object. StatusError 404: it is missing."""
+        write = self.write
+        if write.namespace and write.rt.resource != NAMESPACES:
+            self._namespace(write.namespace)
 
     @property  # no cached_property, which takes a lock in Python 3.11
     def request(self) -> Request:
@@ -103,11 +131,6 @@ class Reading:
             values = decision_values(self.write)
             self._request = Request(decide=self._state.decide(values["user"]), **values)
         return self._request
-
-    @property
-    def authorizer(self) -> Mapping[str, Any]:
-        """The variables that ask for rights."""
-        return self.request.authorizer
 
     @property
     def namespace(self) -> dict[str, Any] | None:
@@ -169,7 +192,8 @@ class Bound:
 
     def values(self, reading: Reading) -> dict[str, Any]:
         """Return CEL's variables. StatusError."""
-        return reading.values(self.matched, self.params, has_params=self.policy.param_kind is not None)
+        reads = self.policy.evaluator.reads
+        return reading.values(self.matched, self.params, has_params=self.policy.param_kind is not None, reads=reads)
 
 
 class PolicyReplay:
@@ -179,8 +203,19 @@ class PolicyReplay:
         self, validating: Iterable[Policy[Validator]], mutating: Iterable[Policy[Mutator]], registry: Registry
     ) -> None:
         self._registry = registry
+        validating, mutating = list(validating), list(mutating)
         self._validating = _index(validating)
         self._mutating = _index(mutating)
+        self._every: list[Policy[Any]] = [*validating, *mutating]
+        self._of_objects = any(
+            each.match.of_objects or any(one.of_objects for one in each.bindings) for each in self._every
+        )
+        """Some selector looks at the labels of objects."""
+
+    @property
+    def reads_old(self) -> bool:
+        """True if a policy reads the objects before writes, or a selector their labels."""
+        return self._of_objects or any("oldObject" in each.evaluator.reads for each in self._every)
 
     def concerns_kind(self, kind: WriteKind) -> bool:
         """Tell whether the rules of some policy match a kind of write."""
@@ -191,9 +226,9 @@ class PolicyReplay:
 
     def mutate(self, write: Write, reading: Reading) -> list[Outcome]:
         """Apply the mutating policies to a write, which has the changed object afterwards."""
-        if write.object is None or is_exempt(write.rt):
-            return []
         candidates = self._mutating.candidates(write.kind, self._registry)
+        if not candidates or write.object is None or is_exempt(write.rt):
+            return []
         outcomes: list[Outcome] = []
         for bound in self._bound(candidates, reading, outcomes):
             outcomes += _mutate(bound, reading)
@@ -201,9 +236,9 @@ class PolicyReplay:
 
     def validate(self, write: Write, reading: Reading) -> list[Outcome]:
         """Return the outcomes of the validating policies."""
-        if is_exempt(write.rt):
-            return []
         candidates = self._validating.candidates(write.kind, self._registry)
+        if not candidates or is_exempt(write.rt):
+            return []
         outcomes: list[Outcome] = []
         for bound in self._bound(candidates, reading, outcomes):
             outcomes += _validate(bound, reading)
@@ -212,14 +247,12 @@ class PolicyReplay:
     def _bound(
         self, candidates: Sequence[tuple[Policy[Any], ResourceType]], reading: Reading, problems: list[Outcome]
     ) -> Iterator[Bound]:
-        if not candidates:
-            return
         write, registry = reading.write, self._registry
         kind, name = write.kind, write.named
-        labels = write.labels(reading.namespace_labels)
-        for policy, _ in candidates:
+        labels = write.labels(reading.namespace_labels, objects=self._of_objects)
+        for policy, candidate in candidates:
             try:
-                matched = policy.match.match(kind, registry, name, labels)
+                matched = policy.match.match(kind, registry, name, labels, candidate)
                 if matched is None:
                     continue
                 param_type = policy.param_type(registry)
@@ -254,7 +287,7 @@ def _validate(bound: Bound, reading: Reading) -> list[Outcome]:
     except StatusError as error:
         why = f"failed to configure binding: failed to convert object version: {error}"
         return _problem(policy, binding.name, why)
-    verdict = policy.evaluator.decide(values, reading.authorizer)
+    verdict = policy.evaluator.decide(values, reading.rights(policy.evaluator.reads))
     outcomes = [
         Outcome(_ACTIONS[action], policy.name, binding.name, failure.message, failure.reason, failure.error)
         for failure in verdict.failures
@@ -276,7 +309,7 @@ def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
         before = write.new(bound.matched)
         if before is None:
             return []
-        values = {**bound.values(reading), **reading.authorizer}
+        values = {**bound.values(reading), **reading.rights(evaluator.reads)}
         if evaluator.conditions and not evaluator.conditions.match(values):
             return []
         obj, decoded_as = before, write.decoded_as(bound.matched)

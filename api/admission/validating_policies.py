@@ -107,7 +107,7 @@ class _Validation(NamedTuple):
 
 
 class Validator:
-    """The compiled expressions of a ValidatingAdmissionPolicy."""
+    """The compiled expressions of a ValidatingAdmissionPolicy. ``reads``: the names of the values that they read."""
 
     def __init__(self, policy: ReadOnlyObject) -> None:
         spec = policy["spec"]
@@ -120,12 +120,16 @@ class Validator:
             (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), expressions.ANNOTATION))
             for each in spec.get("auditAnnotations") or ()
         ]
+        self.reads = frozenset(compiler.reads)
         messages = sum(each.message_expression is not None for each in self._validations)
         self._messages_at_most = (messages + (len(self._variables) if messages else 0)) * PER_CALL_LIMIT
 
     def decide(self, values: Values, authorizer: Values) -> Verdict:
-        """Return the decision. ``authorizer``: the variables that ask for rights, which some expressions lack."""
-        whole = {**values, **authorizer}
+        """Return the decision. ``authorizer``: the variables that ask for rights, which some expressions lack.
+
+        Both may leave out what is not in ``reads``.
+        """
+        whole = {**values, **authorizer} if authorizer else values
         if self._conditions:
             try:
                 if not self._conditions.match(whole):

@@ -22,12 +22,14 @@ from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 
-Content: TypeAlias = Literal["", "diff", "full", "states"]
+Content: TypeAlias = Literal["", "diff", "full", "states", "after"]
 
 API_VERSION: Final = f"{HISTORY}/v1"
 GROUP: Final = HISTORY
 OPERATIONS: Final = {1: "Create", 2: "Update", 3: "Delete"}
-CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full", "states")
+CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full", "states", "after")
+PLAIN: Final[tuple[Content, ...]] = ("states", "after")
+"""Contents that only repeat what the log holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

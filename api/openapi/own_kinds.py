@@ -76,7 +76,7 @@ _REVISION: Final[Mapping[str, Schema]] = {
         "description": "The object before the change. Lists have it with ?content=full or states.",
     },
     "after": {**_ANY_OBJECT, "description": "The object after it. Lists have it with ?content=full or states."},
-    "last": {**_ANY_OBJECT, "description": "The object as it was deleted. Lists have it with ?content=states."},
+    "last": {**_ANY_OBJECT, "description": "The object as it was deleted. Lists have it with ?content=states or after."},
     "redacted": {
         "type": "boolean",
         "description": "You may not read the object: the change is listed without its content.",

@@ -175,6 +175,8 @@ class MemoryStore:
         """Return the matching changes, each with the record it replaced."""
         ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
         rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
+        if not query.with_replaced:
+            return ((row, None) for row in rows)
         return ((row, self.at(row.key, row.previous_revision) if row.previous_revision else None) for row in rows)
 
     def check_complete(self, after: int) -> None:

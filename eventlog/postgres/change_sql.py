@@ -24,25 +24,30 @@ NUL: Final = "\0"
 def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the SELECT of at most ``limit`` changes with the records they replaced, and its arguments.
 
-    Columns: HEAD_COLUMNS, the record, WHO_COLUMNS, the replaced record. If nothing matches: one row, nulls after the
-    head. Cost: one index range, of the key, resource, namespace or user that the query names, else of the newest (or
-    oldest) rows.
+    Columns: HEAD_COLUMNS, the record, WHO_COLUMNS, the replaced record if it is wanted. If nothing matches: one row,
+    nulls after the head. Cost: one index range, of the key, resource, namespace or user that the query names, else of
+    the newest (or oldest) rows.
     """
     conditions, arguments = conditions_of(query)
     arguments.append(limit)
     order = "desc" if query.newest_first else "asc"
     text = f"""
-select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
+select {HEAD_COLUMNS}, r.*{", p.*" if query.with_replaced else ""} from kubechronicle.head h left join lateral (
     select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
     where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
+{_REPLACED if query.with_replaced else ""}
+order by r.revision {order}
+"""
+    return text, arguments
+
+
+_REPLACED: Final = f"""
 left join lateral (
     select {RECORD_COLUMNS} from kubechronicle.log where revision = r.previous_revision
     union all
     select {RECORD_COLUMNS} from kubechronicle.kept where revision = r.previous_revision limit 1) p
     on r.previous_revision > 0
-order by r.revision {order}
 """
-    return text, arguments
 
 
 def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
@@ -88,10 +93,10 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
     return conditions, arguments
 
 
-def change_of(row: Any, at: int, replaced: int) -> tuple[Record, Record | None]:
+def change_of(row: Any, at: int, replaced: int | None = None) -> tuple[Record, Record | None]:
     """Return the record of a row, with ``who``, and the record it replaced. The arguments are their first columns."""
     record = structs.replace(rows.record(row, at), who=who_of(row, at + rows.RECORD_WIDTH))
-    return record, rows.record(row, replaced) if row[replaced] is not None else None
+    return record, None if replaced is None or row[replaced] is None else rows.record(row, replaced)
 
 
 def who_of(row: Any, at: int) -> Who:

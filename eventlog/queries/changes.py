@@ -35,6 +35,7 @@ class ChangeQuery:
     ``namespace``, ``name``: "" for any.
     ``resources``, ``operations``: empty for any.
     ``texts``: conditions by column, named as in TEXTS.
+    ``with_replaced``: each change comes with the record it replaced, which costs as much again.
     """
 
     after: int = 0
@@ -47,6 +48,7 @@ class ChangeQuery:
     not_resources: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
+    with_replaced: bool = True
 
     def matches(self, record: Record) -> bool:
         key = record.key

@@ -2,6 +2,7 @@
 
     ?content=diff|full    lists and watches: diffs only, or also the objects before and after; a get has all
     ?content=states       the objects alone, without any comparison, for readers of many changes
+    ?content=after        of these, the objects after the changes, and deleted ones: at half the cost
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
@@ -40,7 +41,7 @@ def read_revisions(backend: Backend, context: Context) -> Backend:
     """Return the backend with reads of revisions, limited to the rights of the request's user. StatusError 400."""
     content, order = context.query.get("content"), context.query.get("order", "newest")
     if content not in CONTENTS:
-        raise status.bad_request(f"content={content}: must be diff, full or states, or left out")
+        raise status.bad_request(f"content={content}: must be diff, full, states or after, or left out")
     if order not in ("newest", "oldest"):
         raise status.bad_request(f"order={order}: must be newest or oldest")
     return replace(backend, reads=_changes(backend, context, content=content, oldest_first=order == "oldest"))

@@ -9,15 +9,17 @@ client.at(moment).pages("/api/v1/namespaces/shop/pods")
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
+from msgspec import DecodeError
 
+from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.request_info import HISTORY
@@ -25,7 +27,10 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.transport import Reply, TooLarge, Transport
 from kubechronicle.ops.errors import OperatorError
 
+T = TypeVar("T")
+
 PAGE_SIZE: Final = 500
+NOT_JSON: Final = "the response is not JSON; is this a Kubernetes API server?"
 JSON: Final = "application/json"
 # Smaller differences between the clocks are ignored: the Date header has whole seconds.
 TOLERATED_SKEW: Final = timedelta(seconds=2)
@@ -95,6 +100,25 @@ class Client:
         accept: str = JSON,
     ) -> Object:
         """Send a request and return the object in the response. ApiError, OperatorError."""
+        answer = self._body(method, path, query, body, content_type=content_type, accept=accept)
+        try:
+            document = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            raise OperatorError(NOT_JSON) from None
+        if not isinstance(document, dict):
+            raise OperatorError("the response is not an object; is this a Kubernetes API server?")
+        return document
+
+    def _body(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> bytes:
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         if not self.compressed:
             headers["Accept-Encoding"] = "identity"
@@ -104,30 +128,28 @@ class Client:
             raise _api_error(reply)
         if LEFT_OUT in reply.headers.get("warning", ""):
             self.omissions.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
-        try:
-            document = orjson.loads(reply.body)
-        except orjson.JSONDecodeError:
-            raise OperatorError("the response is not JSON; is this a Kubernetes API server?") from None
-        if not isinstance(document, dict):
-            raise OperatorError("the response is not an object; is this a Kubernetes API server?")
-        return document
+        return reply.body
 
     def pages(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
         """Yield a list page by page. Pages become smaller if a response is too large."""
-        parameters = {"limit": str(size), **(query or {})}
-        while True:
+
+        def read(parameters: Mapping[str, str]) -> tuple[Object, str]:
+            page = self.get(path, parameters)
+            return page, (page.get("metadata") or {}).get("continue") or ""
+
+        return _pages(read, query, size)
+
+    def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
+        """Yield the changes of a list of revisions page by page, their objects not decoded. ``query`` has a content."""
+
+        def read(parameters: Mapping[str, str]) -> tuple[Sequence[LoggedChange], str]:
             try:
-                page = self.get(path, parameters)
-            except TooLarge:
-                if (limit := int(parameters["limit"])) <= 1:
-                    raise
-                parameters["limit"] = str(limit // 2)
-                continue
-            yield page
-            token = (page.get("metadata") or {}).get("continue")
-            if not token:
-                return
-            parameters["continue"] = token
+                page = PAGES.decode(self._body("GET", path, parameters))
+            except DecodeError:
+                raise OperatorError(NOT_JSON) from None
+            return page.items, page.metadata.continue_
+
+        return _pages(read, query, size)
 
     def items(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
         """Yield the items of all pages, with apiVersion and kind, which lists omit."""
@@ -181,6 +203,25 @@ class Client:
         if isinstance(moment, timedelta):
             moment = self.now() - moment
         return written(moment) if isinstance(moment, datetime) else str(moment)
+
+
+def _pages(
+    read: Callable[[Mapping[str, str]], tuple[T, str]], query: Mapping[str, str] | None, size: int
+) -> Iterator[T]:
+    """Yield pages. ``read``: returns the page for a query, with the token of the next one, "" after the last."""
+    parameters = {"limit": str(size), **(query or {})}
+    while True:
+        try:
+            page, token = read(parameters)
+        except TooLarge:
+            if (limit := int(parameters["limit"])) <= 1:
+                raise
+            parameters["limit"] = str(limit // 2)
+            continue
+        yield page
+        if not token:
+            return
+        parameters["continue"] = token
 
 
 def _api_error(reply: Reply) -> ApiError:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
 import queue
 import re
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from kubechronicle.api.admission.logged_changes import LoggedChange, group_of
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
 from kubechronicle.api.registry.registry import Registry, known_registry
-from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
-from kubechronicle.ops.client.revision_reader import API, NO_HISTORY, number_of
+from kubechronicle.ops.client.revision_reader import API, NO_HISTORY
 from kubechronicle.ops.errors import OperatorError
 
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PAGE: Final = 500
-"""Changes of a page: a few megabytes of objects."""
+PAGE: Final = 2000
+"""Changes of a page. The server ends a page early at some megabytes of objects."""
 PAGES_AHEAD: Final = 2
 """Pages that are read before they are needed, for each list."""
 MOST_LISTS: Final = 12
@@ -122,30 +122,60 @@ def merged(sources: Sequence[Source], context: Sequence[Source]) -> list[Source]
     return lists
 
 
-def changes(client: Client, sources: Sequence[Source], bounds: Bounds) -> Iterator[tuple[str, Object]]:
-    """Yield the changes of all lists in the order of the log, each with its resource. ApiError, OperatorError."""
+def changes(
+    client: Client, sources: Sequence[Source], bounds: Bounds, *, old_read: bool
+) -> Iterator[tuple[str, LoggedChange]]:
+    """Yield the changes of all lists in the order of the log, each with its resource. ApiError, OperatorError.
+
+    ``old_read``: the changes have the objects before them.
+    """
     stop = threading.Event()
     try:
-        lists = [_ahead(client, each, bounds, stop) for each in sources]
-        last = 0
-        for resource, revision in heapq.merge(*lists, key=_number):
-            number = number_of(revision)
-            if number != last:  # lists may overlap
-                yield resource, revision
-            last = number
+        yield from _merged([_ahead(client, each, bounds, stop, old_read=old_read) for each in sources])
     finally:
         stop.set()
 
 
-def _number(change: tuple[str, Object]) -> int:
-    return number_of(change[1])
+class _Head:
+    """One list: its next change, and the rest."""
+
+    def __init__(self, rest: Iterator[tuple[str, LoggedChange]]) -> None:
+        self._rest = rest
+        self.number = 0
+
+    def advance(self) -> bool:
+        """Go to the next change. Return False at the end."""
+        found = next(self._rest, None)
+        if found is None:
+            return False
+        self.resource, self.change = found
+        self.number = self.change.revision
+        return True
 
 
-def _ahead(client: Client, source: Source, bounds: Bounds, stop: threading.Event) -> Iterator[tuple[str, Object]]:
+def _merged(lists: Iterable[Iterator[tuple[str, LoggedChange]]]) -> Iterator[tuple[str, LoggedChange]]:
+    """Yield changes by their revisions. Mostly, many changes of one list follow each other."""
+    heads = [head for head in map(_Head, lists) if head.advance()]
+    last = 0
+    while heads:
+        head = min(heads, key=lambda each: each.number)
+        limit = min((each.number for each in heads if each is not head), default=sys.maxsize)
+        while head.number <= limit:
+            if head.number != last:  # lists may overlap
+                last = head.number
+                yield head.resource, head.change
+            if not head.advance():
+                heads.remove(head)
+                break
+
+
+def _ahead(
+    client: Client, source: Source, bounds: Bounds, stop: threading.Event, *, old_read: bool
+) -> Iterator[tuple[str, LoggedChange]]:
     """Yield the changes of one list, whose next pages are read in a thread meanwhile."""
-    pages: queue.Queue[list[Object] | Exception | None] = queue.Queue(PAGES_AHEAD)
+    pages: queue.Queue[Sequence[LoggedChange] | Exception | None] = queue.Queue(PAGES_AHEAD)
 
-    def put(value: list[Object] | Exception | None) -> bool:
+    def put(value: Sequence[LoggedChange] | Exception | None) -> bool:
         while not stop.is_set():
             try:
                 pages.put(value, timeout=0.2)
@@ -156,8 +186,9 @@ def _ahead(client: Client, source: Source, bounds: Bounds, stop: threading.Event
 
     def read() -> None:
         try:
-            for page in client.pages(source.path(), _query(source, bounds), size=PAGE):
-                if not put(page.get("items") or []):
+            query = _query(source, bounds) | {"content": "states" if old_read else "after"}
+            for page in client.changes(source.path(), query, size=PAGE):
+                if not put(page):
                     return
             put(None)
         except Exception as error:
@@ -172,8 +203,8 @@ def _ahead(client: Client, source: Source, bounds: Bounds, stop: threading.Event
             if isinstance(page, ApiError) and page.code == 404:
                 raise OperatorError(NO_HISTORY) from None
             raise page
-        for revision in page:
-            yield source.resource or resource_of(revision), revision
+        for change in page:
+            yield source.resource or resource_of(change), change
 
 
 def _query(source: Source, bounds: Bounds) -> dict[str, str]:
@@ -182,12 +213,10 @@ def _query(source: Source, bounds: Bounds) -> dict[str, str]:
         terms.append(f"object.resource={source.resource}")
     if source.operation:
         terms.append(f"operation={source.operation}")
-    return {"content": "states", "order": "oldest", "fieldSelector": ",".join(terms)}
+    return {"order": "oldest", "fieldSelector": ",".join(terms)}
 
 
-def resource_of(revision: Object) -> str:
-    """Return the stored resource of a Revision with its objects; without them, the plural alone."""
-    state: dict[str, Any] = revision.get("after") or revision.get("last") or revision.get("before") or {}
-    group = str(state.get("apiVersion", "")).rpartition("/")[0]
-    plural: str = revision["object"]["resource"]
-    return f"{plural}.{group}" if group else plural
+def resource_of(change: LoggedChange) -> str:
+    """Return the stored resource of a change with objects; without them, the plural alone."""
+    group = group_of(change)
+    return f"{change.object.resource}.{group}" if group else change.object.resource

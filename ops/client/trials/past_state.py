@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.access.rbac import Grants
+from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.values.objects import Object
 
@@ -40,15 +41,11 @@ class States:
         """Add an object as it was at the start."""
         self._set(resource, *_key_of(obj), obj)
 
-    def apply(self, resource: str, revision: Mapping[str, Any]) -> None:
-        """Apply a Revision with its objects. One that the reader may not read counts as no change."""
-        if resource not in self._tables or revision.get("redacted"):
-            return
-        reference, after = revision["object"], revision.get("after")
-        if after is not None:
-            # The object of a write may still be changed by a mutating policy; the log's own must not be.
-            after.setdefault("metadata", {})["resourceVersion"] = revision["metadata"]["name"]
-        self._set(resource, reference.get("namespace", ""), reference["name"], after)
+    def apply(self, resource: str, change: LoggedChange) -> None:
+        """Apply a change. One that the reader may not read counts as none."""
+        if resource in self._tables and not change.redacted:
+            after = decoded(change.after, change.metadata.name)
+            self._set(resource, change.object.namespace, change.object.name, after)
 
     def _set(self, resource: str, namespace: str, name: str, obj: Object | None) -> None:
         if (resource, namespace, name) in self._fixed:

@@ -45,12 +45,13 @@ def _count(counter: Counter[str], name: str) -> None:
 
 
 def _example(write: Write, outcomes: Sequence[Outcome]) -> Object:
+    request = write.request
     return {
         "revision": str(write.revision),
         "time": write.time,
         "user": write.who.get("username", ""),
         "operation": write.operation,
-        "request": dict(write.request),
+        "request": {"verb": request.verb, "uri": request.uri, "auditID": request.audit_id},
         "object": shown_object(write),
         "namespace": write.namespace,
         "outcomes": [_outcome(each) for each in outcomes],

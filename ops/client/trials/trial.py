@@ -6,12 +6,13 @@ Nothing is written. The reader's own rights decide which objects the server send
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.admission.logged_writes import NotReplayed, write_of
+from kubechronicle.api.admission.logged_changes import LoggedChange
+from kubechronicle.api.admission.logged_writes import NotReplayed, Writes
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
@@ -20,7 +21,6 @@ from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.output import Progress
-from kubechronicle.ops.client.revision_reader import number_of
 from kubechronicle.ops.client.trials.changes import MOST_LISTS, Bounds, Source, changes, merged, sources_of
 from kubechronicle.ops.client.trials.past_state import RIGHTS, States
 from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything, name_of
@@ -33,7 +33,12 @@ REPORTED_EVERY: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial. ``notes``: remarks for the reader."""
+    """One trial.
+
+    ``old_read``: the objects before the writes are read, as a policy or webhook may look at them.
+    ``notes``: remarks for the reader.
+    ``concerned``: whether a kind of write is judged, by the kinds met so far.
+    """
 
     client: Client
     registry: Registry
@@ -45,7 +50,9 @@ class Trial:
     fixed: Sequence[tuple[str, Object]]
     bounds: Bounds
     namespace: str
+    old_read: bool
     notes: Sequence[str]
+    concerned: dict[WriteKind, bool] = field(default_factory=dict)
 
     def run(self, report: Report) -> bool:
         """Judge the writes. Return False if the user interrupted it: the report has those up to there. OperatorError.
@@ -66,29 +73,34 @@ class Trial:
                 states.add(rt.resource, obj)
         judged = {each.resource for each in self.sources}
         context = [Source(rt.resource, rt.namespaced) for rt in self.context]
-        for resource, revision in changes(self.client, merged(self.sources, context), self.bounds):
+        sources, writes = merged(self.sources, context), Writes(self.registry, old_read=self.old_read)
+        for resource, change in changes(self.client, sources, self.bounds, old_read=self.old_read):
             report.read += 1
             if report.read % REPORTED_EVERY == 0:
-                progress.reach(number_of(revision) - self.bounds.after, f"{report.judged:,} writes")
+                progress.reach(change.revision - self.bounds.after, f"{report.judged:,} writes")
             if resource in judged:
-                self._judge(resource, revision, states, report)
-            states.apply(resource, revision)
+                self._judge(resource, change, writes, states, report)
+            states.apply(resource, change)
 
-    def _judge(self, resource: str, revision: Object, states: States, report: Report) -> None:
-        if self.namespace and revision["object"].get("namespace") != self.namespace:
+    def _judge(self, resource: str, change: LoggedChange, writes: Writes, states: States, report: Report) -> None:
+        if self.namespace and change.object.namespace != self.namespace:
             return
         try:
-            write = write_of(revision, resource, self.registry)
+            write = writes.write_of(change, resource)
         except NotReplayed as error:
             report.not_replayed[str(error)] += 1
             return
-        if not self.concerns_kind(write.kind):
+        concerns = self.concerned.get(write.kind)
+        if concerns is None:
+            concerns = self.concerned[write.kind] = self.concerns_kind(write.kind)
+        if not concerns:
             return
         reading = Reading(write, states)
         outcomes = self.replay.mutate(write, reading)
-        outcomes += self.mutating.outcomes(write, reading)
+        if self.mutating.webhooks:
+            outcomes += self.mutating.outcomes(write, reading)
         outcomes += self.replay.validate(write, reading)
-        if not any(each.effect == REFUSED for each in outcomes):
+        if self.validating.webhooks and not any(each.effect == REFUSED for each in outcomes):
             outcomes += self.validating.outcomes(write, reading)
         report.add(write, outcomes)
 
@@ -120,6 +132,7 @@ def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds
         fixed=[(_resource_of(obj, registry), obj) for obj in file.params],
         bounds=bounds,
         namespace=namespace,
+        old_read=bool(file.webhooks) or replay.reads_old,
         notes=notes,
     )
     trial.sources.extend(sources_of(trial.concerns_kind, registry, namespace))
