@@ -39,7 +39,7 @@ class Data(NamedTuple):
     """Bytes of a stream, perhaps a part of a frame. ``fin``: the peer sends no more on this stream."""
 
     stream: int
-    data: bytes
+    data: bytes | memoryview
     fin: bool
 
 
@@ -73,12 +73,12 @@ class FrameReader:
         if self._pending:
             data = self._pending + data
             self._pending = b""
-        position, size = 0, len(data)
+        view, position, size = memoryview(data), 0, len(data)
         while position < size:
             if self._left:
                 end = min(size, position + self._left)
                 self._left -= end - position
-                yield Data(self._stream, data[position:end], self._fin and not self._left)
+                yield Data(self._stream, view[position:end], self._fin and not self._left)
                 position = end
                 continue
             if size - position < 8:
@@ -170,4 +170,9 @@ def ping(number: int) -> bytes:
 
 def data_frame(stream: int, data: bytes, *, fin: bool = False) -> bytes:
     """Return a frame with at most MAX_DATA bytes. ``fin``: no more is sent on this stream."""
-    return _HEAD.pack(stream, (FIN if fin else 0) << 24 | len(data)) + data
+    return data_head(stream, len(data), fin=fin) + data
+
+
+def data_head(stream: int, size: int, *, fin: bool = False) -> bytes:
+    """Return the header of a data frame."""
+    return _HEAD.pack(stream, (FIN if fin else 0) << 24 | size)

@@ -13,7 +13,7 @@ reader stops the other side.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -21,6 +21,7 @@ import trio
 
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
+from kubechronicle.http.streaming.channels import ChannelReader, SignalError
 from kubechronicle.http.streaming.copying import GONE, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
@@ -169,36 +170,30 @@ class _Translation:
     # --- client → kubelet ---
 
     async def _to_kubelet(self) -> None:
-        resizes = Resizes()
-        async for channel, data in self._messages():
+        reader, resizes = ChannelReader(), Resizes()
+        async for parts in self._session.receive():
             self._touch()
-            if channel == STDIN and STDIN in self._sending:
-                await self._send(spdy.data_frame(self._streams[STDIN], data))
-            elif channel == RESIZE and RESIZE in self._sending:
-                for size in resizes.feed(data):
-                    await self._send(spdy.data_frame(self._streams[RESIZE], size))
-            elif channel == CLOSE and data[0] in self._sending:
-                await self._close(data[0])
+            output: list[bytes] = []
+            broken = False
+            try:
+                for channel, data in reader.feed(parts):
+                    self._sent(channel, data, resizes, output)
+            except SignalError:
+                broken = True
+            if output:
+                await self._send(b"".join(output))
+            if broken:
+                break
         self._end(None)
 
-    async def _messages(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield (channel, data) of each part of a message. A CLOSE signal has one byte; other lengths end the
-        session."""
-        channel, signal = -1, b""
-        async for part in self._session.parts():
-            data = part.data
-            if part.first:
-                channel, signal = -1, b""
-            if channel < 0 and data:
-                channel, data = data[0], data[1:]
-            if channel == CLOSE:
-                signal += data[:2]
-                if part.last and (len(signal) != 1 or signal[0] > RESIZE):
-                    return
-                if part.last:
-                    yield channel, signal
-            elif channel >= 0 and data:
-                yield channel, data
+    def _sent(self, channel: int, data: bytes, resizes: Resizes, output: list[bytes]) -> None:
+        if channel == STDIN and STDIN in self._sending:
+            output += spdy.data_head(self._streams[STDIN], len(data)), data
+        elif channel == RESIZE and RESIZE in self._sending:
+            output += (spdy.data_frame(self._streams[RESIZE], size) for size in resizes.feed(data))
+        elif channel == CLOSE and data[0] in self._sending:
+            self._sending.discard(data[0])
+            output.append(spdy.data_frame(self._streams[data[0]], b"", fin=True))
 
     async def _close(self, channel: int) -> None:
         self._sending.discard(channel)
@@ -211,7 +206,7 @@ class _Translation:
         try:
             while data or (data := await receive_or_end(self._kubelet)):
                 self._touch()
-                output: list[bytes] = []
+                output: list[bytes | memoryview] = []
                 for event in self._reader.feed(data):
                     if isinstance(event, spdy.Data):
                         self._received(event, output)
@@ -241,12 +236,13 @@ class _Translation:
         """True if the kubelet has told the outcome. It writes a Status, and then resets all streams without a FIN."""
         return ERROR not in self._receiving or bool(self._message) or self._protocol not in WITH_STATUS
 
-    def _received(self, event: spdy.Data, output: list[bytes]) -> None:
+    def _received(self, event: spdy.Data, output: list[bytes | memoryview]) -> None:
         channel = self._channels.get(event.stream)
         if channel is None:
             return
         if event.data and channel in OUTPUT:
-            output.append(frames.encode(frames.BINARY, event.data, bytes((channel,))))
+            head = frames.encode_head(frames.BINARY, len(event.data) + 1)
+            output += head, bytes((channel,)), event.data
         elif channel == ERROR:
             self._message = (self._message + event.data)[:MAX_STATUS]
         if event.fin:

@@ -37,12 +37,12 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
 
         async def to_kubelet() -> None:
             nonlocal code
-            async for part in session.parts():
-                if part.text:
+            async for parts in session.receive():
+                if any(part.text for part in parts):
                     code = frames.UNSUPPORTED_DATA
                     break
                 try:
-                    await kubelet.send_all(part.data)
+                    await kubelet.send_all(b"".join([part.data for part in parts]))
                 except GONE:
                     break
             nursery.cancel_scope.cancel()

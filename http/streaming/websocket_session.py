@@ -25,20 +25,25 @@ class WebSocketSession:
         self._lock = trio.Lock()
         self._closed = False
 
-    async def parts(self) -> AsyncIterator[frames.Part]:
-        """Yield the parts of the client's messages until it closes the session, breaks the protocol or is gone."""
+    async def receive(self) -> AsyncIterator[list[frames.Part]]:
+        """Yield the parts of the client's messages, those of one read together, until it closes the session, breaks the
+        protocol or is gone."""
         while data := await receive_or_end(self._stream):
+            parts: list[frames.Part] = []
             try:
                 for event in self._reader.feed(data):
                     if isinstance(event, frames.Part):
-                        yield event
+                        parts.append(event)
                     elif isinstance(event, frames.Ping):
                         await self.send_frames(frames.encode(frames.PONG, event.data))
                     else:
+                        yield parts
                         return
             except frames.FrameError as error:
+                yield parts
                 await self.close(error.code, str(error))
                 return
+            yield parts
 
     async def send_frames(self, data: bytes) -> bool:
         """Send encoded frames. False if the client is gone."""
