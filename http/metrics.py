@@ -21,6 +21,7 @@ from prometheus_client.utils import floatToGoString
 
 from kubechronicle.api.meta.request_info import VERB_OF_METHOD, RequestInfo
 from kubechronicle.http.authorization.metrics import AttemptMetrics
+from kubechronicle.http.streaming.metrics import StreamMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -237,6 +238,8 @@ class Metrics:
         )
         self.authorizations = AttemptMetrics()
         self.registry.register(self.authorizations)
+        self.streams = StreamMetrics()
+        self.registry.register(self.streams)
         self._children: dict[tuple[object, ...], object] = {}
 
     def add_readings(self, read: Callable[[], Iterable[Reading]]) -> None:

@@ -30,12 +30,15 @@ MAX_ERROR: Final = 50_000
 ERROR_WAIT: Final = 10.0
 """Seconds for the text of a kubelet's error."""
 BASE64: Final = "base64.binary.k8s.io"
+UNVERIFIED: Final = "x509:"
+"""Part of the text of every failed verification, as Go words it."""
 
 
 async def read_log(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer with the log; 204 for a pod without a node. StatusError 400, 404, 422, 500. ``rt`` is pods."""
     info = context.info
     options = pod_log.parse(context.query.as_dict())
+    backend.metrics.streams.log_requested(insecure=options.insecure)
     pod_log.validate(options, info.name)
     pod = await read_object(backend, "pods", info.namespace, info.name)
     container = pod_log.container_of(pod, options.container)
@@ -55,6 +58,8 @@ async def _ask(backend: Backend, address: KubeletAddress, target: str, options: 
     try:
         stream = await backend.kubelets.dial(address, insecure=options.insecure)
     except DialError as error:
+        if UNVERIFIED in str(error):
+            backend.metrics.streams.log_unverified()
         raise _failed(address, target, error) from None
     kept = False
     try:

@@ -29,7 +29,7 @@ from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.write_request import showing_warnings
 from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, Response, Upgrade
 from kubechronicle.http.proxying.dialing import DialError
-from kubechronicle.http.proxying.kubelets import KubeletAddress, Kubelets, NoAddress
+from kubechronicle.http.proxying.kubelets import KubeletAddress, NoAddress
 from kubechronicle.http.streaming import tunnel
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
@@ -69,12 +69,14 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     node = node_of(pod)
     address = await _kubelet_address(backend, rt, node)
     path = kubelet_target(info.subresource, pod, container, options)
+    to_kubelet = TRANSLATES in address.features
+    backend.metrics.streams.routed(info.subresource, to_kubelet=to_kubelet)
     upgrade = request.upgrade
     if upgrade is None:
         raise status.bad_request("Upgrade request required")
     try:
-        session = _Session(request, upgrade, backend.kubelets, address, path)
-        return await session.run(info.subresource, options, translated=TRANSLATES not in address.features)
+        session = _Session(request, upgrade, backend, address, path)
+        return await session.run(info.subresource, options, translated=not to_kubelet)
     except* (*GONE, ClientDisconnected):
         pass  # the client or the kubelet is gone, and the other side has been closed
     return SWITCHED
@@ -106,11 +108,12 @@ async def _require_create(backend: Backend, context: Context) -> None:
 
 class _Session:
     def __init__(
-        self, request: Request, upgrade: Upgrade, kubelets: Kubelets, address: KubeletAddress, path: str
+        self, request: Request, upgrade: Upgrade, backend: Backend, address: KubeletAddress, path: str
     ) -> None:
         self._request = request
         self._upgrade = upgrade
-        self._kubelets = kubelets
+        self._kubelets = backend.kubelets
+        self._metrics = backend.metrics.streams
         self._address = address
         self._path = path
 
@@ -142,22 +145,31 @@ class _Session:
         kubelet, head = await self._switch("POST", fields)
         async with kubelet:
             if head.status != 101:
+                self._metrics.tunnelled(head.status)
                 return await self._refused(kubelet, head)
             if not _is_spdy(head):
+                self._metrics.tunnelled(500)
                 return _plain(500, "unable to upgrade: missing upgrade headers in response")
             answer = [("Sec-WebSocket-Accept", accept_key(key))]
             chosen = head.get("x-stream-protocol-version")
             if chosen:
                 answer.append(("Sec-WebSocket-Protocol", tunnel.PREFIX + chosen))
             client = await self._upgrade.accept(answer)
+            self._metrics.tunnelled(101)
             await tunnel.tunnel(client, kubelet, head.rest, draining=self._request.draining)
         return SWITCHED
 
     async def _translate(self, options: dict[str, Any]) -> Response:
         wanted = Streams(*(bool(options.get(name)) for name in Streams._fields))
-        answer = [("Sec-WebSocket-Accept", accept_key(self._websocket_key())), ("Sec-WebSocket-Protocol", V5)]
+        try:
+            key = self._websocket_key()
+        except status.StatusError as error:
+            self._metrics.translated(error.code)
+            raise
+        answer = [("Sec-WebSocket-Accept", accept_key(key)), ("Sec-WebSocket-Protocol", V5)]
         client = await self._upgrade.accept(answer)
-        await translate(client, self._connect_spdy, wanted, draining=self._request.draining, idle=IDLE)
+        code = await translate(client, self._connect_spdy, wanted, draining=self._request.draining, idle=IDLE)
+        self._metrics.translated(code)
         return SWITCHED
 
     async def _connect_spdy(self) -> KubeletSession:
