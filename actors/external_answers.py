@@ -9,6 +9,9 @@ cached therefore waits for nothing.
 Each client of a webhook or provider chooses how long its answers serve later decisions, perhaps not at all. The
 decision that requested an answer keeps it until it is made (``remember_answer``, ``recall_answer``): it requests no
 answer twice, and so comes to an end.
+
+An attempt may leave its unfinished work with the question (``NeedsExternalAnswer.keep_work``). The next one takes it
+(``take_work``), and goes on from there if all that the work rests on is unchanged (actors/unfinished_work.py).
 """
 
 from __future__ import annotations
@@ -31,10 +34,18 @@ MAX_QUESTIONS: Final = 256
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
 _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", default=None)
+_WORK: Final = object()
+"""The key of the unfinished work among the answers."""
 
 
 class NeedsExternalAnswer(Exception):
     """Raised instead of a decision that lacks an answer from outside."""
+
+    work: tuple[object, object] | None = None
+
+    def keep_work(self, owner: object, work: object) -> None:
+        """Keep unfinished work for the next attempt. ``owner``: an object that both attempts know."""
+        self.work = (owner, work)
 
     @abstractmethod
     async def resolve(self) -> None:
@@ -53,6 +64,19 @@ def recall_answer(key: object) -> object | None:
     """Return the answer remembered for this task's decision."""
     answers = _answers.get()
     return answers.get(key) if answers is not None else None
+
+
+def take_work(owner: object) -> object | None:
+    """Return the work that the attempt before left for this owner. It is given once."""
+    answers = _answers.get()
+    if answers is None:
+        return None
+    work = answers.get(_WORK)
+    if not isinstance(work, tuple) or work[0] is not owner:
+        return None
+    del answers[_WORK]
+    found: object = work[1]
+    return found
 
 
 async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAnswer | None = None) -> T:
@@ -78,19 +102,20 @@ async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAns
 async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
     """Await ``attempt`` until it has every answer it needs, and return its result.
 
-    Each time it starts from its beginning: an attempt that raises NeedsExternalAnswer must have left nothing behind.
+    An attempt that raises NeedsExternalAnswer must have left nothing behind but its work in the exception.
     StatusError 500: as decide_with_answers; 504: the deadline (trio time) passed before an answer came.
     """
     try:
         return await attempt()
     except NeedsExternalAnswer as error:
         missing = error
-    with _answers_of_one_decision():
+    with _answers_of_one_decision() as answers:
         for _ in range(MAX_QUESTIONS):
             with trio.move_on_at(deadline) as limit:
                 await missing.resolve()
             if limit.cancelled_caught:
                 raise status.timeout("request did not complete within the allotted timeout")
+            answers[_WORK] = missing.work
             try:
                 return await attempt()
             except NeedsExternalAnswer as error:
@@ -99,13 +124,15 @@ async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: f
 
 
 @contextmanager
-def _answers_of_one_decision() -> Iterator[None]:
+def _answers_of_one_decision() -> Iterator[dict[object, object]]:
     """Remember answers until the end of the block. A decision within a decision shares the outer one's answers."""
-    if _answers.get() is not None:
-        yield
+    answers = _answers.get()
+    if answers is not None:
+        yield answers
         return
-    token = _answers.set({})
+    answers = {}
+    token = _answers.set(answers)
     try:
-        yield
+        yield answers
     finally:
         _answers.reset(token)

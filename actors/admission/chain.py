@@ -9,27 +9,32 @@ write or not at all (actors/companion_changes.py). Each may be called several ti
 function of its arguments.
 
 Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
+
+A plugin that asks webhooks stops the write (NeedsExternalAnswer). If a write of this kind has asked lately, its reads
+are observed (``Attributes.progress``), and it goes on from the same plugin once the answer is there; otherwise, or if
+something that was read has changed, it is admitted again from the start (actors/unfinished_work.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
 
-from kubechronicle.actors.admission.image_reviews import ImageReviews
-from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, AdmissionMetrics, Labels, Measurement
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Labels, Measurement
+from kubechronicle.actors.admission.state import Judgement as Judgement
+from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.conversion.conversions import AskWebhook
+from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.registry.registry import Registry, ResourceType, known_registry
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who
@@ -87,6 +92,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     ``requested``: for ``validate``, the object before its conversion to the stored version, if it is a custom one.
     ``measured``: what metrics count once the write is decided.
+    ``progress``: for a write that may stop for answers of webhooks and go on afterwards; None: it begins again.
     """
 
     rt: ResourceType
@@ -108,6 +114,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     seed: str = ""
     requested: dict[str, Any] | None = None
     measured: list[Measurement] = msgspec.field(default_factory=list)
+    progress: Progress | None = None
 
     def with_object(self, obj: dict[str, Any], requested: dict[str, Any] | None = None) -> Attributes:
         """Return the same attributes with the object about to be stored. ``requested``: as in Prepared."""
@@ -129,60 +136,8 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             seed=self.seed,
             requested=requested,
             measured=self.measured,
+            progress=self.progress,
         )
-
-
-class Permits(Protocol):
-    """Ask the server's authorizers if ``who`` may do this to an object (namespace "": cluster-scoped).
-
-    NeedsExternalAnswer: an authorizer needs an answer from outside.
-    """
-
-    def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
-
-
-class Judgement(NamedTuple):
-    """The authorizers' answer. ``error``: the failure while they decided, "" if there was none."""
-
-    allowed: bool
-    reason: str = ""
-    error: str = ""
-
-
-async def _no_namespace(name: str) -> None:
-    raise status.internal_error(f"namespace {name} cannot be created by admission here")
-
-
-Judge = Callable[[Who, RequestInfo], Judgement]
-"""Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """The state plugins may read: this replica's views, which may lag.
-
-    ``peek(resource, namespace, name)``: one object.
-    ``entries(resource, namespace)``: all objects of a namespace.
-    ``permits``: other permissions of the requester.
-    ``ask``: posts to a webhook; None: the server sends no requests to others.
-    ``ask_with_credentials``: the same with the credentials of a plugin, by the names of the plugins that have some.
-    ``image_reviews``: the webhook that judges images, if there is one.
-    ``judge``: the authorizers' answers with their reasons, about any user.
-    ``registry``: returns the served types of this moment.
-    ``provide_namespace``: creates a namespace, or raises StatusError.
-    ``metrics``: of admission.
-    """
-
-    peek: Callable[[str, str, str], Entry | None]
-    entries: Callable[[str, str], Sequence[Entry]]
-    permits: Permits = lambda who, verb, group, resource, name, namespace="": False
-    ask: AskWebhook | None = None
-    ask_with_credentials: Mapping[str, AskWebhook] = field(default_factory=dict)
-    image_reviews: ImageReviews | None = None
-    judge: Judge = lambda who, info: Judgement(allowed=False)
-    registry: Callable[[], Registry] = known_registry
-    provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
-    metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
 
 
 class NotYet(StatusError):
@@ -264,6 +219,20 @@ class AdmissionChain:
         self._validate_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
+        self._expectations = Expectations()
+        self._observer = observer = Observer()
+        self._observed = replace(
+            state,
+            peek=observer.reading(state.peek),
+            entries=observer.reading(state.entries),
+            registry=observer.reading(state.registry),
+            permits=observer.uncertain(state.permits),
+            judge=observer.uncertain(state.judge),
+        )
+
+    def progress_of(self, rt: ResourceType, operation: str) -> Progress | None:
+        """Return the progress of a new write; None if nobody is expected to be asked about it."""
+        return self._expectations.begin((rt.resource, operation))
 
     def admit(self, attributes: Attributes) -> None:
         """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects."""
@@ -274,7 +243,7 @@ class AdmissionChain:
         reinvocation = attributes.reinvocation
         try:
             self._run(steps, attributes, ADMIT)
-            if reinvocation.wanted and not reinvocation.second:
+            while reinvocation.wanted and not reinvocation.second:
                 reinvocation.second = True
                 self._run(steps, attributes, ADMIT)
         except StatusError:
@@ -291,24 +260,37 @@ class AdmissionChain:
 
     def _run(self, steps: Sequence[Step], attributes: Attributes, kind: str) -> None:
         """Run the steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
-        state, metrics, measured = self._state, self._state.metrics, attributes.measured
-        start = begun = perf_counter()
-        waited = 0.0
+        state, metrics, measured, progress = self._state, self._state.metrics, attributes.measured, attributes.progress
+        metrics.waited = total = 0.0
+        if progress is not None:
+            state, steps = self._observed, steps[progress.step :]
+            metrics.waited, total = progress.seconds
+            self._observer.progress = progress
+        begun = perf_counter()
         try:
             for step in steps:
-                metrics.waited = 0.0
                 step.run(attributes, state)
                 now = perf_counter()
-                measured.append((metrics.controllers, step.passed, now - begun + metrics.waited))
-                waited += metrics.waited
-                begun = now
+                seconds = now - begun + metrics.waited
+                measured.append((metrics.controllers, step.passed, seconds))
+                begun, metrics.waited = now, 0.0
+                total += seconds
         except StatusError:
-            now = perf_counter()
-            waited += metrics.waited
-            measured.append((metrics.controllers, step.rejected, now - begun + metrics.waited))
-            measured.append((metrics.steps, (kind, attributes.operation, "true"), now - start + waited))
+            seconds = perf_counter() - begun + metrics.waited
+            measured.append((metrics.controllers, step.rejected, seconds))
+            measured.append((metrics.steps, (kind, attributes.operation, "true"), total + seconds))
             raise
-        measured.append((metrics.steps, (kind, attributes.operation, "false"), perf_counter() - start + waited))
+        except NeedsExternalAnswer:
+            self._expectations.asked((attributes.rt.resource, attributes.operation))
+            if progress is not None:
+                progress.stop(steps.index(step), perf_counter() - begun + metrics.waited, total)
+            raise
+        finally:
+            if progress is not None:
+                self._observer.progress = None
+        if progress is not None:
+            progress.reset()
+        measured.append((metrics.steps, (kind, attributes.operation, "false"), total))
 
     def begin_write(self, attributes: Attributes) -> None:
         """Run the storage hooks."""
@@ -318,8 +300,15 @@ class AdmissionChain:
         hooks = self._hooks_of.get(resource)
         if hooks is None:
             hooks = self._hooks_of[resource] = tuple(each for each in self._hooks if resource in each.resources)
-        for hook in hooks:
-            hook.begin_write(attributes, self._state)
+        if not hooks:
+            return
+        state = self._state if attributes.progress is None else self._observed
+        self._observer.progress = attributes.progress
+        try:
+            for hook in hooks:
+                hook.begin_write(attributes, state)
+        finally:
+            self._observer.progress = None
 
     def release(self, entry: Entry) -> list[CompanionChange]:
         """Return the companion changes of the object's deletion."""

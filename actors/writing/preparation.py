@@ -2,7 +2,8 @@
 
 Nothing here commits. A creation waits if admission rejects it: that runs again once the view is up to date. The rules
 of a large object run in a thread (actors/large_work.py), admission never does: it reads the views. Every function may
-be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing.
+be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing. It goes on
+where admission stopped for the answer, if all that was read before is still so (actors/unfinished_work.py).
 """
 
 from __future__ import annotations
@@ -14,10 +15,18 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionChain,
+    Attributes,
+    retry_while_not_yet,
+)
 from kubechronicle.actors.admission.metrics import Measured
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
@@ -75,48 +84,88 @@ class Preparation:
         self, target: Target, make: MakeObject, context: WriteContext, may_create: MayCreate, turn: Turn, size: int
     ) -> Proposal:
         """Prepare the creation of the object that ``make`` returns. ``size``: its bytes as sent."""
+        work = _unfinished(target, None)
+        if work is None:
+            work = await self._begin_creation(target, make, context, turn, size)
+        with Measured(work.attributes.measured):
+            try:
+                if work.admitted is None:
+                    await self._finish_creation(work, target, context, turn, size)
+                    assert work.prepared is not None
+                    may_create()  # as in kube-apiserver: after all rules, before validating admission
+                    work.admit(work.prepared)
+                assert work.prepared is not None
+                assert work.admitted is not None
+                await self._on_newest_state(self._admission.validate, work.admitted)
+            except NeedsExternalAnswer as missing:
+                _keep(missing, target, work)
+                raise
+            if work.prepared.rejection is not None:
+                raise work.prepared.rejection
+            return Proposal(work.prepared, work.attributes.companions, bool(context.name_suffix) and not work.name)
+
+    async def _begin_creation(
+        self, target: Target, make: MakeObject, context: WriteContext, turn: Turn, size: int
+    ) -> _Work:
         accepted = await turn.run(size, _accept_create, target.rt, make, context)
         name = accepted["metadata"].get("name", "")
-        generated = bool(context.name_suffix) and not name
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
-        attributes = attributes_of(target, "CREATE", accepted, None, name=name, seed=context.uid)
-        with Measured(attributes.measured):
-            await self._on_newest_state(self._admission.admit, attributes)
-            if accepted["metadata"].get("name", "") != name:  # a webhook has renamed it
-                attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
-            # Addresses and ports are allocated to the final name.
-            metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
-            await self._on_newest_state(self._admission.begin_write, attributes)
-            prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
-            attributes.warnings.extend(prepared.warnings)
-            if target.rt.namespaced and not target.namespace:
-                raise status.bad_request("Namespace parameter required.")
-            may_create()  # as in kube-apiserver: after all rules, before validating admission
-            admitted = attributes.with_object(prepared.object, prepared.requested)
-            await self._on_newest_state(self._admission.validate, admitted)
-            if prepared.rejection is not None:
-                raise prepared.rejection
-            return Proposal(prepared, attributes.companions, generated)
+        progress = self._admission.progress_of(target.rt, CREATE)
+        attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid, progress=progress)
+        return _Work(attributes=attributes, accepted=accepted, name=name)
+
+    async def _finish_creation(self, work: _Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
+        accepted, attributes = work.accepted, work.attributes
+        await self._on_newest_state(self._admission.admit, attributes)
+        if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it
+            attributes = work.attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
+        # Addresses and ports are allocated to the final name.
+        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
+        await self._on_newest_state(self._admission.begin_write, attributes)
+        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
+        attributes.warnings.extend(prepared.warnings)
+        if target.rt.namespaced and not target.namespace:
+            raise status.bad_request("Namespace parameter required.")
+        work.prepared = prepared
 
     async def update(
         self, target: Target, old: Entry, make: MakeUpdate, context: WriteContext, turn: Turn, size: int = 0
     ) -> Proposal:
         """Prepare the update of ``old`` to the object that ``make`` returns. ``size``: the bytes of the body."""
+        work = _unfinished(target, old)
         size = max(size, len(old.json))
-        stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
-        attributes = attributes_of(target, "UPDATE", accepted, old, seed=f"{old.uid} {old.revision}")
-        with Measured(attributes.measured):
-            self._admission.admit(attributes)
-            self._admission.begin_write(attributes)
-            prepared = await turn.run(
-                size, pipeline.finish_update, target.rt, stored, accepted, context, attributes.causes
-            )
-            if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
-                prepared = pipeline.finish_first_update(target.rt, prepared)
-            attributes.warnings.extend(prepared.warnings)
-            self._admission.validate(attributes.with_object(prepared.object, prepared.requested))
-            return Proposal(prepared, attributes.companions)
+        if work is None:
+            stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
+            progress = self._admission.progress_of(target.rt, UPDATE)
+            seed = f"{old.uid} {old.revision}"
+            attributes = attributes_of(target, UPDATE, accepted, old, seed=seed, progress=progress)
+            work = _Work(attributes=attributes, accepted=accepted, stored=stored)
+        with Measured(work.attributes.measured):
+            try:
+                if work.admitted is None:
+                    await self._finish_update(work, target, old, context, turn, size)
+                assert work.prepared is not None
+                assert work.admitted is not None
+                self._admission.validate(work.admitted)
+            except NeedsExternalAnswer as missing:
+                _keep(missing, target, work)
+                raise
+            return Proposal(work.prepared, work.attributes.companions)
+
+    async def _finish_update(
+        self, work: _Work, target: Target, old: Entry, context: WriteContext, turn: Turn, size: int
+    ) -> None:
+        attributes, rt = work.attributes, target.rt
+        self._admission.admit(attributes)
+        self._admission.begin_write(attributes)
+        prepared = await turn.run(
+            size, pipeline.finish_update, rt, work.stored, work.accepted, context, attributes.causes
+        )
+        if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
+            prepared = pipeline.finish_first_update(rt, prepared)
+        attributes.warnings.extend(prepared.warnings)
+        work.admit(prepared)
 
     async def delete(
         self,
@@ -139,14 +188,27 @@ class Preparation:
         if not admitted and proposal.prepared.outcome is not Outcome.UNCHANGED:
             if target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
                 options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
-            target = structs.replace(target, options=sent_options(options))
-            attributes = attributes_of(target, "DELETE", None, old, collection=collection)
-            with Measured(attributes.measured):
-                self._admission.admit(attributes)
-                self._admission.validate(attributes)
+            shown = structs.replace(target, options=sent_options(options))
+            self._admit_deletion(target, shown, old, collection=collection)
         return proposal
 
-    async def admit(self, target: Target, sent: Any, *, operation: str = "CREATE") -> None:
+    def _admit_deletion(self, target: Target, shown: Target, old: Entry, *, collection: bool) -> None:
+        """Pass a deletion through admission. ``shown``: the target with the options that admission sees."""
+        work = _unfinished(target, old)
+        if work is None:
+            progress = self._admission.progress_of(target.rt, DELETE)
+            work = _Work(attributes=attributes_of(shown, DELETE, None, old, collection=collection, progress=progress))
+        with Measured(work.attributes.measured):
+            try:
+                if work.admitted is None:
+                    self._admission.admit(work.attributes)
+                    work.admitted = work.attributes
+                self._admission.validate(work.attributes)
+            except NeedsExternalAnswer as missing:
+                _keep(missing, target, work)
+                raise
+
+    async def admit(self, target: Target, sent: Any, *, operation: str = CREATE) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission."""
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
@@ -162,7 +224,10 @@ class Preparation:
 
         The namespace, for one, may just have been created on another replica.
         """
+        progress = attributes.progress
         before, measured = len(attributes.companions), len(attributes.measured)
+        if progress is not None:
+            before, measured = progress.begin(before, measured)
         try:
             check(attributes)
             if not attributes.causes:
@@ -172,8 +237,48 @@ class Preparation:
         del attributes.companions[before:]
         del attributes.measured[measured:]
         attributes.causes.clear()
+        if progress is not None:
+            progress.reset()
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
+
+
+class _Work(msgspec.Struct, kw_only=True):
+    """A write on its way through admission and rules.
+
+    ``attributes``: for mutating admission. ``accepted``: their object. ``name``: of the object before admission.
+    ``stored``: the object to update.
+    ``prepared``: the result of the rules. ``admitted``: for validating admission, once that begins.
+    """
+
+    attributes: Attributes
+    accepted: dict[str, Any] = msgspec.field(default_factory=dict)
+    name: str = ""
+    stored: dict[str, Any] = msgspec.field(default_factory=dict)
+    prepared: Prepared | None = None
+    admitted: Attributes | None = None
+
+    def admit(self, prepared: Prepared) -> None:
+        """Begin validating admission."""
+        self.prepared = prepared
+        self.admitted = self.attributes.with_object(prepared.object, prepared.requested)
+
+
+def _keep(missing: NeedsExternalAnswer, target: Target, work: _Work) -> None:
+    """Keep the work of an attempt that stops, if admission may go on from there."""
+    progress = work.attributes.progress
+    if progress is not None and progress.held is not None:
+        missing.keep_work(target, work)
+
+
+def _unfinished(target: Target, old: Entry | None) -> _Work | None:
+    """Return the work of the attempt before, if everything that it has read is still so. ``old``: the object now."""
+    work = take_work(target)
+    if not isinstance(work, _Work):
+        return None
+    attributes = work.attributes
+    assert attributes.progress is not None
+    return work if attributes.old is old and attributes.progress.is_current() else None
 
 
 def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) -> dict[str, Any]:

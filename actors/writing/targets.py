@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE, Attributes
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.unfinished_work import Progress
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline.pipeline import WriteContext
@@ -53,6 +54,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     ``options``: the options of the request as the client sent them, for admission.
     ``annotations``: collects the annotations of admission for the audit event.
     ``who``: filled in by Writes (``requested_by``) if missing.
+    ``note_sent``: receives the decoded body for the audit event, before anything changes it; may run in a thread.
     """
 
     rt: ResourceType
@@ -66,6 +68,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = NO_OPTIONS
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     who: Who = NOBODY
+    note_sent: Callable[[dict[str, Any]], None] | None = None
 
 
 def requested_by(caller: Caller, target: Target) -> Target:
@@ -82,10 +85,11 @@ def attributes_of(
     name: str | None = None,
     seed: str = "",
     collection: bool = False,
+    progress: Progress | None = None,
 ) -> Attributes:
     """Return the attributes of a write for admission. ``name``: the object's, if not the URL's.
 
-    ``seed``, ``collection``: as in Attributes.
+    ``seed``, ``collection``, ``progress``: as in Attributes.
     """
     options = OPTIONS.get(operation)
     if target.options and options is not None:
@@ -105,6 +109,7 @@ def attributes_of(
         annotations=target.annotations,
         seed=seed,
         collection=collection,
+        progress=progress,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubechronicle.actors.admission.chain import Judge, Judgement, Permits
+from kubechronicle.actors.admission.state import Judge, Judgement, Permits
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import LegacyTokenTracking
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.records import Who

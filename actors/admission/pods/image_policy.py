@@ -12,9 +12,10 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.actors.admission.image_reviews import ImageReviews
+from kubechronicle.actors.admission.state import ImageReviews
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.admission.image_verdicts import Verdict
+from kubechronicle.api.values.names import qualified_name
 from kubechronicle.api.values.objects import Object
 
 EPHEMERAL: Final = "ephemeralcontainers"
@@ -64,7 +65,9 @@ def _apply(verdict: Verdict, attributes: Attributes, *, default_allow: bool) -> 
         attributes.annotations[f"{AUDIT_PREFIX}failed-open"] = "true"
         return
     for key, value in verdict.annotations.items():
-        attributes.annotations[f"{AUDIT_PREFIX}{key}"] = value
+        name = f"{AUDIT_PREFIX}{key}"
+        if not qualified_name(name):  # others are dropped, as in kube-apiserver
+            attributes.annotations[name] = value
     if not verdict.allowed:
         reason = f"image policy webhook backend denied one or more images: {verdict.reason}"
         raise forbidden(attributes, reason if verdict.reason else "one or more images rejected by webhook backend")

@@ -5,6 +5,7 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/mutating``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import orjson
@@ -13,7 +14,7 @@ from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE
 from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
 from kubechronicle.api.admission import patches, reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.meta.encoding import copy_object
@@ -32,14 +33,16 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
 
     def admit(self, attributes: Attributes, state: State) -> None:
         """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
-        found = candidates(self._configurations, attributes, state)
-        if not found:
-            return
-        versions = Versions(attributes, stored=False)
-        calls = _Calls(Dispatch(attributes, state, versions, mutating=True), _memory_of(attributes, self.name))
-        calls.begin()
-        for placed, rt in relevant(found, calls.dispatch):
-            calls.call(placed, rt)
+        calls = stopped_work(attributes)
+        if calls is None:
+            found = candidates(self._configurations, attributes, state)
+            if not found:
+                return
+            dispatch = Dispatch(attributes, state, Versions(attributes, stored=False), mutating=True)
+            calls = _Calls(dispatch, _memory_of(attributes, self.name), relevant(found, dispatch))
+            calls.begin()
+        assert isinstance(calls, _Calls)
+        calls.go_on()
         calls.end()
 
 
@@ -71,11 +74,14 @@ def _memory_of(attributes: Attributes, name: str) -> _Memory:
 
 
 class _Calls:
-    """The calls of one round."""
+    """The calls of one round. ``rest``: the webhooks to ask, each checked when its turn comes."""
 
-    def __init__(self, dispatch: Dispatch, memory: _Memory) -> None:
+    def __init__(self, dispatch: Dispatch, memory: _Memory, rest: Iterator[tuple[Placed, ResourceType]]) -> None:
         self.dispatch = dispatch
         self._memory = memory
+        self._rest = rest
+        self._open: tuple[Placed, ResourceType, Question] | None = None
+        """The webhook that is being asked."""
         self._patched = False
 
     def begin(self) -> None:
@@ -88,7 +94,15 @@ class _Calls:
         if self._memory.asked:
             self._memory.last = copy_object(self.dispatch.attributes.object)
 
-    def call(self, placed: Placed, rt: ResourceType) -> None:
+    def go_on(self) -> None:
+        """Ask the rest of the webhooks. NeedsExternalAnswer, StatusError."""
+        if self._open is not None:
+            placed, rt, _ = self._open
+            self._call(placed, rt)
+        for placed, rt in self._rest:
+            self._call(placed, rt)
+
+    def _call(self, placed: Placed, rt: ResourceType) -> None:
         """Ask one webhook and apply its patch. NeedsExternalAnswer, StatusError."""
         webhook, attributes = placed.webhook, self.dispatch.attributes
         run = attributes.reinvocation
@@ -111,9 +125,12 @@ class _Calls:
             self._memory.asked.add(webhook.uid)
 
     def _answer(self, placed: Placed, rt: ResourceType) -> Answer:
-        question = self.dispatch.question(placed.webhook, rt)
+        question = self._open[2] if self._open is not None else self.dispatch.question(placed.webhook, rt)
+        self._open = None
         answer = question.answer()
         if answer is None:
+            self._open = placed, rt, question
+            stop(self.dispatch.attributes, self)
             raise NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
         self.dispatch.state.metrics.waited += question.seconds
         self.dispatch.take(placed.webhook, answer)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 import trio
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATING, AdmissionMetrics
 from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
@@ -46,23 +46,28 @@ class Question:
 
     def answer(self) -> Answer | None:
         """Return the answer, None if it is not there yet. Raises CallFailed."""
-        found = recall_answer(self.key)
-        if not isinstance(found, _Ended):
+        ended = self._end
+        if ended is None:
             return None
-        if isinstance(found.answer, CallFailed):
-            raise found.answer
-        return found.answer
+        if isinstance(ended.answer, CallFailed):
+            raise ended.answer
+        return ended.answer
 
     @property
     def seconds(self) -> float:
         """The duration of the call, 0 if it has not ended."""
-        found = recall_answer(self.key)
-        return found.seconds if isinstance(found, _Ended) else 0.0
+        ended = self._end
+        return ended.seconds if ended is not None else 0.0
 
     @property
     def unanswered(self) -> bool:
         """The webhook has neither answered nor failed for this decision."""
-        return recall_answer(self.key) is None
+        return self._end is None
+
+    @property
+    def _end(self) -> _Ended | None:
+        found = recall_answer(self.key)
+        return found if isinstance(found, _Ended) else None
 
     async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics) -> None:
         """Ask the webhook, and remember its answer or its failure."""
@@ -100,6 +105,22 @@ def _with_request(review: Mapping[str, Any], request: bytes) -> bytes:
     return orjson.dumps(review)[:-2] + b"," + request[1:] + b"}"
 
 
+def stop(attributes: Attributes, work: object) -> None:
+    """Keep the work of a plugin whose write is about to stop, if the write may go on later."""
+    if attributes.progress is not None:
+        attributes.progress.held = work
+
+
+def stopped_work(attributes: Attributes) -> object | None:
+    """Return the work of a plugin whose write goes on; None: it begins."""
+    progress = attributes.progress
+    if progress is None:
+        return None
+    work: object | None = progress.held
+    progress.held = None
+    return work
+
+
 class NeedsAnswers(NeedsExternalAnswer):
     """Some webhooks of a plugin must be asked; all of them at once."""
 
@@ -110,6 +131,8 @@ class NeedsAnswers(NeedsExternalAnswer):
         self._questions = questions
 
     async def resolve(self) -> None:
+        if len(self._questions) == 1:
+            return await self._questions[0].ask(self._ask, self._metrics)
         async with trio.open_nursery() as nursery:
             for question in self._questions:
                 nursery.start_soon(question.ask, self._ask, self._metrics)

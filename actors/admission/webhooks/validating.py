@@ -5,14 +5,17 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/validating``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
 from kubechronicle.actors.admission.versions import Versions
-from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Webhook
+from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
 
 
 class ValidatingAdmissionWebhook(AdmissionPlugin):
@@ -24,23 +27,38 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
 
     def validate(self, attributes: Attributes, state: State) -> None:
         """Reject a write with the first denial, in the order of the webhooks. NeedsExternalAnswer, StatusError."""
-        found = candidates(self._configurations, attributes, state)
-        if not found:
-            return
-        dispatch = Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False)
-        asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
+        calls = stopped_work(attributes)
+        if calls is None:
+            found = candidates(self._configurations, attributes, state)
+            if not found:
+                return
+            calls = _Calls(Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False), found)
+        assert isinstance(calls, _Calls)
+        calls.conclude()
+
+
+class _Calls:
+    """The questions to all webhooks whose rules match (``found``). A webhook that cannot be asked has its failure."""
+
+    def __init__(self, dispatch: Dispatch, found: Sequence[tuple[Placed, ResourceType]]) -> None:
+        self._dispatch = dispatch
+        self._asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
         for placed, rt in list(relevant(found, dispatch)):
             try:
-                asked.append((placed.webhook, dispatch.question(placed.webhook, rt)))
+                self._asked.append((placed.webhook, dispatch.question(placed.webhook, rt)))
             except (CallFailed, StatusError) as error:
-                asked.append((placed.webhook, error))
-        missing = [question for _, question in asked if isinstance(question, Question) and question.unanswered]
+                self._asked.append((placed.webhook, error))
+
+    def conclude(self) -> None:
+        """Raise the first denial. NeedsExternalAnswer: some answers are not there yet."""
+        dispatch = self._dispatch
+        questions = [question for _, question in self._asked if isinstance(question, Question)]
+        missing = [question for question in questions if question.unanswered]
         if missing:
-            raise NeedsAnswers(self.name, state, missing)
-        state.metrics.waited += max(
-            (question.seconds for _, question in asked if isinstance(question, Question)), default=0.0
-        )
-        problems = [_problem(dispatch, index, *each) for index, each in enumerate(asked)]
+            stop(dispatch.attributes, self)
+            raise NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)
+        dispatch.state.metrics.waited += max((question.seconds for question in questions), default=0.0)
+        problems = [_problem(dispatch, index, *each) for index, each in enumerate(self._asked)]
         for problem in problems:
             if problem is not None:
                 raise problem

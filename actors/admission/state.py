@@ -1,0 +1,84 @@
+"""The state that admission decides on: reads of this replica's views, and the parts of the server that plugins ask."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from kubechronicle.actors.admission.metrics import AdmissionMetrics
+from kubechronicle.actors.conversion.conversions import AskWebhook
+from kubechronicle.api.admission.image_verdicts import Verdict
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.registry import Registry, known_registry
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Who
+
+
+class ImageReviews(Protocol):
+    """The webhook that judges the images of pods. ``default_allow``: allow images that it cannot be asked about."""
+
+    @property
+    def default_allow(self) -> bool: ...
+
+    def known(self, spec: bytes) -> Verdict | None:
+        """Return the cached answer about an ImageReviewSpec (JSON)."""
+        ...
+
+    async def ask(self, spec: bytes) -> Verdict:
+        """Ask, and cache the answer. Raises nothing but trio.Cancelled."""
+        ...
+
+
+class Permits(Protocol):
+    """Ask the server's authorizers if ``who`` may do this to an object (namespace "": cluster-scoped).
+
+    NeedsExternalAnswer: an authorizer needs an answer from outside.
+    """
+
+    def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
+
+
+class Judgement(NamedTuple):
+    """The authorizers' answer. ``error``: the failure while they decided, "" if there was none."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+async def _no_namespace(name: str) -> None:
+    raise status.internal_error(f"namespace {name} cannot be created by admission here")
+
+
+Judge = Callable[[Who, RequestInfo], Judgement]
+"""Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The state plugins may read: this replica's views, which may lag.
+
+    ``peek(resource, namespace, name)``: one object.
+    ``entries(resource, namespace)``: all objects of a namespace.
+    ``permits``: other permissions of the requester.
+    ``ask``: posts to a webhook; None: the server sends no requests to others.
+    ``ask_with_credentials``: the same with the credentials of a plugin, by the names of the plugins that have some.
+    ``image_reviews``: the webhook that judges images, if there is one.
+    ``judge``: the authorizers' answers with their reasons, about any user.
+    ``registry``: returns the served types of this moment.
+    ``provide_namespace``: creates a namespace, or raises StatusError.
+    ``metrics``: of admission.
+    """
+
+    peek: Callable[[str, str, str], Entry | None]
+    entries: Callable[[str, str], Sequence[Entry]]
+    permits: Permits = lambda who, verb, group, resource, name, namespace="": False
+    ask: AskWebhook | None = None
+    ask_with_credentials: Mapping[str, AskWebhook] = field(default_factory=dict)
+    image_reviews: ImageReviews | None = None
+    judge: Judge = lambda who, info: Judgement(allowed=False)
+    registry: Callable[[], Registry] = known_registry
+    provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
+    metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)

@@ -1,0 +1,128 @@
+"""A write goes on after the answers of webhooks, unless something that it has read has changed meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from admission.prepared_webhooks import MAPS, Hooks, adding, configure, webhook
+from in_process import InProcess, configmap, open_server
+
+from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.unfinished_work import EXPECTED, Expectations, Observer, Progress
+
+
+@pytest.fixture
+def admitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the names of objects each time that NamespaceLifecycle admits them."""
+    names: list[str] = []
+    admit = NamespaceLifecycle.admit
+
+    def noted(self: NamespaceLifecycle, attributes: Attributes, state: State) -> None:
+        names.append(attributes.name)
+        admit(self, attributes, state)
+
+    monkeypatch.setattr(NamespaceLifecycle, "admit", noted)
+    return names
+
+
+async def ask_three(server: InProcess, hooks: Hooks) -> None:
+    hooks.replies["two"] = adding("/data/two", "2")
+    await configure(server, "mutating", webhook("one"), webhook("two"))
+    await configure(server, "validating", webhook("last"))
+
+
+async def test_only_the_first_write_of_a_kind_begins_again(hooks: Hooks, admitted: list[str]) -> None:
+    async with open_server() as server:
+        await ask_three(server, hooks)
+        admitted.clear()
+        await server.post(MAPS, configmap("a", x="0"))
+        assert admitted == ["a"] * 3  # it begins again once, and again after the patch
+        admitted.clear()
+        assert (await server.post(MAPS, configmap("b", x="0")))["data"] == {"x": "0", "two": "2"}
+        assert admitted == ["b", "b"]  # once more after the patch
+        admitted.clear()
+        await server.patch(f"{MAPS}/b", {"data": {"y": "1"}})
+        admitted.clear()
+        await server.patch(f"{MAPS}/b", {"data": {"y": "2"}})
+        hooks.replies["two"] = {}
+        await server.delete(f"{MAPS}/b")
+        await server.delete(f"{MAPS}/a")
+    assert admitted[-1] == "a"
+    assert admitted.count("a") == 1
+    assert hooks.names == ["one", "two", "last"] * 6
+
+
+async def test_a_write_begins_again_on_a_changed_namespace(hooks: Hooks, admitted: list[str]) -> None:
+    async with open_server() as server:
+        await ask_three(server, hooks)
+        await server.post(MAPS, configmap("a", x="0"))
+
+        async def labelling(request: dict[str, Any]) -> dict[str, Any]:
+            if request["name"] == "b" and hooks.names.count("last") == 2:
+                await server.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"k": "v"}}})
+            return {}
+
+        hooks.replies["last"] = labelling
+        admitted.clear()
+        await server.post(MAPS, configmap("b", x="0"))
+        assert admitted.count("b") == 4  # all again, with the answers that are there
+        assert hooks.names == ["one", "two", "last"] * 2
+
+
+async def test_a_namespace_that_ends_while_a_webhook_is_asked_takes_no_object(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await server.post("/api/v1/namespaces", {"metadata": {"name": "n", "finalizers": ["example.com/f"]}})
+        await ask_three(server, hooks)
+        maps = "/api/v1/namespaces/n/configmaps"
+        await server.post(maps, {"metadata": {"name": "a"}, "data": {"x": "0"}})
+
+        async def ending(request: dict[str, Any]) -> dict[str, Any]:
+            await server.delete("/api/v1/namespaces/n")
+            return {}
+
+        hooks.replies["last"] = ending
+        answer = await server.ask("POST", maps, {"metadata": {"name": "b"}, "data": {"x": "0"}})
+    assert "because it is being terminated" in answer.refused(403)["message"]
+
+
+async def test_a_changed_object_is_decided_anew(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await ask_three(server, hooks)
+        await server.post(MAPS, configmap("a", x="0"))
+        await server.patch(f"{MAPS}/a", {"data": {"y": "1"}})
+
+        async def interfering(request: dict[str, Any]) -> dict[str, Any]:
+            if request["object"]["data"].get("z") and "w" not in request["oldObject"]["data"]:
+                await server.patch(f"{MAPS}/a", {"data": {"w": "3"}})
+            return {}
+
+        hooks.replies["last"] = interfering
+        patched = await server.patch(f"{MAPS}/a", {"data": {"z": "2"}})
+    assert patched["data"] == {"x": "0", "y": "1", "z": "2", "w": "3", "two": "2"}
+    assert hooks.last()["oldObject"]["data"] == {"x": "0", "y": "1", "w": "3", "two": "2"}
+
+
+def test_observations() -> None:
+    state: dict[str, object] = {"a": object()}
+    observer, progress = Observer(), Progress()
+    read = observer.reading(state.get)
+    read("a")
+    observer.progress = progress
+    assert read("a") is state["a"]
+    assert read("b") is None
+    assert progress.is_current()
+    state["b"] = object()
+    assert not progress.is_current()
+    del state["b"]
+    observer.uncertain(state.get)("a")
+    assert not progress.is_current()
+
+
+def test_expectations_end() -> None:
+    expectations = Expectations()
+    assert expectations.begin("a") is None
+    expectations.asked("a")
+    assert all(expectations.begin("a") is not None for _ in range(EXPECTED + 1))
+    assert expectations.begin("a") is None
