@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import trio
 
 CHUNK = 256 * 1024
 """Bytes read at once; what is read is sent before more is read, so a session holds two chunks."""
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+ABANDONED: Final = 5.0
+"""Seconds for which the last bytes of a client that has left wait for the other side."""
+LOOK: Final = 1.0
+"""Seconds between looks after a client whose bytes wait."""
 
 
 async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
@@ -19,22 +25,67 @@ async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
         return b""
 
 
+class Outlet:
+    """The sends to one side of a session, which tell when the other side has left meanwhile.
+
+    While a send waits, nothing reads the ``source``. Its end stands behind unread bytes, so only a look at the socket
+    tells of it.
+    """
+
+    def __init__(self, target: trio.abc.SendStream, source: trio.abc.Stream) -> None:
+        self._target = target
+        self._source = source
+        self._since: float | None = None  # the begin of the current send
+
+    async def send(self, data: bytes | memoryview) -> bool:
+        """Send all data. False if the target is gone."""
+        self._since = trio.current_time()
+        try:
+            await self._target.send_all(data)
+        except GONE:
+            return False
+        finally:
+            self._since = None
+        return True
+
+    async def wait_abandoned(self) -> None:
+        """Return when a send has waited for ABANDONED seconds, and the source has left."""
+        has_left = getattr(self._source, "peer_left", None)
+        while True:
+            await trio.sleep(LOOK)
+            since = self._since
+            if since is not None and trio.current_time() - since >= ABANDONED and has_left is not None and has_left():
+                return
+
+
 async def copy_both(left: trio.abc.Stream, right: trio.abc.Stream, *, draining: trio.Event) -> None:
     """Copy until either side has ended or the server drains, as kube-apiserver's proxy of upgraded connections does.
 
-    Closes neither stream. By then it has sent on all bytes that came before that end.
+    ``left``: the client, which is also noticed to leave while the other side does not read. Closes neither stream. By
+    the end of a side it has sent on all bytes that came before it.
     """
+    outlet = Outlet(right, left)
     async with trio.open_nursery() as nursery:
 
-        async def copy(source: trio.abc.Stream, target: trio.abc.Stream) -> None:
-            while data := await receive_or_end(source):
+        async def to_right() -> None:
+            while (data := await receive_or_end(left)) and await outlet.send(data):
+                pass
+            nursery.cancel_scope.cancel()
+
+        async def to_left() -> None:
+            while data := await receive_or_end(right):
                 try:
-                    await target.send_all(data)
+                    await left.send_all(data)
                 except GONE:
                     break
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(copy, left, right)
-        nursery.start_soon(copy, right, left)
+        async def end_abandoned() -> None:
+            await outlet.wait_abandoned()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(to_right)
+        nursery.start_soon(to_left)
+        nursery.start_soon(end_abandoned)
         await draining.wait()
         nursery.cancel_scope.cancel()

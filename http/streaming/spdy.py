@@ -28,7 +28,7 @@ MAX_CONTROL: Final = 64 * 1024
 """Bytes of a control frame. Header blocks of Kubernetes have a few dozen."""
 MAX_DATA: Final = (1 << 24) - 1
 
-_HEAD = struct.Struct("!II")
+HEAD = struct.Struct("!II")
 
 
 class SpdyError(Exception):
@@ -83,7 +83,7 @@ class FrameReader:
                 continue
             if size - position < 8:
                 break
-            first, second = _HEAD.unpack_from(data, position)
+            first, second = HEAD.unpack_from(data, position)
             flags, length = second >> 24, second & 0xFFFFFF
             if not first >> 31:
                 position += 8
@@ -145,7 +145,7 @@ class HeaderDecompressor:
 
 def control(kind: int, payload: bytes, flags: int = 0) -> bytes:
     """Return a control frame."""
-    return _HEAD.pack(1 << 31 | VERSION << 16 | kind, flags << 24 | len(payload)) + payload
+    return HEAD.pack(1 << 31 | VERSION << 16 | kind, flags << 24 | len(payload)) + payload
 
 
 def syn_stream(stream: int, block: bytes) -> bytes:
@@ -175,4 +175,4 @@ def data_frame(stream: int, data: bytes, *, fin: bool = False) -> bytes:
 
 def data_head(stream: int, size: int, *, fin: bool = False) -> bytes:
     """Return the header of a data frame."""
-    return _HEAD.pack(stream, (FIN if fin else 0) << 24 | size)
+    return HEAD.pack(stream, (FIN if fin else 0) << 24 | size)

@@ -22,7 +22,7 @@ import trio
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
 from kubechronicle.http.streaming.channels import ChannelReader, SignalError
-from kubechronicle.http.streaming.copying import GONE, receive_or_end
+from kubechronicle.http.streaming.copying import Outlet, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
     ERROR,
@@ -86,7 +86,8 @@ async def translate(
             return 400
         try:
             kubelet = await connect()
-            body = await _Translation(session, kubelet, wanted, idle).run(draining)
+            outlet = Outlet(kubelet.stream, client)
+            body = await _Translation(session, kubelet, outlet, wanted, idle).run(draining)
         except SessionFailed as error:
             body = error.body
         if body is not None:
@@ -103,9 +104,12 @@ async def translate(
 
 
 class _Translation:
-    def __init__(self, session: WebSocketSession, kubelet: KubeletSession, wanted: Streams, idle: float) -> None:
+    def __init__(
+        self, session: WebSocketSession, kubelet: KubeletSession, outlet: Outlet, wanted: Streams, idle: float
+    ) -> None:
         self._session = session
         self._kubelet = kubelet.stream
+        self._outlet = outlet
         self._protocol = kubelet.protocol
         self._rest = kubelet.rest
         self._reader = spdy.FrameReader()
@@ -139,6 +143,7 @@ class _Translation:
                     self._end(remote_command.internal_error("Timeout occurred"))
                 nursery.start_soon(self._to_kubelet)
                 nursery.start_soon(self._ping)
+                nursery.start_soon(self._end_abandoned)
                 await draining.wait()
                 self._end(remote_command.internal_error("the API server is shutting down"))
         if self._scope.cancelled_caught and self._body is None and trio.current_time() >= self._scope.deadline:
@@ -155,10 +160,12 @@ class _Translation:
 
     async def _send(self, data: bytes) -> None:
         async with self._lock:
-            try:
-                await self._kubelet.send_all(data)
-            except GONE:
+            if not await self._outlet.send(data):
                 self._end(remote_command.internal_error("the connection to the kubelet was lost"))
+
+    async def _end_abandoned(self) -> None:
+        await self._outlet.wait_abandoned()
+        self._end(None)
 
     async def _ping(self) -> None:
         number = 1

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from kubechronicle.http.streaming import websocket_frames as frames
-from kubechronicle.http.streaming.copying import GONE, receive_or_end
+from kubechronicle.http.streaming.copying import Outlet, receive_or_end
 from kubechronicle.http.streaming.websocket_session import WebSocketSession
 
 PREFIX: Final = "SPDY/3.1+"
@@ -32,7 +32,7 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
 
     Closes the client's connection, with a closing frame.
     """
-    session, code = WebSocketSession(client), frames.NORMAL
+    session, outlet, code = WebSocketSession(client), Outlet(kubelet, client), frames.NORMAL
     async with trio.open_nursery() as nursery:
 
         async def to_kubelet() -> None:
@@ -41,9 +41,7 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
                 if any(part.text for part in parts):
                     code = frames.UNSUPPORTED_DATA
                     break
-                try:
-                    await kubelet.send_all(b"".join([part.data for part in parts]))
-                except GONE:
+                if not await outlet.send(b"".join([part.data for part in parts])):
                     break
             nursery.cancel_scope.cancel()
 
@@ -55,8 +53,13 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
                 data = b""
             nursery.cancel_scope.cancel()
 
+        async def end_abandoned() -> None:
+            await outlet.wait_abandoned()
+            nursery.cancel_scope.cancel()
+
         nursery.start_soon(to_kubelet)
         nursery.start_soon(to_client)
+        nursery.start_soon(end_abandoned)
         await draining.wait()
         nursery.cancel_scope.cancel()
     await session.close(code)

@@ -87,6 +87,10 @@ class RawStream(trio.abc.HalfCloseableStream):
         self._stream.send_eof_nowait(half=True)
         await trio.lowlevel.checkpoint()
 
+    def peer_left(self) -> bool:
+        """Return whether the client has closed its connection, with data that is not yet received or without."""
+        return self._stream.peer_left()
+
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True

@@ -23,6 +23,7 @@ import contextlib
 import errno
 import logging
 import os
+import select
 import socket
 import ssl
 import struct
@@ -45,6 +46,8 @@ RELOAD_INTERVAL = 0.01
 
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python lacks."""
+
+_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 # Errors of a connection that is gone.
 _GONE = frozenset(
@@ -275,6 +278,15 @@ class TLSStream(trio.abc.Stream):
             finally:
                 self._sending = False
         return
+
+    def peer_left(self) -> bool:
+        """Return whether the peer has closed its socket; unread data may come before that. Without a system call that
+        tells of one direction (macOS), only whether the connection is gone."""
+        if self.closed:
+            return True
+        looked = select.poll()
+        looked.register(self._socket, _LEFT)
+        return bool(looked.poll(0))
 
     async def wait_send_all_might_not_block(self) -> None:
         if self.closed:

@@ -31,6 +31,7 @@ from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, R
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress, NoAddress
 from kubechronicle.http.streaming import tunnel
+from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
 from kubechronicle.http.streaming.switching import Head, SwitchFailed, read_error, request_bytes, send_upgrade
@@ -123,18 +124,24 @@ class _Session:
             return await self._translate(options)
         if translated and subresource == "portforward" and any(_is_tunnelled(each) for each in offers):
             return await self._tunnel(tunnel.tunnelled_protocols(offers))
-        return await self._pass_through()
+        return await self._pass_through(is_command=subresource != "portforward")
 
-    async def _pass_through(self) -> Response:
+    async def _pass_through(self, *, is_command: bool) -> Response:
         kubelet, head = await self._switch(self._request.method, self._forwarded_fields(frozenset()))
         async with kubelet:
             if head.status != 101:
                 return await self._refused(kubelet, head)
             fields = [(name, value) for name, value in head.fields if name.lower() not in OWN_FIELDS]
             client = await self._upgrade.accept(fields)
+            draining = self._request.draining
+            if is_command and _is_spdy(head):
+                # Not for the oldest protocols, which have no name and no Status.
+                protocol = head.get("x-stream-protocol-version")
+                await relay_command(client, kubelet, head.rest, protocol=protocol, draining=draining)
+                return SWITCHED
             if head.rest:
                 await client.send_all(head.rest)
-            await copy_both(client, kubelet, draining=self._request.draining)
+            await copy_both(client, kubelet, draining=draining)
         return SWITCHED
 
     async def _tunnel(self, protocols: Sequence[str]) -> Response:

@@ -1,0 +1,76 @@
+"""Remote commands in SPDY/3.1 between a client and a kubelet: bytes pass through, and the session ends with an error if
+the kubelet is lost or the server stops."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from kubechronicle.http.streaming.copying import GONE, Outlet, receive_or_end
+from kubechronicle.http.streaming.spdy_endings import CommandView
+
+LINGER: Final = 2.0
+"""Seconds for the client to read an ending and to close: closing at once could reset what it has not read."""
+LAST_OUTPUT: Final = 5.0
+"""Seconds for a client to read the output before the end of a draining server's session."""
+LOST: Final = "the connection to the kubelet was lost before the command ended"
+DRAINING: Final = "the API server is shutting down"
+
+
+async def relay_command(
+    client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, *, protocol: str, draining: trio.Event
+) -> None:
+    """Carry one session to its end. ``rest``: bytes of the kubelet after its 101 answer; ``protocol``: its
+    X-Stream-Protocol-Version. Closes neither side, but a draining server closes the kubelet's first."""
+    view, outlet, client_ended = CommandView(protocol), Outlet(kubelet, client), trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def to_kubelet() -> None:
+            while data := await receive_or_end(client):
+                view.sent(data)
+                # What comes after the kubelet's end is discarded, so that the client can read its ending.
+                await outlet.send(data)
+            client_ended.set()
+
+        async def end_abandoned() -> None:
+            await outlet.wait_abandoned()
+            client_ended.set()
+
+        async def leave() -> None:
+            await client_ended.wait()
+            nursery.cancel_scope.cancel()
+
+        async def drain() -> None:
+            await draining.wait()
+            # Not a cancellation: it could cut a frame to the client.
+            await trio.aclose_forcefully(kubelet)
+            await trio.sleep(LAST_OUTPUT)
+            nursery.cancel_scope.cancel()
+
+        for task in (to_kubelet, end_abandoned, leave, drain):
+            nursery.start_soon(task)
+        await _to_client(client, kubelet, rest, view)
+        ending = view.ending(DRAINING if draining.is_set() else LOST)
+        if ending and await _send(client, ending):
+            with trio.move_on_after(LINGER):
+                await client_ended.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _to_client(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> None:
+    """Send what the kubelet sends, until either is gone."""
+    data = rest
+    while data or (data := await receive_or_end(kubelet)):
+        output = view.received(data)
+        if output and not await _send(client, output):
+            return
+        data = b""
+
+
+async def _send(stream: trio.abc.Stream, data: bytes | memoryview) -> bool:
+    try:
+        await stream.send_all(data)
+    except GONE:
+        return False
+    return True
