@@ -334,7 +334,7 @@ class PostgresLog:
     ) -> tuple[Head, Chunk[Row]]:
         """As ``_fetch_with_head``, bounded by the bytes of the records in the columns from ``at`` on."""
         size = rows.object_size(*at)
-        result = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size)
+        result = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size, objects=len(at))
         head = self._head(result[0])
         if result[0][_AFTER_HEAD] is None:
             result.clear()

@@ -39,6 +39,8 @@ from kubechronicle.eventlog.records import Key, Moment, Operation, Record
 
 # Changes read from the log at once. With the objects they replaced, these are usually a few megabytes.
 CHUNK: Final = 500
+# The same if the objects are passed on as they are, and not decoded.
+PLAIN_CHUNK: Final = 2000
 # Page size of a list without a limit.
 DEFAULT_LIMIT: Final = 500
 # Bytes of a page, after which it ends even if it has fewer changes than its limit.
@@ -195,7 +197,7 @@ class ChangeReads:
         scanned, held, last = 0, 0, None
         is_plain = self._content in PLAIN and not selected.needs_objects
         scopes: dict[tuple[str, str], bool] = {}
-        size = CHUNK if selected.needs_objects else min(CHUNK, limit + 1)
+        size = CHUNK if selected.needs_objects else min(PLAIN_CHUNK if is_plain else CHUNK, limit + 1)
         while True:
             chunk = await self._log.changes(query, limit=size)
             for record, before in chunk:

@@ -16,33 +16,36 @@ from kubechronicle.eventlog.queries.chunks import Chunk
 FEW: Final = 8
 """Rows that are read without a cursor, which takes three more round trips."""
 
-PART: Final = 32
-"""Most rows that a cursor returns at once. Their bytes are known when they have arrived."""
+PART: Final = 64
+"""Most objects in the rows that a cursor returns at once. Their bytes are known when they have arrived."""
 
 
 async def fetch_bounded(
-    pool: Pool, statement: str, *arguments: object, limit: int, size: Callable[[Row], int]
+    pool: Pool, statement: str, *arguments: object, limit: int, size: Callable[[Row], int], objects: int = 2
 ) -> Chunk[Row]:
     """Return the rows of a statement that has a ``limit``, up to the part that reaches CHUNK_BYTES. LogUnavailable.
 
-    The statement returns at least one row. ``size``: returns the bytes of the objects in a row.
+    The statement returns at least one row. ``size``: returns the bytes of the objects in a row. ``objects``: their
+    number.
     """
     if limit <= FEW:
         return Chunk(await pool.fetch(statement, *arguments))
     try:
-        return await _fetch_with_cursor(pool, statement, *arguments, size=size)
+        return await _fetch_with_cursor(pool, statement, *arguments, size=size, part=PART // objects)
     except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch
         pool.drop_idle()
-    return await _fetch_with_cursor(pool, statement, *arguments, size=size)
+    return await _fetch_with_cursor(pool, statement, *arguments, size=size, part=PART // objects)
 
 
-async def _fetch_with_cursor(pool: Pool, statement: str, *arguments: object, size: Callable[[Row], int]) -> Chunk[Row]:
+async def _fetch_with_cursor(
+    pool: Pool, statement: str, *arguments: object, size: Callable[[Row], int], part: int
+) -> Chunk[Row]:
     result: Chunk[Row] = Chunk()
     total = 0
     async with (
         pool.session() as session,
         session.reading(),
-        aclosing(session.rows(statement, *arguments, chunk=PART, size=size)) as parts,
+        aclosing(session.rows(statement, *arguments, chunk=part, size=size)) as parts,
     ):
         async for part in parts:
             result += part
