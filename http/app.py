@@ -26,6 +26,7 @@ from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
+from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
 
 
@@ -75,6 +76,9 @@ def build_application(
     """
     metrics, health, drain = Metrics(), Health(checks), Drain()
     ui = Ui() if settings.ui else None
+    networks: Networks = DIRECT,
+    *,
+    audit: Audit | None = None,
 
     def paths() -> list[str]:
         pages = ui.paths() if ui is not None else []
@@ -107,7 +111,8 @@ def build_application(
         encodings=encodings,
         encoders=EncoderChoice(encodings),
         compression=Compression(encodings),
-        kubelets=Kubelets(settings.kubelets),
+        kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
+        networks=networks,
     )
     metrics.registry.register(authentication.metrics)
     services = filters.Services(

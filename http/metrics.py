@@ -30,6 +30,7 @@ DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8,
 SIZE_BUCKETS = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 # kube-apiserver's counters whose names lack _total, which prometheus-client adds.
 BARE_COUNTERS = (
+    "apiserver_egress_dialer_dial_failure_count",
     "authenticated_user_requests",
     "authentication_attempts",
     "apiserver_admission_webhook_rejection_count",

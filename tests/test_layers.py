@@ -61,8 +61,8 @@ STAIRCASES = {
     "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": (
-        "streaming", "wire", "outgoing", "proxying", "representation", "authentication", "authorization",
-        "aggregation", "handlers",
+        "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization", "audit",
+        "flow_control", "aggregation", "handlers",
     ),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip

@@ -10,7 +10,7 @@ errors show:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -55,10 +55,19 @@ class TypeMeta:
     kind: str = ""
 
 
-def decode(data: bytes, record: type[T], versions: Collection[str]) -> T:
+def decode(
+    data: bytes,
+    record: type[T],
+    versions: Collection[str],
+    *,
+    group: str = GROUP,
+    kinds: Callable[[tuple[str, str]], bool] = lambda kind: kind[1] in KINDS,
+) -> T:
     """Return the content of a YAML or JSON file whose kind is the record's name.
 
-    ``versions``: the versions of the group that are allowed (``v1``…). Raises ConfigFileError.
+    ``versions``: the versions of the group that are allowed (``v1``…).
+    ``kinds``: tells whether the group has a kind in a version, given as a pair (version, kind).
+    Raises ConfigFileError.
     """
     if not data:
         raise ConfigFileError("empty config data")
@@ -70,7 +79,10 @@ def decode(data: bytes, record: type[T], versions: Collection[str]) -> T:
     except CodecError as error:
         raise ConfigFileError(str(error)) from None
     schema = schema_of_file(record)
-    _check_kind(value, schema.go_name, versions)
+    meta = structure(value, TypeMeta, unknown_allowed=True)
+    version = meta.api_version.removeprefix(f"{group}/")
+    is_known = version != meta.api_version and version in versions and kinds((version, meta.kind))
+    _check_kind(meta, schema.go_name, is_known=is_known)
     value, problems = bodies.with_repeated_keys(value, schema, decoder_problems)
     try:
         unknown = check.check(value, schema)
@@ -150,15 +162,13 @@ def _type(annotation: Any) -> Type:
     return _SCALARS[annotation]
 
 
-def _check_kind(value: Mapping[str, Any], wanted: str, versions: Collection[str]) -> None:
+def _check_kind(meta: TypeMeta, wanted: str, *, is_known: bool) -> None:
     """Raise ConfigFileError if the file is of another kind or version, or names neither."""
-    meta = structure(value, TypeMeta, unknown_allowed=True)
     if not meta.kind:
         raise ConfigFileError("Object 'Kind' is missing in the file")
     if not meta.api_version:
         raise ConfigFileError("Object 'apiVersion' is missing in the file")
-    group, _, version = meta.api_version.rpartition("/")
-    if group != GROUP or meta.kind not in KINDS or version not in versions:
+    if not is_known:
         raise ConfigFileError(f"no kind {go_quote(meta.kind)} is registered for version {go_quote(meta.api_version)}")
     if meta.kind != wanted:
         raise ConfigFileError(f"expected {wanted}, got *apiserver.{meta.kind}")

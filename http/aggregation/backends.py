@@ -21,6 +21,7 @@ import trio
 
 from kubechronicle.api.registry.api_services import HTTPS_PORT, ApiService, ServiceReference
 from kubechronicle.http.outgoing.client import AskError, Client, Outgoing
+from kubechronicle.http.outgoing.networks import Network, ProxyFailed
 from kubechronicle.http.outgoing.remote_server import RemoteServer, load_credentials
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 
@@ -63,7 +64,9 @@ class Backends:
         peer = self._peer(api_service, url)
         client = self._clients.get(peer)
         if client is None:
-            client = self._clients[peer] = self._outgoing.client(peer, max_connections=MAX_CONNECTIONS)
+            client = self._clients[peer] = self._outgoing.client(
+                peer, max_connections=MAX_CONNECTIONS, network=Network.CLUSTER
+            )
             while len(self._clients) > MOST_CLIENTS:
                 await self._outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)
@@ -74,7 +77,10 @@ class Backends:
         peer, parts = self._peer(api_service, url), urlsplit(url)
         try:
             credentials = await trio.to_thread.run_sync(load_credentials, peer)
-            tcp = await trio.open_tcp_stream(parts.hostname or "", parts.port or HTTPS_PORT)
+            connect = self._outgoing.networks.connect_to(Network.CLUSTER)
+            tcp = await connect(parts.hostname or "", parts.port or HTTPS_PORT)
+        except ProxyFailed as error:
+            raise AskError(str(error)) from None
         except (OSError, ValueError) as error:
             raise AskError(f"dial tcp {parts.netloc}: {error}") from None
         stream = trio.SSLStream(tcp, credentials.context, server_hostname=peer.server_name, https_compatible=True)

@@ -22,6 +22,7 @@ from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 
@@ -43,7 +44,8 @@ class TokenWebhook:
 
     def authenticator(self, outgoing: Outgoing, audiences: Sequence[str]) -> WebhookTokens:
         """Return the authenticator. ``audiences``: those of this server."""
-        return WebhookTokens(outgoing.client(self.peer), version=self.version, audiences=audiences, ttl=self.ttl)
+        client = outgoing.client(self.peer, network=Network.CONTROL_PLANE)
+        return WebhookTokens(client, version=self.version, audiences=audiences, ttl=self.ttl)
 
 
 class WebhookTokens:

@@ -13,6 +13,7 @@ from kubechronicle.http.authorization.match_condition_metrics import MatchCondit
 from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookMetrics
 from kubechronicle.http.outgoing.client import TIMEOUT, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
+from kubechronicle.http.outgoing.networks import Network
 
 DEFAULT_VERSION: Final = "v1beta1"
 
@@ -46,7 +47,11 @@ class WebhookMaker:
             conditions = MatchConditions(expressions, name, matches)
         return WebhookAuthorizer(
             name,
-            self._outgoing.client(peer, timeout=configured.timeout / SECOND if configured.timeout else TIMEOUT),
+            self._outgoing.client(
+                peer,
+                timeout=configured.timeout / SECOND if configured.timeout else TIMEOUT,
+                network=Network.CONTROL_PLANE,
+            ),
             version=configured.subject_access_review_version or DEFAULT_VERSION,
             authorized_ttl=configured.authorized_ttl / SECOND if configured.cache_authorized_requests else 0.0,
             unauthorized_ttl=configured.unauthorized_ttl / SECOND if configured.cache_unauthorized_requests else 0.0,

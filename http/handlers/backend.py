@@ -12,6 +12,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kubelets import Kubelets
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
@@ -31,6 +32,7 @@ class Backend:
     ``compression``: the compression of long answers.
     ``issuer``: the issuer of service account tokens; None if none are issued.
     ``kubelets``: connections to the kubelets of nodes.
+    ``networks``: the ways to pods and Services.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
@@ -47,3 +49,4 @@ class Backend:
     issuer: ServiceAccountIssuer | None = None
     kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None
+    networks: Networks = DIRECT

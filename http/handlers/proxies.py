@@ -23,6 +23,7 @@ from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.proxying.backend_request import Stream
 from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, dial, host_port
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
@@ -81,7 +82,7 @@ def split_id(identity: str, kind: str) -> tuple[str, str, str]:
 At = Callable[[str], Location]
 
 
-def _at(scheme: str, host: str, port: str) -> At:
+def _at(backend: Backend, scheme: str, host: str, port: str) -> At:
     """Return the location at a host, for any path. Without a port, the scheme's."""
     scheme = scheme or "http"
     number = int(port) if port.isdecimal() else 0
@@ -89,7 +90,8 @@ def _at(scheme: str, host: str, port: str) -> At:
 
     async def connection() -> Stream:
         tls = _INSECURE.context() if scheme == "https" else None
-        return await dial(host, number or DEFAULT_PORTS[scheme], tls=tls)
+        connect = backend.networks.connect_to(Network.CLUSTER)
+        return await dial(host, number or DEFAULT_PORTS[scheme], tls=tls, connect=connect)
 
     return lambda path: Location(scheme=scheme, authority=shown, path=path, dial=connection)
 
@@ -112,7 +114,7 @@ async def _pod(backend: Backend, namespace: str, scheme: str, name: str, port: s
     address = next(iter(_addresses(pod)), "")
     if not is_global_unicast(address):
         raise status.bad_request(NOT_ALLOWED)
-    return _at(scheme, address, port)
+    return _at(backend, scheme, address, port)
 
 
 def _addresses(pod: Object) -> list[str]:
@@ -137,7 +139,7 @@ async def _service(backend: Backend, namespace: str, scheme: str, name: str, por
     random.shuffle(subsets)
     for address, number in _candidates(subsets, wanted):
         if await _is_of_pod(backend, namespace, address):
-            return _at(scheme, address["ip"], str(number))
+            return _at(backend, scheme, address["ip"], str(number))
     identity = ":".join(each for each in (scheme, name, port) if each)
     raise status.service_unavailable(f"no endpoints available for service {go_quote(identity)}")
 
@@ -176,7 +178,7 @@ async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: 
     address = await kubelet_of(backend, name)
     await _check_host(address.host)
     if port and port != str(address.port):
-        return _at(scheme, address.host, port)
+        return _at(backend, scheme, address.host, port)
 
     async def connection() -> Stream:
         return await backend.kubelets.dial(address)

@@ -25,6 +25,7 @@ from urllib.parse import urljoin, urlsplit
 import trio
 
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConnected
+from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks, ProxyFailed
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 
 if TYPE_CHECKING:
@@ -87,11 +88,19 @@ class Client:
     """Requests to one server. Made by Outgoing.client."""
 
     def __init__(
-        self, outgoing: Outgoing, peer: RemoteServer, *, timeout: float, max_answer: int, max_connections: int
+        self,
+        outgoing: Outgoing,
+        peer: RemoteServer,
+        *,
+        timeout: float,
+        max_answer: int,
+        max_connections: int,
+        network: Network,
     ) -> None:
         self.peer = peer
         self.timeout = timeout
         self._outgoing = outgoing
+        self._network = network
         self._max_answer = max_answer
         self._max_connections = max_connections
         # Requests wait for a connection here, not in httpx, which scans all waiting requests at each change.
@@ -190,7 +199,9 @@ class Client:
             status, headers, found = await kept.send(
                 method, path, {"host": parts.netloc.rpartition("@")[2], **fields}, body, limit=self._max_answer
             )
-        except NotConnected:
+        except NotConnected as error:
+            if error.final:
+                raise _failed(method, target, str(error)) from None
             return None
         except BadAnswer as error:
             raise _failed(method, target, str(error), transient=error.broken) from None
@@ -262,6 +273,11 @@ class Client:
                 keepalive_expiry=self._outgoing.idle,
             ),
         )
+        networks = self._outgoing.networks
+        if networks.is_proxied(self._network):
+            from kubechronicle.http.outgoing.httpx_streams import use_connect
+
+            use_connect(transport, networks.connect_to(self._network))
         return _Pool(transport, credentials.authorization, self._kept_connections(credentials.context))
 
     def _kept_connections(self, context: ssl.SSLContext) -> KeepAlive | None:
@@ -269,7 +285,8 @@ class Client:
         if parts.scheme != "https" or self.peer.proxy_url or not parts.hostname:
             return None
         name, idle = self.peer.server_name, self._outgoing.idle
-        return KeepAlive(parts.hostname, parts.port or 443, context, server_name=name, idle=idle)
+        connect = self._outgoing.networks.connect_to(self._network)
+        return KeepAlive(parts.hostname, parts.port or 443, context, server_name=name, idle=idle, connect=connect)
 
     async def _retire(self) -> None:
         pool, self._pool = self._pool, None
@@ -295,10 +312,12 @@ class Outgoing:
     """All requests of this server to others. ``run`` is a child of the supervision tree, and requests need it.
 
     ``idle``: seconds for which an unused connection is kept
+    ``networks``: the ways to other servers
     """
 
-    def __init__(self, *, idle: float = IDLE) -> None:
+    def __init__(self, *, idle: float = IDLE, networks: Networks = DIRECT) -> None:
         self.idle = idle
+        self.networks = networks
         self._clients: set[Client] = set()
         self._nursery: trio.Nursery | None = None
 
@@ -309,9 +328,12 @@ class Outgoing:
         timeout: float = TIMEOUT,
         max_answer: int = MAX_ANSWER,
         max_connections: int = MAX_CONNECTIONS,
+        network: Network = Network.DIRECT,
     ) -> Client:
-        """Return a client. It reads the server's files with its first request."""
-        client = Client(self, peer, timeout=timeout, max_answer=max_answer, max_connections=max_connections)
+        """Return a client. It reads the server's files with its first request. ``network``: the one of the server."""
+        client = Client(
+            self, peer, timeout=timeout, max_answer=max_answer, max_connections=max_connections, network=network
+        )
         self._clients.add(client)
         return client
 
@@ -389,6 +411,8 @@ def _reason(error: Exception) -> str:
     """Return the text of the innermost cause."""
     causes = list(_causes(error))
     for cause in causes:
+        if isinstance(cause, ProxyFailed):
+            return str(cause)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"tls: failed to verify certificate: {cause.verify_message}"
     for cause in causes:

@@ -18,6 +18,7 @@ from typing import Final
 import httptools
 import trio
 
+from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
 from kubechronicle.http.wire.tls import TLSStream
 
 CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
@@ -27,7 +28,11 @@ MAX_HEADERS: Final = 64 * 1024
 
 
 class NotConnected(Exception):
-    """No connection can be made; nothing was sent."""
+    """No connection can be made; nothing was sent. ``final``: an egress proxy has said so, and its text is whole."""
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
 
 
 class BadAnswer(Exception):
@@ -111,10 +116,20 @@ class _Answer:
 
 
 class KeepAlive:
-    """The connections to one server. ``idle``: seconds for which an unused one is kept."""
+    """The connections to one server. ``idle``: seconds for which an unused one is kept. ``connect``: opens one."""
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, *, server_name: str, idle: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        *,
+        server_name: str,
+        idle: float,
+        connect: Connect = trio.open_tcp_stream,
+    ) -> None:
         self._place = (host, port)
+        self._connect = connect
         self._context = context
         self._server_name = server_name or host
         self._kept = idle
@@ -167,7 +182,7 @@ class KeepAlive:
     async def _connected(self) -> TLSStream:
         stream: TLSStream | None = None
         try:
-            tcp = await trio.open_tcp_stream(*self._place)
+            tcp = await self._connect(*self._place)
             raw = socket.socket(fileno=tcp.socket.detach())
             raw.setblocking(False)
             try:
@@ -179,7 +194,7 @@ class KeepAlive:
         except CONNECT_ERRORS as error:
             if stream is not None:
                 stream.close_nowait()
-            raise NotConnected(str(error)) from None
+            raise NotConnected(str(error), final=isinstance(error, ProxyFailed)) from None
         except BaseException:
             if stream is not None:
                 stream.close_nowait()

@@ -109,12 +109,21 @@ class ServiceAddresses:
     """The address of each Service of the cluster at which this server reaches it.
 
     ``endpoints_first``: always choose an endpoint, as with --enable-aggregator-routing.
+    ``tried``: try cluster IPs. Those behind an egress proxy are not tried, as the proxy is within the cluster.
     """
 
-    def __init__(self, find_service: FindService, find_slices: FindSlices, *, endpoints_first: bool = False) -> None:
+    def __init__(
+        self,
+        find_service: FindService,
+        find_slices: FindSlices,
+        *,
+        endpoints_first: bool = False,
+        tried: bool = True,
+    ) -> None:
         self._find_service = find_service
         self._find_slices = find_slices
         self._endpoints_first = endpoints_first
+        self._tried = tried
         self._trials: OrderedDict[str, _Trial] = OrderedDict()
         self._chosen: OrderedDict[tuple[str, str, int], str] = OrderedDict()
         """The endpoint of a Service that was chosen last. It is kept, so that connections to it are, too."""
@@ -125,7 +134,7 @@ class ServiceAddresses:
         if self._endpoints_first:
             return self._endpoint(service, namespace, name, port)
         address = cluster_address(service, name, port)
-        if service is None or (service.get("spec") or {}).get("type") == "ExternalName":
+        if not self._tried or service is None or (service.get("spec") or {}).get("type") == "ExternalName":
             return address
         if await self._reachable(address):
             return address

@@ -21,6 +21,7 @@ import trio
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
+from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.reviews import failure
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
@@ -118,7 +119,8 @@ class Webhooks:
             raise WebhookError(str(error)) from None
         client = self._clients.get(peer)
         if client is None:
-            client = self._clients[peer] = self.outgoing.client(peer)
+            network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
+            client = self._clients[peer] = self.outgoing.client(peer, network=network)
             while len(self._clients) > MOST_CLIENTS:
                 await self.outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)

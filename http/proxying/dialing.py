@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
 from kubechronicle.http.wire.connection import prepare_socket
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -88,15 +89,22 @@ class ClientTls:
 
 
 async def dial(
-    host: str, port: int, *, tls: ssl.SSLContext | None = None, server_name: str = "", wait: float = DIAL_WAIT
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    server_name: str = "",
+    wait: float = DIAL_WAIT,
+    connect: Connect = trio.open_tcp_stream,
 ) -> trio.abc.HalfCloseableStream | TLSStream:
-    """Return a connected stream within ``wait`` seconds. ``server_name``: the name to verify, if not the host.
+    """Return a connected stream within ``wait`` seconds.
 
+    ``server_name``: the name to verify, if not the host. ``connect``: the way to the network of the host.
     Raises DialError.
     """
     try:
         with trio.fail_after(wait):
-            stream = await _connect(host, port)
+            stream = await _connect(host, port, connect)
             if tls is None:
                 return stream
             return await _shake_hands(stream, tls, server_name or host)
@@ -104,9 +112,11 @@ async def dial(
         raise DialError(f"dial tcp {host_port(host, port)}: i/o timeout") from None
 
 
-async def _connect(host: str, port: int) -> trio.SocketStream:
+async def _connect(host: str, port: int, connect: Connect) -> trio.SocketStream:
     try:
-        return await trio.open_tcp_stream(host, port)
+        return await connect(host, port)
+    except ProxyFailed as error:
+        raise DialError(str(error)) from None
     except OSError as error:
         raise DialError(f"dial tcp {_reason(host, port, error)}") from None
 
@@ -129,7 +139,10 @@ def _reason(host: str, port: int, error: OSError) -> str:
 async def _shake_hands(stream: trio.SocketStream, context: ssl.SSLContext, name: str) -> TLSStream:
     raw = socket.socket(fileno=stream.socket.detach())
     try:
-        prepare_socket(raw)
+        if raw.family == socket.AF_UNIX:  # of a proxy, or of the task that carries a connection through one
+            raw.setblocking(False)
+        else:
+            prepare_socket(raw)
         tls = TLSStream.wrap(raw, context, server_name=name)
     except (OSError, ValueError) as error:
         raw.close()

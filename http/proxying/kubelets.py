@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import trio
 
+from kubechronicle.http.outgoing.networks import Connect
 from kubechronicle.http.proxying.dialing import DIAL_WAIT, ClientFiles, ClientTls, dial, host_port
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -44,10 +45,11 @@ class KubeletSettings:
 
 
 class Kubelets:
-    """Connections to kubelets. TLS files are read again when they change."""
+    """Connections to kubelets. TLS files are read again when they change. ``connect``: the way to their network."""
 
-    def __init__(self, settings: KubeletSettings | None = None) -> None:
+    def __init__(self, settings: KubeletSettings | None = None, connect: Connect = trio.open_tcp_stream) -> None:
         self._settings = settings or KubeletSettings()
+        self._connect = connect
         self._tls = ClientTls(self._settings.files)
 
     def address_of(self, node: Mapping[str, Any]) -> KubeletAddress:
@@ -74,4 +76,5 @@ class Kubelets:
     ) -> trio.abc.HalfCloseableStream | TLSStream:
         """Return a TLS stream to the kubelet. ``insecure``: do not verify its certificate. Raises DialError."""
         context = self._tls.context(insecure=insecure)
-        return await dial(address.host, address.port, tls=context, wait=self._settings.timeout)
+        wait, connect = self._settings.timeout, self._connect
+        return await dial(address.host, address.port, tls=context, wait=wait, connect=connect)

@@ -35,19 +35,21 @@ from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import build_application
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
+from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
+from kubechronicle.http.outgoing.networks import Network, Networks
 from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
-from kubechronicle.ops.server.aggregation import aggregated_servers, availability_loop
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.own_objects import own_objects
+from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
@@ -70,11 +72,12 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     reads = Reads(
         log=revision_log, views=views, consistency=ConsistentRead(revision_log, tail, sole), describe=describe
     )
-    outgoing = Outgoing()
+    egress = Egress(plan.egress)
+    outgoing = Outgoing(networks=egress.networks)
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
-    ask_webhook = Webhooks(outgoing, ServiceAddresses(partial(_service, reads), partial(_slices, reads)))
+    ask_webhook = Webhooks(outgoing, _service_addresses(reads, egress.networks))
 
     async def provide_namespace(name: str) -> None:
         await create_namespace(store, name)
@@ -98,7 +101,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     ]
     backends, aggregation = aggregated_servers(plan, store, outgoing)
     application = build_application(
-        store, authentication, authorization.chain, checks, plan.http, plan.issuer, aggregation
+        store, authentication, authorization.chain, checks, plan.http, plan.issuer, aggregation, egress.networks
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -111,7 +114,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *led(plan.leading, [availability]),
         *authorization.children(),
     ]
-    outside = [ChildSpec(name="outgoing", run=outgoing.run)]
+    outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
@@ -125,7 +128,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
-    application.metrics.registry.register(unavailable)
+    for collector in (unavailable, egress.metrics):
+        application.metrics.registry.register(collector)
     return assembly
 
 
@@ -170,6 +174,11 @@ def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: Serv
     metrics.registry.register(
         AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
     )
+
+
+def _service_addresses(reads: Reads, networks: Networks) -> ServiceAddresses:
+    proxied = networks.is_proxied(Network.CLUSTER)
+    return ServiceAddresses(partial(_service, reads), partial(_slices, reads), tried=not proxied)
 
 
 def _service(reads: Reads, namespace: str, name: str) -> Mapping[str, Any] | None:

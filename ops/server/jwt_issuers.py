@@ -12,6 +12,7 @@ from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthCo
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.server.outside.egress import configured_networks
 from kubechronicle.ops.settings.settings import Settings
 
 FILE_FLAG = "authentication-config"
@@ -29,11 +30,12 @@ class JwtSettings:
 
 def jwt_settings(settings: Settings, oidc_fields: Sequence[str]) -> JwtSettings:
     """Return the issuers. ``oidc_fields``: the --oidc-* settings that have a value. Raise OperatorError."""
-    disallowed = settings.service_account_issuer
+    disallowed, egress = settings.service_account_issuer, configured_networks(settings)
     if settings.authentication_config is not None:
         if oidc_fields:
             raise OperatorError("authentication-config file and oidc-* flags are mutually exclusive")
-        return _of_file(settings.authentication_config, disallowed, anonymous_flag=settings.anonymous_auth is not None)
+        flag_given = settings.anonymous_auth is not None
+        return _of_file(settings.authentication_config, disallowed, egress, anonymous_flag=flag_given)
     if not settings.oidc_issuer_url or not settings.oidc_client_id:
         raise OperatorError(
             "--oidc-issuer-url, --oidc-client-id: oidc-issuer-url and oidc-client-id must be specified together when "
@@ -44,7 +46,7 @@ def jwt_settings(settings: Settings, oidc_fields: Sequence[str]) -> JwtSettings:
         if algorithm not in ALGORITHMS:
             known = ", ".join(ALGORITHMS)
             raise OperatorError(f'--oidc-signing-algs: oidc: unsupported signing alg: "{algorithm}"; there are {known}')
-    plan = _plan(_of_flags(settings), "--oidc-*", disallowed, algorithms=frozenset(algorithms))
+    plan = _plan(_of_flags(settings), "--oidc-*", disallowed, egress, algorithms=frozenset(algorithms))
     return JwtSettings(plan)
 
 
@@ -74,7 +76,9 @@ def _authorities(file: Path | None) -> str:
     return text
 
 
-def _of_file(file: Path, disallowed: Iterable[str], *, anonymous_flag: bool) -> JwtSettings:
+def _of_file(
+    file: Path, disallowed: Iterable[str], egress: frozenset[str] | None, *, anonymous_flag: bool
+) -> JwtSettings:
     try:
         content = file.read_bytes()
         config = configuration.parse(content)
@@ -88,7 +92,7 @@ def _of_file(file: Path, disallowed: Iterable[str], *, anonymous_flag: bool) -> 
             f"--{FILE_FLAG}: anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is "
             "configured in authentication configuration file"
         )
-    plan = _plan(config, f"--{FILE_FLAG}", disallowed, file=file, content=content)
+    plan = _plan(config, f"--{FILE_FLAG}", disallowed, egress, file=file, content=content)
     return JwtSettings(plan, config.anonymous)
 
 
@@ -96,6 +100,7 @@ def _plan(
     config: AuthenticationConfiguration,
     flag: str,
     disallowed: Iterable[str],
+    egress: frozenset[str] | None,
     *,
     algorithms: frozenset[str] = frozenset(ALGORITHMS),
     file: Path | None = None,
@@ -103,7 +108,7 @@ def _plan(
 ) -> JwtPlan:
     try:
         mappers = compile_configuration(config, disallowed=tuple(disallowed))
-        check_peers(mappers)
+        check_peers(mappers, egress)
     except ValueError as error:
         raise OperatorError(f"{flag}: invalid authentication configuration: {_one_line(error)}") from None
     return JwtPlan(
@@ -112,6 +117,7 @@ def _plan(
         file=file,
         content=content,
         disallowed=tuple(disallowed),
+        egress=egress,
         anonymous=config.anonymous,
     )
 

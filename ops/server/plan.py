@@ -17,6 +17,7 @@ from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
+from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.registry.registry import Registry, builtin_registry
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
@@ -78,6 +79,8 @@ class Plan:
     history_archive: Path | None = None
     proxy_client: tuple[Path, Path] | None = None
     """Certificate and key that extension API servers see; None: they see none."""
+    egress: Sequence[EgressSelection] = ()
+    """The proxies on the way to nodes, pods, Services and webhooks."""
     aggregator_routing: bool = False
     """Reach extension API servers at endpoints of their Services instead of cluster IPs."""
     event_ttl: int = 3600

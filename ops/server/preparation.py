@@ -17,6 +17,7 @@ import trio
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
+from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import migrate
@@ -40,6 +41,7 @@ from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, pl
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
 from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version
@@ -58,6 +60,8 @@ class Inputs:
     webhook_users: Mapping[str, WebhookUsers]
     image_webhook: ImageWebhook | None
     registry: Registry
+    egress: tuple[EgressSelection, ...] | None
+    audit: AuditPlan | None
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
 
@@ -86,6 +90,7 @@ class Prepared:
 async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:
     """Make certificates and keys while the database starts, then apply its migrations."""
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
+    warn_of_etcd(inputs.egress)
     for name in await trio.to_thread.run_sync(pki.ensure, names):
         log.info("Made certificate", extra={"certificate": name})
     issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
@@ -119,6 +124,8 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         webhook_users=webhook_users(admission),
         image_webhook=image_webhook(admission),
         registry=_registry(settings),
+        egress=egress_selections(settings),
+        audit=audit_plan(settings),
         retention=retention_policies(settings),
         addresses=addresses,
     )
@@ -171,6 +178,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         image_webhook=inputs.image_webhook,
         registry=inputs.registry,
         retention=inputs.retention,
+        egress=inputs.egress or (),
+        audit=inputs.audit,
         proxy_client=_proxy_client(settings, pki),
         aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver

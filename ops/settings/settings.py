@@ -113,6 +113,7 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class _Value:
     """A value before its conversion. ``origin`` is added to an error about it."""
+    egress_selector_config_file: types.ReadableFile | None
 
     raw: Any
     origin: str = ""

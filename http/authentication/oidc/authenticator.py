@@ -36,6 +36,7 @@ from kubechronicle.http.authentication.oidc.tokens import Token
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing.client import Client, Outgoing
+from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadMetrics, Unusable
 
@@ -60,6 +61,7 @@ class JwtPlan:
     ``file``: the configuration file, which is reloaded; None without one
     ``content``: the file's content from which ``mappers`` were made
     ``disallowed``: the issuers of this server
+    ``egress``: the networks with an egress selection; None without a selector
     ``anonymous``: the file's rule for anonymous requests, which must not change
     """
 
@@ -68,16 +70,19 @@ class JwtPlan:
     file: Path | None = None
     content: bytes = b""
     disallowed: tuple[str, ...] = ()
+    egress: frozenset[str] | None = None
     anonymous: AnonymousAuthConfig | None = None
 
 
-def check_peers(mappers: Collection[Mapper]) -> None:
-    """Raise ValueError if a valid configuration needs a feature that is missing here, or has an unusable URL."""
+def check_peers(mappers: Collection[Mapper], egress: frozenset[str] | None = None) -> None:
+    """Raise ValueError if a valid configuration needs an egress selection that is missing, or has an unusable URL."""
     for mapper in mappers:
         issuer = mapper.config.issuer
-        if issuer.egress_selector_type:
-            kind = go_quote(issuer.egress_selector_type)
-            raise ValueError(f"oidc: egress lookup required with egress selector type {kind}")
+        kind = issuer.egress_selector_type
+        if kind and egress is None:
+            raise ValueError(f"oidc: egress lookup required with egress selector type {go_quote(kind)}")
+        if kind and egress is not None and kind not in egress:
+            raise ValueError(f"oidc: egress lookup for {go_quote(kind)} is not configured")
         for url in filter(None, (issuer.url, issuer.discovery_url)):
             RemoteServer(url=url)
 
@@ -287,7 +292,11 @@ class JwtAuthenticators:
             config = mapper.config.issuer
             peer = RemoteServer(url=config.url, ca=config.certificate_authority.encode() or None)
             client = self._outgoing.client(
-                peer, timeout=TIMEOUT, max_answer=MAX_PROVIDER_ANSWER, max_connections=MAX_CONNECTIONS
+                peer,
+                timeout=TIMEOUT,
+                max_answer=MAX_PROVIDER_ANSWER,
+                max_connections=MAX_CONNECTIONS,
+                network=Network(config.egress_selector_type),
             )
             provider = Provider(config.url, client, discovery_url=config.discovery_url, metrics=self.metrics)
             resolver = None
@@ -313,7 +322,7 @@ class JwtAuthenticators:
         try:
             config = configuration.parse(data)
             mappers = validation.compile_configuration(config, disallowed=plan.disallowed, anonymous=plan.anonymous)
-            check_peers(mappers)
+            check_peers(mappers, self._plan.egress)
             replacement = self._make_generation(mappers)
         except ValueError as error:  # ConfigFileError, Invalid
             raise Unusable(" ".join(str(error).split())) from None

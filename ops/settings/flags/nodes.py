@@ -1,4 +1,4 @@
-"""Flags: connections to the kubelets of nodes."""
+"""Flags: connections to the kubelets of nodes, and proxies on the way to them and others."""
 
 from kubechronicle.ops.settings.flags.flag import Flag
 
@@ -31,5 +31,10 @@ FLAGS = (
     Flag(
         name="kubelet-client-key", placeholder="FILE", default="",
         help="The private key of --kubelet-client-certificate.",
+    ),
+    Flag(
+        name="egress-selector-config-file", placeholder="FILE", default="",
+        help="An EgressSelectorConfiguration (apiserver.k8s.io/v1beta1): proxies for connections to nodes, pods, "
+        "Services, extension API servers and webhooks. Without it, all connections are direct.",
     ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.ops.server.plan import Plan
 
@@ -42,7 +43,8 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
         entries = reads.entries(SLICES, namespace)
         return [entry.object() for entry in entries if entry.labels.get(SERVICE_LABEL) == name]
 
-    addresses = ServiceAddresses(find_service, find_slices, endpoints_first=plan.aggregator_routing)
+    proxied = outgoing.networks.is_proxied(Network.CLUSTER)
+    addresses = ServiceAddresses(find_service, find_slices, endpoints_first=plan.aggregator_routing, tried=not proxied)
     backends = Backends(outgoing, addresses, certificate=certificate, key=key)
     routes = Routes(reads.views)
     discovery = RemoteDiscovery(routes, backends, reads.views)

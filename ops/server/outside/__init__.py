@@ -1,0 +1,1 @@
+"""Connections of the server to others: egress proxies, and extension API servers."""
