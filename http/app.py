@@ -10,9 +10,12 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
+from kubechronicle.http.flow_control.control import FlowControl
+from kubechronicle.http.flow_control.metrics import FlowControlMetrics
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
@@ -23,10 +26,10 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
-from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
 
 
@@ -46,6 +49,7 @@ class HttpSettings:
     min_request_timeout: float = 1800.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    priority_and_fairness: bool = True
     encoding_cache: int = MOST_BYTES
     ui: bool = False
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
@@ -53,11 +57,15 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpApplication:
-    """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings."""
+    """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings.
+
+    ``flow_control``: priority and fairness, to be run beside the server; None: it is off.
+    """
 
     application: Application
     drain: Drain
     metrics: Metrics
+    flow_control: FlowControl | None
 
 
 def build_application(
@@ -68,17 +76,18 @@ def build_application(
     settings: HttpSettings,
     issuer: ServiceAccountIssuer | None = None,
     aggregation: Aggregation | None = None,
+    networks: Networks = DIRECT,
+    *,
+    audit: Audit | None = None,
 ) -> HttpApplication:
     """Assemble the application.
 
     ``issuer``: of service account tokens; None if none are issued.
     ``aggregation``: the API groups of other servers; None: there are none.
+    ``audit``: records requests; None: none are recorded.
     """
     metrics, health, drain = Metrics(), Health(checks), Drain()
     ui = Ui() if settings.ui else None
-    networks: Networks = DIRECT,
-    *,
-    audit: Audit | None = None,
 
     def paths() -> list[str]:
         pages = ui.paths() if ui is not None else []
@@ -115,6 +124,7 @@ def build_application(
         networks=networks,
     )
     metrics.registry.register(authentication.metrics)
+    flow_control = _flow_control(store, settings, metrics)
     services = filters.Services(
         metrics=metrics,
         authentication=authentication,
@@ -124,6 +134,8 @@ def build_application(
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+        flow_control=flow_control,
+        audit=audit,
     )
     handler = router(
         health=health,
@@ -133,5 +145,17 @@ def build_application(
         backend=backend,
         ui=ui,
         aggregation=aggregation,
+        flow_control=flow_control,
     )
-    return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)
+    application = filters.build(services, handler)
+    return HttpApplication(application=application, drain=drain, metrics=metrics, flow_control=flow_control)
+
+
+def _flow_control(store: Store, settings: HttpSettings, metrics: Metrics) -> FlowControl | None:
+    """Return priority and fairness over the seats of both limits of requests in flight; None: it is off."""
+    seats = settings.max_requests_inflight + settings.max_mutating_requests_inflight
+    if not (settings.priority_and_fairness and seats):
+        return None
+    control = FlowControl(store.reads.views, seats, metrics.in_flight)
+    metrics.registry.register(FlowControlMetrics(control))
+    return control

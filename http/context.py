@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote_plus
 
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.meta.request_info import Query, RequestInfo
+from kubechronicle.api.selectors.field_selectors import value_required
+from kubechronicle.api.values.names import path_segment
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.messages import Request
@@ -18,6 +22,7 @@ from kubechronicle.http.messages import Request
 # Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
 MAX_REQUEST_URI = 2048
+MAX_AUDIT_ID = 64
 # Random bytes requested at once; an audit id takes 16.
 RANDOM_BYTES = 4096
 
@@ -30,6 +35,35 @@ def audit_ids() -> Iterator[str]:
         for at in range(0, len(digits), 32):
             d = digits[at : at + 32]
             yield f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{variants[d[16]]}{d[17:20]}-{d[20:]}"
+
+
+class AuditRecord(Protocol):
+    """What filters and handlers add to the audit event of a request (http/audit/record.py)."""
+
+    @property
+    def annotations(self) -> dict[str, str]: ...
+
+    @property
+    def latencies(self) -> dict[str, float]:
+        """Seconds by the part of the server that took them."""
+
+    def annotate(self, key: str, value: str) -> None: ...
+
+    def annotate_late(self, key: str, value: str) -> None: ...
+
+    def impersonates(self, user: User, constraint: str = "") -> None: ...
+
+    def note_object(self, obj: Object) -> None: ...
+
+    def note_body(self, body: bytes, media_type: str) -> None: ...
+
+
+class Seats(Protocol):
+    """The seats of a watch in priority and fairness (http/flow_control/filter.py). ``awaited``: a stream ends them."""
+
+    awaited: bool
+
+    def end(self) -> None: ...
 
 
 class Context:
@@ -47,18 +81,24 @@ class Context:
     ``moment``: the moment of history as in the URL; "" for ordinary requests.
     ``at``: the resolved moment; None for ordinary requests.
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
+    ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
+    ``seats``: of a watch: ends when its initial events are sent; the handler of watches takes it.
+    ``audit``: the audit record of the request; None if it has none.
     """
 
     __slots__ = (
         "at",
+        "audit",
         "audit_id",
         "deadline",
+        "flow_headers",
         "impersonator",
         "info",
         "long_running",
         "moment",
         "query",
         "received",
+        "seats",
         "turn",
         "user",
         "warnings",
@@ -78,10 +118,28 @@ class Context:
         self.warnings: list[str] = []
         self.moment = ""
         self.at: Moment | None = None
+        self.flow_headers: tuple[tuple[str, str], ...] = ()
+        self.seats: Seats | None = None
+        self.audit: AuditRecord | None = None
+
+    def annotate(self, key: str, value: str) -> None:
+        """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""
+        if self.audit is not None:
+            self.audit.annotate(key, value)
 
     def now(self) -> datetime:
         """Return the time from which the answer computes ages."""
         return datetime.now(UTC) if self.at is None else self.at.time
+
+
+def authorized_as(context: Context) -> RequestInfo:
+    """Return the info to authorize: a list or watch of one object by name needs the right to that object only
+    (RequestInfo resolver of k8s.io/apiserver)."""
+    info = context.info
+    if not info.field_selector or info.verb == "deletecollection":
+        return info
+    name = value_required(info.field_selector, "metadata.name")
+    return replace(info, name=name) if name and not path_segment(name) else info
 
 
 # Words in the names of parameters that hold a credential. No parameter of the API has such a name.
@@ -115,5 +173,5 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
         user_agent=request.headers.get("user-agent")[:MAX_USER_AGENT],
         source_address=request.client[0],
         field_manager=field_manager,
-        audit_id=context.audit_id,
+        audit_id=context.audit_id[:MAX_AUDIT_ID],
     )

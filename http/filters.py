@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -22,16 +22,18 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_wi
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
-from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.api.values import durations
-from kubechronicle.api.values.names import path_segment
+from kubechronicle.http.audit.audit import Audit
+from kubechronicle.http.audit.requests import audited, note_verdict
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.context import Context, audit_ids
+from kubechronicle.http.context import Context, audit_ids, authorized_as
 from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.flow_control.control import FlowControl
+from kubechronicle.http.flow_control.filter import with_seats
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics, Series, request_labels
@@ -39,6 +41,7 @@ from kubechronicle.http.representation.answers import (
     CACHE_CONTROL,
     internal_error_text,
     status_response,
+    too_many_requests,
     undetermined_request,
     warning_fields,
 )
@@ -73,6 +76,8 @@ class Services:
     request_timeout: float = 60.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    flow_control: FlowControl | None = None
+    audit: Audit | None = None
 
 
 Filter = Callable[[Services, Next], Next]
@@ -107,7 +112,7 @@ def identify(services: Services, following: Next) -> Next:
         if request.path.startswith(HISTORY):
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
-        audit_id = request.headers.get("audit-id")[:64] or next(new_ids)
+        audit_id = request.headers.get("audit-id") or next(new_ids)
         context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
         context.moment = moment
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
@@ -115,11 +120,13 @@ def identify(services: Services, following: Next) -> Next:
         try:
             response = undetermined_request(request) if info.undetermined else await following(request)
             response.headers.append(("audit-id", audit_id))
+            response.headers.extend(context.flow_headers)
             if context.warnings:
                 response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         except StatusError as error:
             context.warnings.extend(error.warnings)
             response = status_response(request, error)
+            response.headers.extend(context.flow_headers)
         return response
 
     return filtered
@@ -206,7 +213,7 @@ def authenticate(services: Services, following: Next) -> Next:
         except (NotSeen, NeedsExternalAnswer) as undecided:
             return authenticate_again(request, context, undecided, started)
         except Rejected as error:
-            raise rejected(error, started) from None
+            return refuse(request, context, error, started)
         metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
         context.user = user
         return following(request)
@@ -217,16 +224,19 @@ def authenticate(services: Services, following: Next) -> Next:
         try:
             user = await _with_answers(services, request, undecided)
         except Rejected as error:
-            raise rejected(error, started) from None
+            return await refuse(request, context, error, started)
         metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
         context.user = user
         return await following(request)
 
-    def rejected(error: Rejected, started: float) -> StatusError:
+    async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
         metrics.observe(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
-        return status.unauthorized()
+        refusal = status.unauthorized()
+        if services.audit is not None:
+            await services.audit.refused(request, context, refusal)
+        raise refusal
 
     return filtered
 
@@ -248,6 +258,11 @@ async def _with_answers(services: Services, request: Request, undecided: NotSeen
     return await decide_with_answers(user)
 
 
+def audit(services: Services, following: Next) -> Next:
+    """Record the request as the audit policy says."""
+    return following if services.audit is None else audited(services.audit, following)
+
+
 def impersonate(services: Services, following: Next) -> Next:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain, last_modes = services.authorization, impersonation.LastModes()
@@ -263,17 +278,23 @@ def impersonate(services: Services, following: Next) -> Next:
         if wanted is not None:
             requestor = context.user
             context.user = await decide_with_answers(
-                partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context), last_modes)
+                partial(impersonation.impersonate, chain, requestor, wanted, authorized_as(context), last_modes)
             )
             context.impersonator = requestor.name
+            if context.audit is not None:
+                context.audit.impersonates(context.user, last_modes.constraint(requestor))
         return await following(request)
 
     return filtered
 
 
 def limit_in_flight(services: Services, following: Next) -> Next:
-    """Limit the requests in flight, reads and writes separately. Watches are not counted."""
+    """Limit the requests in flight by priority and fairness. Without it, reads and writes are limited separately, and
+    watches are not counted."""
     counts = services.metrics.in_flight
+    if services.flow_control is not None:
+        terminated = partial(services.metrics.terminated, 429)
+        return with_seats(services.flow_control, following, services.request_timeout, terminated)
     limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
 
     def filtered(request: Request) -> Awaitable[Response]:
@@ -286,7 +307,7 @@ def limit_in_flight(services: Services, following: Next) -> Next:
         limit = limits[kind]
         if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
             services.metrics.terminated(429)
-            raise status.too_many_requests("Too many requests, please try again later.")
+            return too_many_requests(1)
         counts[kind] += 1
         try:
             return await following(request)
@@ -302,13 +323,15 @@ def authorize(services: Services, following: Next) -> Next:
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
-        info = _authorized_as(context)
+        info = authorized_as(context)
         started = time.perf_counter()
         try:
             verdict = chain.decide(context.user, info)
         except NeedsExternalAnswer as question:
             return ask(request, context, info, question, started)
         metrics.observe(verdict, time.perf_counter() - started)
+        if context.audit is not None:
+            note_verdict(context.audit, verdict, time.perf_counter() - started)
         return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
 
     async def ask(
@@ -316,6 +339,8 @@ def authorize(services: Services, following: Next) -> Next:
     ) -> Response:
         verdict = await decide_with_answers(partial(chain.decide, context.user, info), question)
         metrics.observe(verdict, time.perf_counter() - started)
+        if context.audit is not None:
+            note_verdict(context.audit, verdict, time.perf_counter() - started)
         return await (
             following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
         )
@@ -330,16 +355,6 @@ def authorize(services: Services, following: Next) -> Next:
     return filtered
 
 
-def _authorized_as(context: Context) -> RequestInfo:
-    """Return the info to authorize: a list or watch of one object by name needs the right to that object only
-    (RequestInfo resolver of k8s.io/apiserver)."""
-    info = context.info
-    if not info.field_selector or info.verb == "deletecollection":
-        return info
-    name = value_required(info.field_selector, "metadata.name")
-    return replace(info, name=name) if name and not path_segment(name) else info
-
-
 def limit_time(services: Services, following: Next) -> Next:
     """End requests that are not long-running after --request-timeout, or after a shorter ?timeout=."""
 
@@ -349,7 +364,12 @@ def limit_time(services: Services, following: Next) -> Next:
 
     async def limited(request: Request, context: Context) -> Response:
         timeout, exchange = context.query.get("timeout"), request.exchange
-        context.deadline = trio.current_time() + _seconds(timeout, services.request_timeout)
+        try:
+            context.deadline = trio.current_time() + _seconds(timeout, services.request_timeout)
+        except StatusError as error:
+            if services.audit is not None:
+                await services.audit.refused(request, context, error)
+            raise
         if not timeout and exchange.limit(context.deadline):
             try:
                 return await following(request)
@@ -391,6 +411,7 @@ FILTERS: tuple[Filter, ...] = (
     measure,
     limit_time,
     authenticate,
+    audit,
     impersonate,
     limit_in_flight,
     authorize,

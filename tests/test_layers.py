@@ -55,8 +55,8 @@ NOT_SHIPPED = ("ops.bench", "ops.development")
 STAIRCASES = {
     "api": (
         "errors", "values", "schema", "codecs", "meta", "managed_fields", "registry", "selectors", "cel", "strategy",
-        "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota", "access",
-        "configuration", "tables", "openapi",
+        "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota", "access", "flow_control",
+        "configuration", "audit", "tables", "openapi",
     ),
     "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),

@@ -153,6 +153,11 @@ class LastModes:
         self._modes.move_to_end(requestor.name)
         return (last, *(mode for mode in MODES if mode is not last))
 
+    def constraint(self, requestor: User) -> str:
+        """Return the verb of the constrained mode that last worked for the requestor; "" for the legacy mode."""
+        mode = self._modes.get(requestor.name)
+        return f"impersonate:{mode.name}" if mode is not None and mode.name else ""
+
     def worked(self, requestor: User, mode: Mode) -> None:
         if self._modes.get(requestor.name) is not mode and len(requestor.name) <= LONGEST_REMEMBERED:
             self._modes[requestor.name] = mode

@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import pod_log
 from kubechronicle.api.subresources.pod_log import PodLogOptions
@@ -45,7 +46,11 @@ async def read_log(backend: Backend, request: Request, context: Context, rt: Res
     node_name = pod["spec"].get("nodeName", "")
     if not node_name:
         return Response(204, [CACHE_CONTROL])
-    address = await kubelet_of(backend, node_name)
+    try:
+        address = await kubelet_of(backend, node_name)
+    except StatusError as error:
+        # kube-apiserver's store names the resource of the request.
+        raise (status.not_found(rt, node_name) if error.code == 404 else error) from None
     body = await _ask(backend, address, pod_log.kubelet_target(pod, container, options), options, info.name)
     body.end_with(backend.drain)
     if request.websocket is not None:

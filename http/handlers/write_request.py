@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
@@ -38,6 +40,9 @@ from kubechronicle.http.messages import Request
 
 # The real server's bound on a request's body (MaxRequestBodyBytes of k8s.io/apiserver's generic config).
 MAX_BODY = 3 * 1024 * 1024
+
+INTERNAL_META = "meta.k8s.io/__internal"
+"""The apiVersion of the options of a deletion in kube-apiserver's audit events."""
 
 Options = TypeVar("Options", bound=CreateOptions | DeleteOptions)
 
@@ -119,6 +124,8 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
     media_type = patch_type(request, rt)
     raw = await _raw_body(request, context)
     options = parse_patch_options(context.query.as_dict(), media_type)
+    if context.audit is not None:
+        context.audit.note_body(raw, media_type)
     return _write_request(request, context, rt, options, Body(raw, media_type))
 
 
@@ -146,6 +153,9 @@ def _write_request(
         options=sent_write_options(query) if query else NO_OPTIONS,
         who=caller.who,
     )
+    audit = context.audit
+    if audit is not None:
+        target = replace(target, annotations=audit.annotations, note_sent=audit.note_object)
     return WriteRequest(rt, caller, target, options, body)
 
 
@@ -203,6 +213,8 @@ async def decode_object(body: Body, body_type: ResourceType, context: Context, f
     decode = partial(bodies.decode, duplicates=body.duplicates, validation=field_validation)
     obj, warnings = await context.turn.run(len(body.raw), decode, body_type, body.value)
     context.warnings.extend(warnings)
+    if context.audit is not None:
+        context.audit.note_object(obj)
     namespace = namespace_of(context.info, body_type)
     metadata.match_namespace(obj["metadata"], namespaced=body_type.namespaced, namespace=namespace)
     return obj
@@ -219,6 +231,8 @@ async def read_delete(request: Request, context: Context, rt: ResourceType) -> W
         except DecodeError as error:
             raise status.bad_request(error.message) from None
         value = bodies.decode_delete_options(decoded)
+        if context.audit is not None:
+            context.audit.note_object({**value, "apiVersion": INTERNAL_META, "kind": "DeleteOptions"})
     options = parse_delete_options(context.query.as_dict(), value)
     return _write_request(request, context, rt, options, Body(raw, ""))
 

@@ -72,7 +72,12 @@ def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
         token, tokens = home / "token", home / "tokens.csv"
         token.write_text(secrets.token_hex(16))
         tokens.write_text(f'{token.read_text()},{CALLER},{CALLER},"system:masters"\n')
-        server = ServerProcess(home / "data", arguments=["--token-auth-file", str(tokens), *SERVE_ARGUMENTS])
+        arguments, options = ["--token-auth-file", str(tokens), *SERVE_ARGUMENTS], list[str]()
+        policy, audit_log = folder / "audit" / "policy.yaml", home / "audit.log"
+        if area.startswith("audit") and policy.is_file():
+            arguments += ["--audit-policy-file", str(policy), "--audit-log-path", str(audit_log)]
+            options = ["--audit-log", str(audit_log)]
+        server = ServerProcess(home / "data", arguments=arguments)
         with running(server):
             command = [
                 sys.executable,
@@ -83,6 +88,7 @@ def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
                 str(token),
                 "--cacert",
                 str(server.data_dir / "pki" / "ca.crt"),
+                *options,
                 str(folder / "cases" / f"{area}.yaml"),
             ]
             process = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_TIMEOUT, check=False)

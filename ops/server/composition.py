@@ -45,11 +45,12 @@ from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
 from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
-from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
+from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
@@ -100,8 +101,17 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("shutdown", lambda: _check_not_draining(assembly), live=False),
     ]
     backends, aggregation = aggregated_servers(plan, store, outgoing)
+    audit = audit_parts(plan.audit, outgoing, server=plan.server)
     application = build_application(
-        store, authentication, authorization.chain, checks, plan.http, plan.issuer, aggregation, egress.networks
+        store,
+        authentication,
+        authorization.chain,
+        checks,
+        plan.http,
+        plan.issuer,
+        aggregation,
+        egress.networks,
+        audit=audit.audit if audit is not None else None,
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -114,8 +124,12 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *led(plan.leading, [availability]),
         *authorization.children(),
     ]
+    if application.flow_control is not None:
+        loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
     outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
+    if audit is not None:
+        outside += audit.children()
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
     tree = server_tree(
@@ -128,7 +142,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
-    for collector in (unavailable, egress.metrics):
+    audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
+    for collector in (unavailable, egress.metrics, *audited):
         application.metrics.registry.register(collector)
     return assembly
 

@@ -29,6 +29,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.wire.serve_config import ServeConfig
+from kubechronicle.ops.server.audit import AuditPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
 
 if TYPE_CHECKING:
@@ -73,14 +74,15 @@ class Plan:
     """The credentials for admission webhooks, by the plugin that asks them."""
     image_webhook: ImageWebhook | None = None
     """The webhook that judges the images of pods."""
+    audit: AuditPlan | None = None
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     history_archive: Path | None = None
-    proxy_client: tuple[Path, Path] | None = None
-    """Certificate and key that extension API servers see; None: they see none."""
     egress: Sequence[EgressSelection] = ()
     """The proxies on the way to nodes, pods, Services and webhooks."""
+    proxy_client: tuple[Path, Path] | None = None
+    """Certificate and key that extension API servers see; None: they see none."""
     aggregator_routing: bool = False
     """Reach extension API servers at endpoints of their Services instead of cluster IPs."""
     event_ttl: int = 3600

@@ -38,10 +38,11 @@ from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
 from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, plugin_configurations, webhook_users
+from kubechronicle.ops.server.audit import AuditPlan, audit_plan
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
-from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
+from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version
@@ -59,9 +60,9 @@ class Inputs:
     admission: PluginConfigurations
     webhook_users: Mapping[str, WebhookUsers]
     image_webhook: ImageWebhook | None
-    registry: Registry
     egress: tuple[EgressSelection, ...] | None
     audit: AuditPlan | None
+    registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
 
@@ -89,8 +90,8 @@ class Prepared:
 
 async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:
     """Make certificates and keys while the database starts, then apply its migrations."""
-    pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     warn_of_etcd(inputs.egress)
+    pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     for name in await trio.to_thread.run_sync(pki.ensure, names):
         log.info("Made certificate", extra={"certificate": name})
     issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
@@ -123,9 +124,9 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         admission=admission,
         webhook_users=webhook_users(admission),
         image_webhook=image_webhook(admission),
-        registry=_registry(settings),
         egress=egress_selections(settings),
         audit=audit_plan(settings),
+        registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
     )
@@ -156,6 +157,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             min_request_timeout=settings.min_request_timeout,
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+            priority_and_fairness=settings.enable_priority_and_fairness,
             encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
             ui=settings.enable_ui,
             kubelets=_kubelets(settings, pki),
@@ -176,10 +178,10 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission=inputs.admission,
         webhook_users=inputs.webhook_users,
         image_webhook=inputs.image_webhook,
-        registry=inputs.registry,
-        retention=inputs.retention,
         egress=inputs.egress or (),
         audit=inputs.audit,
+        registry=inputs.registry,
+        retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),
         aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver

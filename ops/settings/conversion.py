@@ -98,6 +98,13 @@ _count = partial(_integer, least=0, most=2**31 - 1, description="a whole number,
 _workers = partial(_integer, least=1, most=MOST_WORKERS, description=f"a whole number from 1 to {MOST_WORKERS}")
 
 
+def _rate(value: Any) -> float:
+    text = _text(value)
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        raise ValueError(f"must be a number, 0 or more, got {text!r}")
+    return float(text)
+
+
 def _seconds(value: Any) -> float:
     text = _text(value)
     if text == "0":
@@ -243,6 +250,7 @@ HOOKS: dict[Any, Callable[[Any], Any]] = {
     types.Port: _port,
     types.Count: _count,
     types.WorkerCount: _workers,
+    types.Rate: _rate,
     types.Seconds: _seconds,
     types.EventTTL: _event_ttl,
     types.Text: _text,

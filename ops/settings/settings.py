@@ -74,12 +74,46 @@ class Settings:
     authorization_webhook_cache_authorized_ttl: types.Seconds | None
     authorization_webhook_cache_unauthorized_ttl: types.Seconds | None
     authorization_config: types.ReadableFile | None
+    audit_policy_file: types.ReadableFile | None
+    audit_log_path: types.Text | None
+    audit_log_maxage: types.Count
+    audit_log_maxbackup: types.Count
+    audit_log_maxsize: types.Count
+    audit_log_format: types.AuditFormat
+    audit_log_version: types.AuditVersion
+    audit_log_compress: bool
+    audit_log_mode: types.AuditMode
+    audit_log_batch_buffer_size: types.Count
+    audit_log_batch_max_size: types.Count
+    audit_log_batch_max_wait: types.Seconds
+    audit_log_batch_throttle_enable: bool
+    audit_log_batch_throttle_qps: types.Rate
+    audit_log_batch_throttle_burst: types.Count
+    audit_log_truncate_enabled: bool
+    audit_log_truncate_max_batch_size: types.Count
+    audit_log_truncate_max_event_size: types.Count
+    audit_webhook_config_file: types.ReadableFile | None
+    audit_webhook_version: types.AuditVersion
+    audit_webhook_initial_backoff: types.Seconds
+    audit_webhook_mode: types.AuditMode
+    audit_webhook_batch_buffer_size: types.Count
+    audit_webhook_batch_max_size: types.Count
+    audit_webhook_batch_max_wait: types.Seconds
+    audit_webhook_batch_throttle_enable: bool
+    audit_webhook_batch_throttle_qps: types.Rate
+    audit_webhook_batch_throttle_burst: types.Count
+    audit_webhook_truncate_enabled: bool
+    audit_webhook_truncate_max_batch_size: types.Count
+    audit_webhook_truncate_max_event_size: types.Count
+    audit_reads_policy_file: types.ReadableFile | None
+    audit_reads_retention: types.Count
     kubelet_preferred_address_types: tuple[types.Name, ...]
     kubelet_port: types.Port
     kubelet_timeout: types.Seconds
     kubelet_certificate_authority: types.ReadableFile | None
     kubelet_client_certificate: types.ReadableFile | None
     kubelet_client_key: types.ReadableFile | None
+    egress_selector_config_file: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     workers: types.WorkerCount
@@ -98,6 +132,7 @@ class Settings:
     min_request_timeout: types.Count
     max_requests_inflight: types.Count
     max_mutating_requests_inflight: types.Count
+    enable_priority_and_fairness: bool
     encoding_cache_mib: types.Count
     shutdown_delay_duration: types.Seconds
     v: types.Count
@@ -113,7 +148,6 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class _Value:
     """A value before its conversion. ``origin`` is added to an error about it."""
-    egress_selector_config_file: types.ReadableFile | None
 
     raw: Any
     origin: str = ""

@@ -14,6 +14,8 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Port = NewType("Port", int)
 Count = NewType("Count", int)
 WorkerCount = NewType("WorkerCount", int)
+Rate = NewType("Rate", float)
+"""A number that may have a fraction, 0 or more."""
 Seconds = NewType("Seconds", float)
 EventTTL = NewType("EventTTL", float)
 """Seconds; 0: Events are kept for ever."""
@@ -27,6 +29,9 @@ ReadableFile = NewType("ReadableFile", Path)
 Directory = NewType("Directory", Path)
 """The absolute path of a directory that exists or can be made."""
 ReviewVersion = Literal["v1", "v1beta1"]
+AuditMode = Literal["batch", "blocking", "blocking-strict"]
+AuditFormat = Literal["legacy", "json"]
+AuditVersion = Literal["audit.k8s.io/v1"]
 AuthorizationMode = Literal["AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node"]
 
 

@@ -87,6 +87,7 @@ def test_the_order_is_kube_apiservers() -> None:
         "measure",
         "limit_time",
         "authenticate",
+        "audit",
         "impersonate",
         "limit_in_flight",
         "authorize",
@@ -252,7 +253,7 @@ async def test_the_audit_id_is_the_clients_or_a_new_one() -> None:
     assert all(len(one) == 36 for one in ours)
     assert (await ask(app, audit_id="mine")).header_all("audit-id") == ["mine"]
     assert (await ask(chain(raising(MISSING)), audit_id="mine")).header_all("audit-id") == ["mine"]
-    assert len((await ask(app, audit_id="x" * 1000)).header("audit-id")) == 64
+    assert len((await ask(app, audit_id="x" * 1000)).header("audit-id")) == 1000
 
 
 async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None:

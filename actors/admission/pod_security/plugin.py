@@ -7,7 +7,7 @@
 
 A label with an unknown level or version is rejected. In an existing label it counts as restricted for ``enforce`` and
 as unset for ``warn``. A configuration may set other defaults than ``privileged``, and exempt namespaces, users and
-runtime classes. ``audit`` is validated, but there is no audit log yet.
+runtime classes. The audit event of a request tells the enforced standard, and violations of ``audit``'s.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ LEVELS: Final = (standards.PRIVILEGED, standards.BASELINE, standards.RESTRICTED)
 MODES: Final = ("enforce", "audit", "warn")
 LABELS: Final = frozenset(f"{PREFIX}{mode}{suffix}" for mode in MODES for suffix in ("", "-version"))
 LATEST: Final = "latest"
+# Annotations of audit events.
+ENFORCED: Final = f"{PREFIX}enforce-policy"
+VIOLATIONS: Final = f"{PREFIX}audit-violations"
+EXEMPT: Final = f"{PREFIX}exempt"
+ERROR: Final = f"{PREFIX}error"
+UNLIMITED: Final = f"{standards.PRIVILEGED}:{LATEST}"
 _VERSION: Final = re.compile(r"v1\.(0|[1-9][0-9]*)\Z")
 # Pods of a namespace that are checked when its level rises.
 MAX_PODS: Final = 3000
@@ -73,6 +79,10 @@ class Policy:
     def privileged(self) -> bool:
         return all(getattr(self, mode).level == standards.PRIVILEGED for mode in MODES)
 
+    @property
+    def reports_nothing(self) -> bool:
+        return self.audit.level == self.warn.level == standards.PRIVILEGED
+
 
 PERMISSIVE: Final = Policy()
 
@@ -103,29 +113,60 @@ class PodSecurity(AdmissionPlugin):
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return
-        if attributes.namespace in self._exempt.namespaces or attributes.who.user in self._exempt.usernames:
+        if reason := self._exemption(attributes):
+            attributes.annotations[EXEMPT] = reason
             return
         namespace = state.peek("namespaces", "", attributes.namespace)
-        if namespace is None or (self._defaults == PERMISSIVE and LABELS.isdisjoint(namespace.labels)):
+        if namespace is None:
             return
-        policy, _ = policy_of(namespace.labels, self._defaults)
+        if self._defaults == PERMISSIVE and LABELS.isdisjoint(namespace.labels):
+            if is_pod:
+                attributes.annotations[ENFORCED] = UNLIMITED
+            return
+        policy, causes = policy_of(namespace.labels, self._defaults)
+        if not causes and is_pod and policy.privileged:
+            attributes.annotations[ENFORCED] = UNLIMITED
+            return
+        if not causes and not is_pod and policy.reports_nothing:
+            return
         pod = _pod_of(obj, TEMPLATES.get(attributes.rt.resource, ()))
         if pod is None or (is_pod and attributes.operation == UPDATE and not _changes_pod(attributes, obj)):
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if spec.get("runtimeClassName", "") in self._exempt.runtime_classes:
+            attributes.annotations[EXEMPT] = "runtimeClass"
             return
-        if is_pod:
-            violations = policy.enforce.violations(meta, spec)
-            if violations:
-                raise forbidden(
-                    attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(violations)}"
-                )
-        violations = policy.warn.violations(meta, spec)
-        if violations:
-            attributes.warnings.append(
-                f"would violate PodSecurity {go_quote(str(policy.warn))}: {_details(violations)}"
-            )
+        if causes:
+            shown = ", ".join(map(str, causes))
+            attributes.annotations[ERROR] = f"Failed to parse policy: {f'[{shown}]' if len(causes) > 1 else shown}"
+        _apply(policy, attributes, meta, spec, enforces=is_pod)
+
+    def _exemption(self, attributes: Attributes) -> str:
+        """Return the reason why no standard applies to the write, "" if they do."""
+        if attributes.namespace in self._exempt.namespaces:
+            return "namespace"
+        return "user" if attributes.who.user in self._exempt.usernames else ""
+
+
+def _apply(policy: Policy, attributes: Attributes, meta: Object, spec: Object, *, enforces: bool) -> None:
+    """Apply the standards to a pod, or to the template of one. StatusError 403."""
+    found = violations = policy.enforce.violations(meta, spec) if enforces else []
+    if enforces:
+        attributes.annotations[ENFORCED] = str(policy.enforce)
+    if not enforces or policy.audit != policy.enforce:
+        found = policy.audit.violations(meta, spec)
+    if found:
+        attributes.annotations[VIOLATIONS] = _would_violate(policy.audit, found)
+    if violations:
+        raise forbidden(attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(violations)}")
+    if policy.warn != policy.audit:
+        found = policy.warn.violations(meta, spec)
+    if found:
+        attributes.warnings.append(_would_violate(policy.warn, found))
+
+
+def _would_violate(standard: Standard, violations: Sequence[tuple[str, str]]) -> str:
+    return f"would violate PodSecurity {go_quote(str(standard))}: {_details(violations)}"
 
 
 def _pod_of(obj: Object, path: tuple[str, ...]) -> Object | None:

@@ -29,6 +29,7 @@ from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS
 from kubechronicle.api.admission.reviews import Answer
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.names import qualified_name
 
 ANNOTATIONS: Final = "webhook.admission.k8s.io"
 
@@ -107,7 +108,9 @@ class Dispatch:
     def take(self, webhook: Webhook, answer: Answer) -> None:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""
         for key, value in answer.annotations.items():
-            self.attributes.annotations[f"{webhook.name}/{key}"] = value
+            name = f"{webhook.name}/{key}"
+            if not qualified_name(name):  # others are dropped, as in kube-apiserver
+                self.attributes.annotations[name] = value
         self.attributes.warnings.extend(filter(reviews.is_warning, answer.warnings))
         if not answer.allowed:
             raise reviews.denial(webhook.name, answer.result)

@@ -1,0 +1,170 @@
+"""Audit events (audit.k8s.io/v1 Event): what is known of a request at one stage, and their two written forms.
+
+An event is made on the event loop from values that no longer change. It is encoded later, in a thread: objects that
+are JSON already are spliced in as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.audit.payloads import Payload, json_of
+from kubechronicle.api.audit.policy import API_VERSION
+from kubechronicle.api.errors.field_errors import go_quote
+
+TRUNCATED: Final = "audit.k8s.io/truncated"
+HEAD: Final = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
+"""The beginning of every encoded event."""
+OVERHEAD: Final = 2048
+"""Bytes that the size of an event is estimated at, beside its objects."""
+
+
+class Event:
+    """One event.
+
+    ``values``: its fields in order. ``requestObject`` and ``responseObject`` are None here.
+    ``request``, ``response``: these objects.
+    """
+
+    __slots__ = ("_encoded", "omit_managed_fields", "request", "response", "values")
+
+    def __init__(
+        self,
+        values: dict[str, Any],
+        request: Payload | None = None,
+        response: Payload | None = None,
+        *,
+        omit_managed_fields: bool = False,
+    ) -> None:
+        self.values = values
+        self.request = request
+        self.response = response
+        self.omit_managed_fields = omit_managed_fields
+        self._encoded = b""
+
+    @property
+    def size(self) -> int:
+        """An estimate of the bytes that the event keeps in memory."""
+        size = OVERHEAD
+        if self.request is not None:
+            size += self.request.size
+        if self.response is not None:
+            size += self.response.size
+        return size
+
+    def encoded(self) -> bytes:
+        """Return the event as JSON on one line, without its end. May take long: call it in a thread."""
+        if not self._encoded:
+            self._encoded = _encode(self)
+        return self._encoded
+
+    def fitted(self, limit: int) -> bytes:
+        """Return the event as JSON of at most ``limit`` bytes: without its objects, if it is too long with them.
+
+        Returns b"" if it is too long even so.
+        """
+        encoded = self.encoded()
+        if len(encoded) <= limit:
+            return encoded
+        if self.values["level"] in ("Request", "RequestResponse"):
+            kept = {name: value for name, value in self.values.items() if name not in OBJECTS}
+            kept["annotations"] = {**(self.values.get("annotations") or {}), TRUNCATED: "true"}
+            encoded = orjson.dumps(kept)
+        return encoded if len(encoded) <= limit else b""
+
+
+OBJECTS: Final = ("requestObject", "responseObject")
+
+
+def _encode(event: Event) -> bytes:
+    values = event.values
+    for name, payload in zip(OBJECTS, (event.request, event.response), strict=True):
+        if payload is None:
+            continue
+        found = json_of(payload, omit_managed_fields=event.omit_managed_fields)
+        if found is None:
+            values.pop(name, None)
+        else:
+            values[name] = orjson.Fragment(found)
+    try:
+        return orjson.dumps(values)
+    except orjson.JSONEncodeError:  # a text with half a surrogate pair
+        return orjson.dumps(_cleaned(values))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(each) for each in value]
+    return value
+
+
+def head() -> dict[str, Any]:
+    """Return the fields that begin every event."""
+    return {"kind": "Event", "apiVersion": API_VERSION}
+
+
+_second: tuple[int, str] = (-1, "")
+
+
+def micro_time(moment: float) -> str:
+    """Return seconds since the epoch as a metav1.MicroTime: ``2026-03-01T12:00:00.123456Z``."""
+    global _second
+    micros = int(moment * 1_000_000)
+    second, rest = divmod(micros, 1_000_000)
+    kept, text = _second
+    if kept != second:
+        text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        _second = (second, text)
+    return f"{text}.{rest:06d}Z"
+
+
+# -- the legacy format ------------------------------------------------------------------------------------------------
+
+
+def legacy_line(values: Mapping[str, Any]) -> str:
+    """Return an event as the line of text that --audit-log-format=legacy writes (EventString of pkg/audit)."""
+    user, impersonated = values.get("user") or {}, values.get("impersonatedUser")
+    name = user.get("username") or "<none>"
+    groups = _quoted(user["groups"]) if user.get("username") and user.get("groups") else "<none>"
+    as_user, as_groups = "<self>", "<lookup>"
+    if impersonated is not None:
+        as_user = impersonated.get("username", "")
+        if impersonated.get("groups"):
+            as_groups = _quoted(impersonated["groups"])
+    namespace = (values.get("objectRef") or {}).get("namespace") or "<none>"
+    status = values.get("responseStatus")
+    response = "<deferred>" if status is None else str(status.get("code", 0))
+    addresses = values.get("sourceIPs") or ("<unknown>",)
+    received = _nanoseconds(values["requestReceivedTimestamp"])
+    parts = (
+        ("id", values["auditID"]),
+        ("stage", values["stage"]),
+        ("ip", addresses[0]),
+        ("method", values["verb"]),
+        ("user", name),
+        ("groups", groups),
+        ("as", as_user),
+        ("asgroups", as_groups),
+        ("user-agent", values.get("userAgent", "")),
+        ("namespace", namespace),
+        ("uri", values["requestURI"]),
+    )
+    shown = " ".join(f"{key}={go_quote(value)}" for key, value in parts)
+    return f'{received} AUDIT: {shown} response="{response}"'
+
+
+def _nanoseconds(text: str) -> str:
+    """Return a MicroTime without the zeros at its end, as Go's RFC3339Nano has it."""
+    return text[:-1].rstrip("0").rstrip(".") + "Z"
+
+
+def _quoted(texts: list[str]) -> str:
+    return ",".join(map(go_quote, texts))

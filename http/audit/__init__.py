@@ -1,0 +1,1 @@
+"""Audit of requests: the events of each request, and the backends that they are written to."""

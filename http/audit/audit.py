@@ -1,0 +1,112 @@
+"""Audit of one server: the policy in force, its backends, and the events that go from one to the other."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.api.audit import policy as policies
+from kubechronicle.api.audit.events import Event
+from kubechronicle.api.audit.matching import Matcher
+from kubechronicle.api.audit.policy import STARTED, PolicyError
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend, Delivery
+from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.record import RequestAudit, error_payload, error_status, source_addresses
+from kubechronicle.http.context import Context, authorized_as, shown_uri
+from kubechronicle.http.messages import Request
+from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
+
+log = logging.getLogger(__name__)
+
+METRICS_PREFIX: Final = "kubechronicle_audit_policy"
+
+
+@dataclass(slots=True)
+class Audit:
+    """The audit of a server. ``backends`` must not be empty."""
+
+    matcher: Matcher
+    backends: Sequence[Backend]
+    metrics: AuditMetrics
+    blocking: bool = field(init=False)
+    _strict: list[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.blocking = any(backend.mode != BATCH for backend in self.backends)
+        self._strict = [backend.mode == BLOCKING_STRICT for backend in self.backends]
+
+    def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
+        """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
+        info, user = authorized_as(context), context.user
+        decision = self.matcher.decide(*((user.name, user.groups) if authenticated else ("", ())), info)
+        self.metrics.levels[decision.level] += 1
+        if not decision.rank:
+            return None
+        headers = request.headers
+        record = context.audit = RequestAudit(
+            decision=decision,
+            audit_id=context.audit_id,
+            uri=shown_uri(request),
+            info=info,
+            user=user if authenticated else None,
+            sources=source_addresses(headers, request.client[0]),
+            agent=headers.get("user-agent"),
+            received=context.received,
+        )
+        return record
+
+    def offer(self, event: Event) -> list[Delivery | None]:
+        """Pass an event to the backends, without waiting."""
+        self.metrics.events += 1
+        return [backend.offer(event) for backend in self.backends]
+
+    async def deliver(self, event: Event) -> bool:
+        """Pass an event to the backends, and wait for those that block. False: a strict one has not recorded it."""
+        ok = True
+        for strict, delivery in zip(self._strict, self.offer(event), strict=True):
+            if delivery is not None and not await delivery.wait() and strict:
+                ok = False
+        return ok
+
+    async def refused(self, request: Request, context: Context, error: StatusError) -> None:
+        """Record a request that is refused before its user is known. It has one event, of stage ResponseStarted."""
+        record = self.begin(request, context, authenticated=False)
+        if record is None or not record.decision.started:
+            return
+        status, payload = error_status(error), error_payload(record, error)
+        await self.deliver(record.event(STARTED, time.time(), status=status, response=payload))
+
+
+class AuditParts:
+    """The supervised parts of audit: the backends, and the reload of the policy file."""
+
+    def __init__(self, audit: Audit, file: Path, content: bytes, *, server: str = "") -> None:
+        self.audit = audit
+        self.reloads = ReloadMetrics(METRICS_PREFIX, "audit policy", server)
+        self._file = ReloadedFile(file, self.reload, applied=content, metrics=self.reloads)
+
+    async def reload(self, data: bytes) -> bool:
+        """Apply the file's content. Returns False if it is the policy in force. Raises Unusable."""
+        try:
+            policy, warnings = await trio.to_thread.run_sync(policies.load, data)
+        except PolicyError as error:
+            raise Unusable(str(error)) from None
+        if policy == self.audit.matcher.policy:
+            return False
+        for warning in warnings:
+            log.warning("The audit policy has a problem, which is ignored", extra={"err": warning})
+        self.audit.matcher = Matcher(policy)
+        return True
+
+    def children(self) -> list[ChildSpec]:
+        """Return the specs of the supervised tasks. They must outlive the listener."""
+        backends = [ChildSpec(name=f"audit-{index}", run=one.run) for index, one in enumerate(self.audit.backends)]
+        return [*backends, ChildSpec(name="audit-policy", run=self._file.run)]

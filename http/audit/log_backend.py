@@ -1,0 +1,185 @@
+"""The log backend: one thread encodes the events and appends them to the file.
+
+The event loop passes events to the thread through a queue. The thread takes all that wait, writes them at once, and
+tells the event loop the outcome of those that requests wait for. So a slow disk delays only requests that are recorded
+in a blocking mode, and a busy server writes many events with one system call.
+
+If the file cannot be written, the modes differ. A blocking one gives the event up: it is counted, and its main facts
+go to the server's log. The mode batch keeps its events and tries again each second, until its buffer is full.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from typing import Final
+
+import trio
+
+from kubechronicle.api.audit.events import Event, legacy_line
+from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
+from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
+from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+PLUGIN: Final = "log"
+BUFFERED: Final = "buffered"
+TRUNCATE: Final = "truncate"
+MOST_WRITTEN: Final = 512
+"""Events written at once."""
+RETRY: Final = 1.0
+"""Seconds between two attempts to write a batch."""
+GRACE: Final = 10.0
+"""Seconds to write what is left when the server stops."""
+_STOP: Final = None
+
+
+class LogBackend:
+    def __init__(self, settings: LogSettings, metrics: AuditMetrics) -> None:
+        self.mode = settings.mode
+        self._settings = settings
+        self._metrics = metrics
+        self._buffered = settings.mode == BATCH
+        self._legacy = settings.format == LEGACY_FORMAT
+        self._file = LogFile(
+            settings.path,
+            max_size=settings.max_size * MEBIBYTE,
+            max_age=settings.max_age * DAY,
+            max_backups=settings.max_backups,
+            compress=settings.compress,
+        )
+        self._queue: queue.SimpleQueue[Event | Delivery | None] = queue.SimpleQueue()
+        # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
+        self._taken_events = self._taken_bytes = 0
+        self._done_events = self._done_bytes = 0
+        self._stopping = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._drops = RateLimitedLog(log, "Audit events are dropped: the buffer of the audit log is full")
+
+    def open(self) -> None:
+        """Open the file, to see that it can be written. Raises OSError."""
+        self._file.open()
+
+    @property
+    def waiting(self) -> int:
+        """The events that are not written yet."""
+        return self._taken_events - self._done_events
+
+    def offer(self, event: Event) -> Delivery | None:
+        size = event.size
+        if (
+            self._taken_events - self._done_events >= self._settings.batch.buffer_size
+            or self._taken_bytes - self._done_bytes + size > MOST_BYTES
+        ):
+            return self._refuse(event)
+        self._taken_events += 1
+        self._taken_bytes += size
+        if self._buffered:
+            self._queue.put(event)
+            return None
+        delivery = Delivery(event)
+        self._queue.put(delivery)
+        return delivery
+
+    def _refuse(self, event: Event) -> Delivery | None:
+        self._metrics.failed(BUFFERED if self._buffered else PLUGIN, 1)
+        self._drops.error("the audit log cannot be written, or not fast enough")
+        if self._buffered:
+            return None
+        delivery = Delivery(event)
+        delivery.finish(ok=False)
+        return delivery
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._stopping.clear()
+        ended = trio.Event()
+        thread = threading.Thread(target=self._work, args=(ended,), name="audit-log", daemon=True)
+        thread.start()
+        task_status.started()
+        try:
+            await ended.wait()
+        finally:
+            self._stopping.set()
+            if not ended.is_set():
+                self._queue.put(_STOP)
+            with trio.move_on_after(GRACE, shield=True):
+                await ended.wait()
+        raise RuntimeError("the thread of the audit log has ended")
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _work(self, ended: trio.Event) -> None:
+        assert self._token is not None
+        try:
+            while self._write_waiting(self._queue.get()):
+                pass
+        except Exception:
+            log.exception("The thread of the audit log has failed")
+        finally:
+            self._token.run_sync_soon(ended.set)
+
+    def _write_waiting(self, first: Event | Delivery | None) -> bool:
+        """Write the first event and all that wait behind it. Returns False at the end of the queue."""
+        taken: list[Event | Delivery] = []
+        item = first
+        while item is not _STOP:
+            taken.append(item)
+            if len(taken) == MOST_WRITTEN:
+                break
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        if taken:
+            self._write(taken)
+        return item is not _STOP
+
+    def _write(self, taken: list[Event | Delivery]) -> None:
+        deliveries = [each for each in taken if isinstance(each, Delivery)]
+        events = [each.event if isinstance(each, Delivery) else each for each in taken]
+        written, why = self._write_events(events)
+        if deliveries:
+            assert self._token is not None
+            self._token.run_sync_soon(_finish, deliveries, written)
+        if written < len(events):
+            self._metrics.failed(PLUGIN, len(events) - written)
+            log_lost(PLUGIN, why, events[written:])
+        self._done_events += len(events)
+        self._done_bytes += sum(event.size for event in events)
+
+    def _write_events(self, events: list[Event]) -> tuple[int, str]:
+        """Return the number of events that were written, and the reason why the next one was not."""
+        lines = [self._line(event) for event in events]
+        written = 0
+        while True:
+            try:
+                written += self._file.write(lines[written:])
+                if written == len(lines):
+                    return written, ""
+            except OSError as error:
+                if not self._buffered or self._stopping.is_set():
+                    return written, error.strerror or str(error)
+                self._drops.error(f"the audit log cannot be written: {error.strerror or error}")
+                self._stopping.wait(RETRY)
+
+    def _line(self, event: Event) -> bytes:
+        """Return the line of an event; b"" for one that is too long even without its objects."""
+        if self._legacy:
+            return f"{legacy_line(event.values)}\n".encode(errors="replace")
+        if not self._settings.truncate.enabled:
+            return event.encoded() + b"\n"
+        fitted = event.fitted(self._settings.truncate.max_event_size)
+        if fitted:
+            return fitted + b"\n"
+        self._metrics.failed(TRUNCATE, 1)
+        log_lost(TRUNCATE, "event is too large even after truncating", [event])
+        return b""
+
+
+def _finish(deliveries: list[Delivery], written: int) -> None:
+    for index, delivery in enumerate(deliveries):
+        delivery.finish(ok=index < written)

@@ -1,0 +1,276 @@
+"""The audit filter: the events of one request, around the steps that serve it.
+
+    RequestReceived     before anything else
+    ResponseStarted     for watches and streams: before the first byte of the answer
+    ResponseComplete    when the answer is made; for an answer that is a stream, when the stream has ended
+    Panic               instead, after a bug of this server
+
+In a blocking mode, a request waits for its events. The end of a stream does not: its connection may be gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import orjson
+import trio
+
+from kubechronicle.api.audit.payloads import Payload
+from kubechronicle.api.audit.policy import COMPLETE, PANIC, RECEIVED, STARTED
+from kubechronicle.api.codecs import protobuf
+from kubechronicle.api.codecs.errors import CodecError, NotAcceptableError
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.http.audit.audit import Audit
+from kubechronicle.http.audit.record import (
+    REQUEST_RESPONSE,
+    RequestAudit,
+    error_payload,
+    error_status,
+    response_payload,
+    shown_status,
+)
+from kubechronicle.http.authorization.decision import Decision, Verdict
+from kubechronicle.http.context import AuditRecord, Context
+from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.list_body import ListBody
+from kubechronicle.http.messages import ClientDisconnected, HeaderList, Request, Response, Upgrade, WebSocket
+from kubechronicle.http.representation.answers import internal_error_text
+from kubechronicle.http.wire.exchange import close_iterator
+
+Next = Callable[[Request], Awaitable[Response]]
+
+NOT_STORED: Final = "failed to store audit event"
+CLOSED_EARLY: Final = {"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200}
+DECISION: Final = "authorization.k8s.io/decision"
+REASON: Final = "authorization.k8s.io/reason"
+LATENCY: Final = "apiserver.latency.k8s.io/"
+SLOW: Final = 0.5
+"""Seconds from which an event tells how long the request took."""
+_JSON_STATUS: Final = b'{"kind":"Status","apiVersion":"v1"'
+_PROTOBUF_STATUS: Final = b"k8s\x00\n\x0c\n\x02v1\x12\x06Status"
+
+
+def audited(audit: Audit, following: Next) -> Next:
+    """Return the step that records requests around ``following``."""
+
+    def filtered(request: Request) -> Awaitable[Response]:
+        context = request.attached(Context)
+        record = audit.begin(request, context)
+        return following(request) if record is None else recorded(request, context, record)
+
+    async def recorded(request: Request, context: Context, record: RequestAudit) -> Response:
+        if record.decision.received and not await audit.deliver(record.event(RECEIVED, record.received)):
+            audit.metrics.rejected += 1
+            return internal_error_text(request, NOT_STORED)
+        served = _Served(audit, record, long_running=context.long_running)
+        if context.long_running:
+            served.watch_switches(request)
+        try:
+            response = await following(request)
+        except Exception as error:
+            await served.failed(error)
+            raise
+        except BaseException:  # cancelled: too late, or the client is gone
+            served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
+            raise
+        return await served.answered(response)
+
+    return filtered
+
+
+class _Served:
+    """A recorded request, from its answer on."""
+
+    __slots__ = ("_audit", "_has_started", "_long_running", "_record")
+
+    def __init__(self, audit: Audit, record: RequestAudit, *, long_running: bool) -> None:
+        self._audit = audit
+        self._record = record
+        self._long_running = long_running
+        self._has_started = False
+
+    def watch_switches(self, request: Request) -> None:
+        """Record the moment at which the handler switches protocols: only later it returns."""
+        if request.upgrade is not None:
+            request.upgrade = _NotedUpgrade(request.upgrade, self.switched)
+        if request.websocket is not None:
+            request.websocket = _NotedWebSocket(request.websocket, self.switched)
+
+    async def switched(self) -> None:
+        await self._started({"metadata": {}, "code": 101})
+
+    async def _started(self, shown: Mapping[str, Any], payload: Payload | None = None) -> None:
+        if self._long_running and self._record.decision.started and not self._has_started:
+            self._has_started = True
+            await self._audit.deliver(self._record.event(STARTED, time.time(), status=shown, response=payload))
+
+    async def answered(self, response: Response) -> Response:
+        """Record an answer. Returns it, its body wrapped if it is a stream."""
+        body, code, record = response.body, response.status, self._record
+        shown: dict[str, Any] = {"metadata": {}, "code": code}
+        payload = None
+        if isinstance(body, bytes):
+            if body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
+                shown = shown_status(_status_of(body), code)
+        elif not isinstance(body, ListBody):
+            await self._started(shown)
+            response.body = _Recorded(body, self, shown)
+            return response
+        if record.decision.rank >= REQUEST_RESPONSE and body:
+            payload = response_payload(body, response.headers)
+        if self._long_running:
+            await self._started(shown, payload)
+        await self._complete(shown, payload)
+        return response
+
+    async def failed(self, error: Exception) -> None:
+        """Record an answer that is an error; a bug as a panic."""
+        if isinstance(error, ClientDisconnected):
+            self.cut(late=False)
+            return
+        known = error if isinstance(error, StatusError) else as_status_error(error)
+        if known is None:
+            known = status.internal_error("").with_message(f"APIServer panic'd: {error!r}")
+            if self._record.decision.panic:
+                await self._audit.deliver(self._record.event(PANIC, time.time(), status=error_status(known)))
+            return
+        if isinstance(error, NotAcceptableError) and error.at_route:  # its answer is a text
+            shown, payload = {"metadata": {}, "code": known.code}, None
+        else:
+            shown, payload = error_status(known), error_payload(self._record, known)
+        await self._started(shown, payload)
+        await self._complete(shown, payload)
+
+    def cut(self, *, late: bool) -> None:
+        """Record a request that has no answer. ``late``: its time is over."""
+        shown: Mapping[str, Any] = CLOSED_EARLY
+        if late:
+            shown = error_status(status.timeout("request did not complete within the allotted timeout"))
+        self.ended(shown)
+
+    def ended(self, shown: Mapping[str, Any]) -> None:
+        """Record the end, without waiting."""
+        if self._record.decision.complete:
+            self._audit.offer(self._last_event(shown, None))
+
+    async def _complete(self, shown: Mapping[str, Any], payload: Payload | None) -> None:
+        if not self._record.decision.complete:
+            return
+        event = self._last_event(shown, payload)
+        if self._audit.blocking:
+            await self._audit.deliver(event)
+        else:
+            self._audit.offer(event)
+
+    def _last_event(self, shown: Mapping[str, Any], payload: Payload | None) -> Any:
+        record, now = self._record, time.time()
+        for key, value in record.late.items():
+            record.annotate(key, value)
+        if now - record.received > SLOW:
+            for name, seconds in (*record.latencies.items(), ("total", now - record.received)):
+                record.annotate(f"{LATENCY}{name}", _go_seconds(seconds))
+        return record.event(COMPLETE, now, status=shown, response=payload)
+
+
+def note_verdict(record: AuditRecord, verdict: Verdict, seconds: float) -> None:
+    """Annotate the decision of the authorizers, and its reason."""
+    allowed = verdict.decision is Decision.ALLOW
+    record.latencies["authorization"] = seconds
+    if verdict.error and not allowed:
+        record.annotate(REASON, "internal error")
+        return
+    record.annotate(DECISION, "allow" if allowed else "forbid")
+    record.annotate(REASON, verdict.reason)
+
+
+def _go_seconds(seconds: float) -> str:
+    """Return seconds as Go prints such a duration: ``1.234567s``, ``600.123ms``."""
+    if seconds >= 1:
+        return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+    return f"{seconds * 1000:.3f}".rstrip("0").rstrip(".") + "ms"
+
+
+def _status_of(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(body) if body.startswith(b"{") else protobuf.decode(body)
+    except (ValueError, CodecError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class _Recorded:
+    """The body of a streamed answer. Its end is recorded when it is closed. Returns the body's own awaitables."""
+
+    def __init__(self, body: AsyncIterator[bytes], served: _Served, shown: Mapping[str, Any]) -> None:
+        self._body = body
+        self._served = served
+        self._shown = shown
+        self._open = True
+
+    def __aiter__(self) -> _Recorded:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._body.__anext__()
+
+    async def aclose(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._served.ended(self._shown)
+        await close_iterator(self._body)
+
+
+class _NotedUpgrade:
+    """An upgrade that reports when the connection is taken over."""
+
+    def __init__(self, upgrade: Upgrade, switched: Callable[[], Awaitable[None]]) -> None:
+        self._upgrade = upgrade
+        self._switched = switched
+
+    @property
+    def protocol(self) -> str:
+        return self._upgrade.protocol
+
+    async def take_over(self) -> trio.abc.HalfCloseableStream:
+        await self._switched()
+        return await self._upgrade.take_over()
+
+    async def accept(self, headers: HeaderList = ()) -> trio.abc.HalfCloseableStream:
+        await self._switched()
+        return await self._upgrade.accept(headers)
+
+
+class _NotedWebSocket:
+    """A WebSocket that reports when its handshake is accepted."""
+
+    def __init__(self, websocket: WebSocket, switched: Callable[[], Awaitable[None]]) -> None:
+        self._websocket = websocket
+        self._switched = switched
+
+    @property
+    def subprotocols(self) -> tuple[str, ...]:
+        return self._websocket.subprotocols
+
+    @property
+    def accepted(self) -> bool:
+        return self._websocket.accepted
+
+    def withdraw(self, prefix: str) -> None:
+        self._websocket.withdraw(prefix)
+
+    async def accept(self, subprotocol: str | None = None, headers: HeaderList = ()) -> None:
+        await self._switched()
+        await self._websocket.accept(subprotocol, headers)
+
+    async def send(self, data: bytes | str) -> None:
+        await self._websocket.send(data)
+
+    async def receive(self) -> bytes | str:
+        return await self._websocket.receive()
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        await self._websocket.close(code, reason)
