@@ -39,15 +39,19 @@ class Items:
 
 
 class ListBody:
-    """A body of ``length`` bytes: opening, items, closing. The connection that sends it iterates it once."""
+    """A body of ``length`` bytes: opening, items, closing. The connection that sends it iterates it once.
 
-    __slots__ = ("_chunks", "closing", "items", "length", "opening")
+    ``when_closed``: called when it has been sent or given up.
+    """
+
+    __slots__ = ("_chunks", "closing", "items", "length", "opening", "when_closed")
 
     def __init__(self, opening: bytes, items: Items, closing: bytes) -> None:
         self.length = len(opening) + items.length + len(closing)
         self.opening = opening
         self.items = items
         self.closing = closing
+        self.when_closed: Callable[[], object] | None = None
         self._chunks: Iterator[bytes] | None = None
 
     def whole(self) -> bytes:
@@ -66,6 +70,9 @@ class ListBody:
     async def aclose(self) -> None:
         """Release the chunks that have not been sent."""
         self._chunks = iter(())
+        if self.when_closed is not None:
+            closed, self.when_closed = self.when_closed, None
+            closed()
 
 
 def joined_items(items: Sequence[bytes], *, separator: bytes = b"") -> Items:

@@ -241,6 +241,10 @@ class Views:
     def __iter__(self) -> Iterator[View]:
         return iter(tuple(self._views.values()))
 
+    def find(self, resource: str) -> View | None:
+        """Return the view if it has been used; a name from outside makes none."""
+        return self._views.get(resource)
+
     @property
     def applied(self) -> int:
         """Everything up to this revision is in the views."""

@@ -70,6 +70,21 @@ class WatcherGroups:
     def __len__(self) -> int:
         return sum(map(len, self._woken.values())) + sum(len(group.waiting) for group in self._delivered.values())
 
+    def concerned(self, namespace: str, name: str) -> int:
+        """Return the number of waiting watchers that an event of this object concerns, except those by field."""
+        interests = [EVERYTHING]
+        if namespace:
+            interests.append(("namespace", namespace))
+        if name:
+            interests += [("name", namespace, name), ("name", "", name)] if namespace else [("name", "", name)]
+        count = 0
+        for interest in interests:
+            if interest in self._woken:
+                count += len(self._woken[interest])
+            if interest in self._delivered:
+                count += len(self._delivered[interest].waiting)
+        return count
+
     async def wait(self, watcher: Watcher) -> None:
         """Return when an event of the watcher's interest is applied. Cancelling leaves nothing behind."""
         interest = watcher.interest

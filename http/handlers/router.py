@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.context import Context
+from kubechronicle.http.flow_control.control import FlowControl
+from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
@@ -31,6 +33,7 @@ def router(
     backend: Backend,
     ui: Ui | None = None,
     aggregation: Aggregation | None = None,
+    flow_control: FlowControl | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     store = backend.store
 
@@ -60,6 +63,8 @@ def router(
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method != "DELETE":
                 answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
+            if answer is None and flow_control is not None and request.path.startswith(DUMPS):
+                answer = dump(flow_control, request.path, context.query)
             if answer is None and ui is not None:
                 answer = ui.answer(request)
         if answer is None:

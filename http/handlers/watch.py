@@ -27,7 +27,7 @@ from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.watching.cursors import WatchCursor
 from kubechronicle.eventlog.watching.dispatcher import Batch
 from kubechronicle.eventlog.watching.replay import ReplayOver
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Seats
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
@@ -79,6 +79,7 @@ async def watch(
         watching.cursor, WatchCursor | ConvertedCursor
     ):  # a replay of the past depends on no present definition
         stream.end_with(backend.store.served)
+    stream.hold(context)
     if request.websocket is not None:
         # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
         from kubechronicle.http.wire.websocket.conversation import send_stream
@@ -146,11 +147,27 @@ class WatchStream:
         self._next_bookmark = _bookmark_time(ends) if bookmarks else ends
         self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
         self._push: Push | None = None
+        self._seats: Seats | None = None
         self._served: Served | None = None
         self._open = True
         self._over = ends < trio.current_time()  # a negative timeoutSeconds
         self._watchers.inc()
         drain.add(self._cursor)
+
+    def hold(self, context: Context) -> None:
+        """Keep the request's seats until the initial events are sent."""
+        seats, context.seats = context.seats, None
+        if seats is None:
+            return
+        if self._watching.initial:
+            seats.awaited, self._seats = True, seats
+        else:
+            seats.end()
+
+    def _give_seats_back(self) -> None:
+        if self._seats is not None:
+            self._seats.end()
+            self._seats = None
 
     def end_with(self, served: Served) -> None:
         """End the stream, after the events that are there, when its resource is no longer served as it is now."""
@@ -216,6 +233,7 @@ class WatchStream:
             # stay in memory until the garbage collector runs.
             self._writes.clear()
             self.push_by(None)
+            self._give_seats_back()
 
     async def next_frames(self) -> list[bytes] | None:
         """Return the next frames, at least one; None: the watch is over."""
@@ -242,6 +260,8 @@ class WatchStream:
                 end += 1
             self._initial_sent = end
             return await self._encoder.initial(initial[start:end])
+        if self._seats is not None:
+            self._give_seats_back()
         if self._bookmark_due:
             self._bookmark_due = False
             return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]

@@ -111,6 +111,16 @@ def internal_error_text(request: Request, why: str) -> Response:
     return Response(500, headers, f"{text}\n".encode())
 
 
+def too_many_requests(seconds: int) -> Response:
+    """Answer 429 as kube-apiserver does to a request for which it has no seats."""
+    headers = [
+        ("retry-after", str(seconds)),
+        ("content-type", "text/plain; charset=utf-8"),
+        ("x-content-type-options", "nosniff"),
+    ]
+    return Response(429, headers, b"Too many requests, please try again later.\n")
+
+
 def undetermined_request(request: Request) -> Response:
     """Return the 500 for a path that ends with an old verb: it names neither kind nor namespace."""
     path = request.raw_path if _VALID_PATH.fullmatch(request.raw_path) else quote(request.path, safe=_UNESCAPED)

@@ -25,7 +25,16 @@ YIELD_EVERY = 16
 """Chunks of a stream sent without waiting after which other tasks run."""
 NO_BODY = frozenset({204, 304})
 FORBIDDEN = frozenset("\r\n\0")
-COMMON_FIELDS = frozenset({"content-type", "cache-control", "vary", "x-content-type-options"})
+COMMON_FIELDS = frozenset(
+    {
+        "cache-control",
+        "content-type",
+        "vary",
+        "x-content-type-options",
+        "x-kubernetes-pf-flowschema-uid",
+        "x-kubernetes-pf-prioritylevel-uid",
+    }
+)
 """Fields of answers with few distinct values."""
 MAX_ENCODED = 256
 

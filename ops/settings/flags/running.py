@@ -75,11 +75,17 @@ FLAGS = (
     ),
     Flag(
         name="max-requests-inflight", placeholder="N", default="400",
-        help="The number of concurrent reads. Further ones are answered with 429 (Too Many Requests); 0: no limit.",
+        help="With priority and fairness: this and the next number together are the seats that all priority levels "
+        "share. Without it: the number of concurrent reads. Further requests are answered with 429 (Too Many "
+        "Requests); 0: no limit.",
     ),
     Flag(
         name="max-mutating-requests-inflight", placeholder="N", default="200",
-        help="The number of concurrent writes. Further ones are answered with 429; 0: no limit.",
+        help="As --max-requests-inflight, for writes.",
+    ),
+    Flag(
+        name="enable-priority-and-fairness", placeholder="true|false", default="true", switch=True,
+        help="Share the seats among priority levels and flows, as the objects of flowcontrol.apiserver.k8s.io say.",
     ),
     Flag(
         name="encoding-cache-mib", placeholder="MIB", default="64",

@@ -1,0 +1,318 @@
+"""The seats and queues of one priority level: which request runs now, which waits, which is rejected (KEP-1040).
+
+    flow = level.flow("global-default", "alice", hash_value)
+    ticket = Ticket(flow, request, seats=1)
+    level.start(ticket, now)      RUNS, WAITS, or the reason of a rejection
+    level.finish(ticket, now)     of a request that ran; its seats go to waiting ones, whose ``wake`` is called
+    level.give_up(ticket, now)    of a request that waited too long
+
+A flow has a hand of a few queues, dealt by a hash of its name, and a request joins the shortest of them. So a flow with
+many requests fills its own hand, and another one most likely has a queue of its own (shuffle sharding).
+
+Queues take turns by work, in seat seconds: fair queuing over virtual time. Virtual time advances as fast as a queue with
+a fair share of the level's seats works. The next request is the one that would finish first in it. A request's work is
+estimated when it starts, and corrected when it ends.
+
+Python runs one request at a time, so the seats of all levels do not say how many requests compute. They say how much
+work is begun and not finished: answers being built and sent, writes that wait for their commit.
+
+There are no locks and no clock here: every call has the time ``now``, in seconds of a clock that does not go back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Final
+
+from kubechronicle.api.flow_control.limits import LevelSpec, Limits
+from kubechronicle.api.flow_control.tickets import SERVICE_TIME, Flow, FlowCounts, Queue, Ticket, hand_of
+
+RUNS: Final = "runs"
+WAITS: Final = "waits"
+FULL: Final = "queue-full"
+NO_SEATS: Final = "concurrency-limit"
+TOO_LATE: Final = "time-out"
+"""FULL, NO_SEATS and TOO_LATE are the reasons of apiserver_flowcontrol_rejected_requests_total."""
+
+
+class Level:
+    """One priority level.
+
+    ``limits``, ``current``: its seats by configuration and at present.
+    ``waiting``, ``executing``: numbers of requests; ``seats_waiting``, ``seats_used``: their seats.
+    ``dispatch_r``, ``latest_s``: the virtual time of the last dispatch, and the virtual start of its request.
+    ``times``: seconds at each (executing, seats used, waiting, seats waiting) since the last ``take_times``.
+    ``high``: the most seats, used and waiting, since the last ``take_high``.
+    ``retiring``: its object is gone; it ends with its last request.
+    """
+
+    def __init__(self, spec: LevelSpec, now: float) -> None:
+        self.spec = spec
+        self.limits = Limits(0, 0, 0, 0)
+        self.current = 0
+        self.retiring = False
+        self.queues: list[Queue] = []
+        self.flows: dict[str, FlowCounts] = {}
+        self.without_queue: dict[Ticket, None] = {}
+        self.waiting = self.executing = self.seats_waiting = self.seats_used = 0
+        self.dispatched = self.rejected = self.timed_out = 0
+        self.virtual_time = self.dispatch_r = self.latest_s = 0.0
+        self.times: dict[tuple[int, int, int, int], float] = {}
+        self.rejections: dict[tuple[str, str], int] = {}  # (FlowSchema, reason)
+        self.no_room: dict[str, int] = {}  # dispatches that found too few seats
+        self.high = 0
+        self._last = now
+        self._active = 0  # queues with requests
+        self._backlog: dict[int, Queue] = {}  # queues with waiting requests
+        self._robin = 0
+        self._joined = 0
+        self._lingering: list[tuple[float, int, Ticket]] = []  # seats that are free at a time
+        self._order = 0
+        self.configure(spec)
+
+    # Configuration
+
+    def configure(self, spec: LevelSpec) -> None:
+        """Take another spec. Requests keep the queues that they are in; superfluous queues end when they are empty."""
+        self.spec = spec
+        while len(self.queues) < spec.queues:
+            self.queues.append(Queue(len(self.queues)))
+        self._trim()
+
+    def limit(self, limits: Limits, current: int, now: float) -> None:
+        """Set the limits, and start what fits into them."""
+        self.advance(now)
+        self.limits, self.current = limits, current
+        self._dispatch(now)
+
+    def _trim(self) -> None:
+        while len(self.queues) > self.spec.queues and not (self.queues[-1].waiting or self.queues[-1].executing):
+            self.queues.pop()
+
+    @property
+    def idle(self) -> bool:
+        return not (self.waiting or self.executing)
+
+    @property
+    def active_queues(self) -> int:
+        """Queues in which requests wait."""
+        return len(self._backlog)
+
+    def flow(self, schema: str, distinguisher: str, hash_value: int) -> Flow:
+        """Return a flow, with the hand that its hash value deals."""
+        counts = self.flows.get(schema)
+        if counts is None:
+            counts = self.flows[schema] = FlowCounts()
+        hand = hand_of(hash_value, self.spec.queues, self.spec.hand_size) if self.spec.queues else ()
+        return Flow(schema, distinguisher, hand, counts)
+
+    # Requests
+
+    def start(self, ticket: Ticket, now: float) -> str:
+        """Let the request run, wait, or be rejected. Returns RUNS, WAITS, FULL or NO_SEATS."""
+        self.advance(now)
+        ticket.arrived = now
+        queue = None
+        if ticket.flow.hand:
+            queue = self._shortest(ticket.flow.hand)
+            if self.seats_used >= self.current and len(queue.waiting) >= self.spec.queue_length:
+                return FULL
+            ticket.queue, ticket.arrived_r = queue, self.virtual_time
+            if not (queue.waiting or queue.executing):
+                queue.next_r = self.virtual_time
+                self._active += 1
+            if self.waiting or not self._fits(ticket.width):
+                return self._join(queue, ticket, now)
+            if queue.next_r < self.virtual_time:
+                queue.next_r = self.virtual_time
+        elif not (self.spec.exempt or self._fits(ticket.width)):
+            return NO_SEATS
+        self._run(ticket, queue, now)
+        return RUNS
+
+    def _join(self, queue: Queue, ticket: Ticket, now: float) -> str:
+        queue.waiting.append(ticket)
+        queue.work += ticket.work
+        self._bound(queue)
+        self._backlog[queue.index] = queue
+        self.waiting += 1
+        self.seats_waiting += ticket.width
+        counts, length = ticket.flow.counts, len(queue.waiting)
+        counts.waiting += 1
+        counts.waiting_seats += ticket.width
+        counts.joined[length] = counts.joined.get(length, 0) + 1
+        self.high = max(self.high, self.seats_used + self.seats_waiting)
+        self._dispatch(now)
+        return RUNS if ticket.running else WAITS
+
+    def _run(self, ticket: Ticket, queue: Queue | None, now: float) -> None:
+        ticket.running, ticket.started = True, now
+        width, counts = ticket.width, ticket.flow.counts
+        if queue is None:
+            self.without_queue[ticket] = None
+        else:
+            self.dispatch_r, self.latest_s = self.virtual_time, queue.next_r
+            queue.executing[ticket] = None
+            queue.seats += width
+            queue.next_r += ticket.work
+        self.executing += 1
+        self.seats_used += width
+        counts.executing += 1
+        counts.executing_seats += width
+        counts.dispatched += 1
+        self.dispatched += 1
+        if self.seats_used + self.seats_waiting > self.high:
+            self.high = self.seats_used + self.seats_waiting
+
+    def take_high(self) -> int:
+        """Return ``high``, and begin again with the present demand."""
+        high, self.high = self.high, self.seats_used + self.seats_waiting
+        return high
+
+    def finish(self, ticket: Ticket, now: float) -> None:
+        """Note the end of a request that ran. Its seats are free now, or after its ``extra`` seconds."""
+        self.advance(now)
+        self.executing -= 1
+        ticket.flow.counts.executing -= 1
+        queue = ticket.queue
+        if queue is None:
+            self.without_queue.pop(ticket, None)
+        else:
+            queue.executing.pop(ticket, None)
+            # The work was estimated with SERVICE_TIME.
+            queue.next_r += ticket.seats * (now - ticket.started - SERVICE_TIME)
+            if queue.waiting:
+                self._bound(queue)
+            elif not queue.executing:
+                self._active -= 1
+        if ticket.extra > 0:
+            self._order += 1
+            heapq.heappush(self._lingering, (now + ticket.extra, self._order, ticket))
+        else:
+            self._free(ticket)
+        if self.waiting:
+            self._dispatch(now)
+
+    def _free(self, ticket: Ticket) -> None:
+        self.seats_used -= ticket.width
+        ticket.flow.counts.executing_seats -= ticket.width
+        if ticket.queue is not None:
+            ticket.queue.seats -= ticket.width
+            if len(self.queues) > self.spec.queues:
+                self._trim()
+
+    def give_up(self, ticket: Ticket, now: float) -> None:
+        """Remove a request that still waits; it is rejected with TOO_LATE."""
+        self.advance(now)
+        queue = ticket.queue
+        if ticket.running or queue is None:
+            return
+        queue.waiting.remove(ticket)
+        self._left(queue, ticket)
+        if not (queue.waiting or queue.executing):
+            self._active -= 1
+        self.timed_out += 1
+        self._bound(queue)
+        self._dispatch(now)  # the next one of the queue may need fewer seats
+
+    def reject(self, ticket: Ticket, reason: str) -> None:
+        """Count a rejected request."""
+        self.rejected += 1
+        key = (ticket.flow.schema, reason)
+        self.rejections[key] = self.rejections.get(key, 0) + 1
+
+    def _left(self, queue: Queue, ticket: Ticket) -> None:
+        queue.work -= ticket.work
+        if not queue.waiting:
+            queue.work = 0.0  # no rounding errors remain
+            del self._backlog[queue.index]
+        self.waiting -= 1
+        self.seats_waiting -= ticket.width
+        ticket.flow.counts.waiting -= 1
+        ticket.flow.counts.waiting_seats -= ticket.width
+
+    # Time
+
+    def advance(self, now: float) -> None:
+        """Advance to ``now``: virtual time, the times of use, and seats that linger no longer."""
+        passed = now - self._last
+        if passed > 0:
+            self._last = now
+            if self._active:
+                wanted = self.seats_used + self.seats_waiting
+                self.virtual_time += passed * (wanted if wanted < self.current else self.current) / self._active
+            key = (self.executing, self.seats_used, self.waiting, self.seats_waiting)
+            self.times[key] = self.times.get(key, 0.0) + passed
+        lingering = self._lingering
+        while lingering and lingering[0][0] <= now:
+            self._free(heapq.heappop(lingering)[2])
+
+    def next_free(self) -> float | None:
+        """Return the time at which seats linger no longer, if a request waits for them."""
+        return self._lingering[0][0] if self.waiting and self._lingering else None
+
+    def release(self, now: float) -> None:
+        """Advance, and start what fits."""
+        self.advance(now)
+        self._dispatch(now)
+
+    def take_times(self, now: float) -> dict[tuple[int, int, int, int], float]:
+        """Return ``times``, and begin new ones."""
+        self.advance(now)
+        times, self.times = self.times, {}
+        return times
+
+    # Choice
+
+    def _shortest(self, hand: Sequence[int]) -> Queue:
+        """Return the queue of the hand with the least waiting work; another one is tried first at each call."""
+        count, queues = len(hand), self.queues
+        self._joined += 1
+        best = queues[hand[self._joined % count]]
+        if not self.waiting:
+            return best
+        for offset in range(1, count):
+            queue = queues[hand[(self._joined + offset) % count]]
+            if queue.work < best.work:
+                best = queue
+        return best
+
+    def _fits(self, width: int) -> bool:
+        """Tell whether seats are free. A request that is wider than the limit runs alone."""
+        if width > self.current:
+            return not self.executing
+        return self.seats_used + width <= self.current
+
+    def _dispatch(self, now: float) -> None:
+        """Start waiting requests while seats are free, in the order of their virtual ends.
+
+        If the next one does not fit, all wait: otherwise narrow requests would always overtake wide ones.
+        """
+        while self.waiting and self.seats_used < self.current:
+            count, after = len(self.queues), self._robin + 1
+            queue = min(
+                self._backlog.values(),
+                key=lambda queue: (queue.next_r + queue.waiting[0].work, (queue.index - after) % count),
+            )
+            ticket = queue.waiting[0]
+            if not self._fits(ticket.width):
+                name = ticket.flow.schema
+                self.no_room[name] = self.no_room.get(name, 0) + 1
+                return
+            queue.waiting.popleft()
+            self._left(queue, ticket)
+            if ticket.final_seats > self.current > 0:
+                ticket.extra *= ticket.final_seats / self.current  # the same work in fewer seats takes longer
+                ticket.final_seats = self.current
+                ticket.width = max(ticket.seats, ticket.final_seats)
+            self._robin = queue.index
+            self._run(ticket, queue, now)
+            self._bound(queue)
+            ticket.wake()
+
+    @staticmethod
+    def _bound(queue: Queue) -> None:
+        """No request starts before it arrived: an idle queue collects no claim on later time."""
+        if queue.waiting and queue.next_r < queue.waiting[0].arrived_r:
+            queue.next_r = queue.waiting[0].arrived_r

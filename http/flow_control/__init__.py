@@ -1,0 +1,1 @@
+"""Priority and fairness: which requests run, wait or are rejected, by FlowSchemas and priority levels."""

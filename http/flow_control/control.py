@@ -1,0 +1,235 @@
+"""The priority levels of this process, as the objects of flowcontrol.apiserver.k8s.io say, and the flow of a request.
+
+Configuration comes from the views, and is looked at before each request, as rights are: a change counts from the next
+request on. A level whose object is deleted ends with its last request. ``exempt`` and ``catch-all`` always exist.
+
+The limits hold for one process: N workers or replicas have N times the seats.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from hashlib import sha256
+from typing import Any, Final
+
+import trio
+
+from kubechronicle.api.builtin.flowcontrol import bootstrap
+from kubechronicle.api.flow_control import schemas as flow_schemas
+from kubechronicle.api.flow_control.limits import (
+    PERIOD,
+    Claim,
+    Demand,
+    LevelSpec,
+    Unusable,
+    adjusted,
+    level_spec,
+    shared,
+)
+from kubechronicle.api.flow_control.queues import Level
+from kubechronicle.api.flow_control.schemas import FlowSchema
+from kubechronicle.api.flow_control.tickets import Flow, Ticket
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.view_follower import ViewFollower
+from kubechronicle.http.flow_control.estimates import Estimates
+from kubechronicle.http.flow_control.measures import FlowMeasures, Kinds, Use
+from kubechronicle.http.flow_control.retry_after import RetryAfter
+
+log = logging.getLogger(__name__)
+
+FLOWS_KEPT: Final = 10_000
+LONG: Final = 512
+"""Characters of a path or name from which a flow is not kept: clients choose them."""
+SCHEMA_UID: Final = "x-kubernetes-pf-flowschema-uid"
+LEVEL_UID: Final = "x-kubernetes-pf-prioritylevel-uid"
+_MANDATORY: Final = (bootstrap.EXEMPT, bootstrap.CATCH_ALL)
+
+
+class KnownFlow:
+    """A flow, the header fields of its answers (uids, so that names stay the administrator's), and its measures."""
+
+    __slots__ = ("flow", "headers", "level", "measures")
+
+    def __init__(self, flow: Flow, level: Level, schema: FlowSchema, measures: FlowMeasures) -> None:
+        self.flow = flow
+        self.level = level
+        self.headers = ((SCHEMA_UID, schema.uid), (LEVEL_UID, level.spec.uid))
+        self.measures = measures
+
+
+class FlowControl:
+    """Starts and ends requests. ``run`` adjusts the limits and frees seats that linger.
+
+    ``seats``: of all levels together; positive.
+    ``levels``: the levels by name.
+    ``in_flight``: the numbers of current requests, "readOnly" and "mutating", which are kept here.
+    ``uses``: for each level, its use over time; ``kinds``: the same of reads and writes.
+    """
+
+    def __init__(self, views: Views, seats: int, in_flight: dict[str, int]) -> None:
+        self.seats = seats
+        self.levels: dict[str, Level] = {}
+        self.demands: dict[str, Demand] = {}
+        self.uses: dict[str, Use] = {}
+        self.measures: dict[tuple[str, str], FlowMeasures] = {}  # by level and FlowSchema
+        self.fair_fraction = 0.0
+        self.kinds = Kinds(in_flight)
+        self.estimates = Estimates(views)
+        self._schemas: list[FlowSchema] = []
+        self._flows: dict[tuple[Any, ...], KnownFlow] = {}
+        self._retry_after: dict[str, RetryAfter] = {}
+        self._level_objects: dict[str, Entry] = {}
+        self._schema_objects: dict[str, Entry] = {}
+        self._followers = (
+            ViewFollower(views[f"prioritylevelconfigurations.{bootstrap.GROUP}"], self._take_level),
+            ViewFollower(views[f"flowschemas.{bootstrap.GROUP}"], self._take_schema),
+        )
+        self._next_adjustment = 0.0
+        self._lingers = trio.Event()
+
+    # Requests
+
+    def flow_of(self, user: User, info: RequestInfo) -> KnownFlow:
+        """Return the flow of a request, by the present configuration."""
+        levels, schemas = self._followers
+        if levels.catch_up() | schemas.catch_up() or not self._schemas:
+            self._configure(trio.current_time())
+        key: tuple[Any, ...]
+        if info.is_resource:
+            key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace)
+        else:
+            key = (user.name, user.groups, info.verb, info.path)
+        known = self._flows.get(key)
+        if known is None:
+            known = self._find(user, info)
+            if len(info.path) < LONG and len(user.name) < LONG:
+                if len(self._flows) >= FLOWS_KEPT:
+                    self._flows.clear()
+                self._flows[key] = known
+        return known
+
+    def _find(self, user: User, info: RequestInfo) -> KnownFlow:
+        schema = flow_schemas.classify(self._schemas, user.name, user.groups, info)
+        level = self.levels[schema.level]
+        distinguisher = schema.distinguisher(user.name, info)
+        digest = sha256(f"{schema.name}\0{distinguisher}".encode()).digest()
+        flow = level.flow(schema.name, distinguisher, int.from_bytes(digest[:8], "little"))
+        measures = self.measures.setdefault((level.spec.name, schema.name), FlowMeasures())
+        return KnownFlow(flow, level, schema, measures)
+
+    def rejected(self, level: Level, ticket: Ticket, reason: str) -> int:
+        """Count a rejected request, and return the seconds for its Retry-After."""
+        level.reject(ticket, reason)
+        retry = self._retry_after.setdefault(level.spec.name, RetryAfter())
+        retry.note(trio.current_time())
+        return retry.seconds
+
+    def finish(self, level: Level, ticket: Ticket, now: float) -> None:
+        """End a request that ran."""
+        level.finish(ticket, now)
+        if level.waiting and ticket.extra:
+            self._lingers.set()
+
+    # Configuration
+
+    def _take_level(self, _: str, name: str, entry: Entry | None) -> None:
+        _put(self._level_objects, name, entry)
+
+    def _take_schema(self, _: str, name: str, entry: Entry | None) -> None:
+        _put(self._schema_objects, name, entry)
+
+    def _configure(self, now: float) -> None:
+        """Take the present objects. An unusable one counts as absent."""
+        specs = {spec.name: spec for spec in map(_usable_spec, self._level_objects.values()) if spec is not None}
+        defaults = bootstrap.level_specs()
+        for name in _MANDATORY:
+            if name not in specs:
+                specs[name] = level_spec({"metadata": {"name": name}, "spec": defaults[name]})
+        for name, level in list(self.levels.items()):
+            level.retiring = name not in specs
+            if level.retiring and level.idle:
+                self._forget(name)
+        for name, spec in specs.items():
+            if name in self.levels:
+                self.levels[name].configure(spec)
+            else:
+                self.levels[name] = Level(spec, now)
+                self.demands[name], self.uses[name] = Demand(), Use()
+        all_specs = [level.spec for level in self.levels.values()]
+        for name, limits in shared(all_specs, self.seats).items():
+            level = self.levels[name]
+            current = level.current if level.limits.nominal else limits.nominal - (limits.nominal - limits.lower) // 2
+            level.limit(limits, current, now)
+        present = [flow_schemas.compiled(entry.object()) for entry in self._schema_objects.values()]
+        self._schemas = flow_schemas.in_order(present, specs)
+        self._flows.clear()
+        self.adjust(now)
+
+    def _forget(self, name: str) -> None:
+        for held in (self.levels, self.demands, self.uses, self._retry_after):
+            held.pop(name, None)
+        for key in [key for key in self.measures if key[0] == name]:
+            del self.measures[key]
+
+    def adjust(self, now: float) -> None:
+        """Set the current limits by the demand since the last adjustment."""
+        for name, level in list(self.levels.items()):
+            if level.retiring and level.idle:
+                self._forget(name)
+                continue
+            self.take_use(name, now)
+            self.demands[name].update(self.uses[name].take_period(), level.take_high())
+        claims = {
+            name: Claim(level.spec.exempt, level.limits, self.demands[name]) for name, level in self.levels.items()
+        }
+        current, self.fair_fraction = adjusted(claims)
+        for name, level in self.levels.items():
+            level.limit(level.limits, current[name], now)
+        self._next_adjustment = now + PERIOD
+
+    def target(self, level: Level) -> float:
+        """Return the seats that the adjustment aims at for a level."""
+        demand = self.demands[level.spec.name]
+        return max(Claim(level.spec.exempt, level.limits, demand).least, demand.smoothed)
+
+    def take_use(self, name: str, now: float) -> None:
+        """Move the use that a level has noted into its totals."""
+        level, use = self.levels[name], self.uses[name]
+        use.add(level.take_times(now), level)
+
+    # Time
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Adjust the limits every PERIOD seconds. Free seats that linger, if requests wait for them."""
+        task_status.started()
+        while True:
+            if self._lingers.is_set():
+                self._lingers = trio.Event()
+            now = trio.current_time()
+            if now >= self._next_adjustment:
+                self.adjust(now)
+            free = math.inf
+            for level in self.levels.values():
+                level.release(now)
+                free = min(free, level.next_free() or math.inf)
+            with trio.move_on_at(min(self._next_adjustment, free)):
+                await self._lingers.wait()
+
+
+def _put(objects: dict[str, Entry], name: str, entry: Entry | None) -> None:
+    if entry is None:
+        objects.pop(name, None)
+    else:
+        objects[name] = entry
+
+
+def _usable_spec(entry: Entry) -> LevelSpec | None:
+    try:
+        return level_spec(entry.object())
+    except Unusable as error:
+        log.warning("the PriorityLevelConfiguration %s is ignored: %s", entry.key.name, error)
+        return None

@@ -1,0 +1,161 @@
+"""The filter of priority and fairness: a request runs, waits in its queue, or is answered with 429.
+
+A request keeps its seats until its answer is sent, a watch until its initial events are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import trio
+
+from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS, Level
+from kubechronicle.api.flow_control.tickets import Ticket
+from kubechronicle.http.context import Context
+from kubechronicle.http.flow_control.control import FlowControl, KnownFlow
+from kubechronicle.http.list_body import ListBody
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import too_many_requests
+from kubechronicle.http.wire.exchange import close_iterator
+
+Next = Callable[[Request], Awaitable[Response]]
+
+LONGEST_WAIT: Final = 60.0
+"""Seconds that a request waits at most; else a quarter of its time-out."""
+
+
+def with_seats(
+    control: FlowControl,
+    following: Next,
+    request_timeout: float,
+    note_429: Callable[[], object],
+) -> Next:
+    """Return the filter. ``note_429`` counts rejections."""
+    default_wait = min(request_timeout / 4, LONGEST_WAIT)
+    estimate = control.estimates.work
+
+    def filtered(request: Request) -> Awaitable[Response]:
+        context = request.attached(Context)
+        if context.long_running and context.info.verb != "watch":
+            return following(request)
+        return started(request, context)
+
+    async def started(request: Request, context: Context) -> Response:
+        info = context.info
+        known = control.flow_of(context.user, info)
+        context.flow_headers = known.headers
+        level, measures = known.level, known.measures
+        work = estimate(info, context.query, level.limits.request, measures.watchers)
+        ticket = Ticket(known.flow, context, *work)
+        measures.seats[ticket.width] = measures.seats.get(ticket.width, 0) + 1
+        now = trio.current_time()
+        decision = level.start(ticket, now)
+        kind = "readOnly" if info.verb in READ_VERBS else "mutating"
+        if decision is not RUNS:
+            if decision is WAITS:
+                decision = await wait(context, known, ticket, kind)
+            else:
+                measures.refused += 1
+            if decision is not RUNS:
+                return refused(level, ticket, decision)
+        running = Running(control, known, ticket, kind)
+        if context.long_running:
+            context.seats = running
+        try:
+            response = await following(request)
+        except BaseException:
+            running.end()
+            raise
+        body = response.body
+        if isinstance(body, bytes):
+            running.end()
+        elif isinstance(body, ListBody):
+            body.when_closed = running.end
+        elif not context.long_running:
+            response.body = _Held(body, running)
+        elif not running.awaited:
+            running.end()
+        return response
+
+    async def wait(context: Context, known: KnownFlow, ticket: Ticket, kind: str) -> str:
+        """Wait for seats. Returns RUNS or TOO_LATE."""
+        now, kinds = ticket.arrived, control.kinds
+        until = now + (default_wait if context.long_running else min((context.deadline - now) / 4, LONGEST_WAIT))
+        woken = trio.Event()
+        ticket.wake = woken.set
+        level, measures = known.level, known.measures
+        kinds.advance(now)
+        kinds.waiting[kind] += 1
+        try:
+            with trio.move_on_at(until):
+                await woken.wait()
+        except BaseException:
+            if ticket.running:
+                control.finish(level, ticket, trio.current_time())
+            raise
+        finally:
+            later = trio.current_time()
+            kinds.advance(later)
+            kinds.waiting[kind] -= 1
+            if ticket.running:
+                measures.waited.add(later - now)
+            else:
+                level.give_up(ticket, later)
+                measures.waited_in_vain.add(later - now)
+        return RUNS if ticket.running else TOO_LATE
+
+    def refused(level: Level, ticket: Ticket, reason: str) -> Response:
+        note_429()
+        return too_many_requests(control.rejected(level, ticket, reason))
+
+    return filtered
+
+
+READ_VERBS: Final = frozenset({"get", "list", "watch"})
+
+
+class Running:
+    """A request that has its seats. ``end`` gives them back, once.
+
+    ``awaited``: set by the handler of a watch that has initial events: the seats are given back after these.
+    """
+
+    __slots__ = ("_control", "_kind", "_known", "_open", "_ticket", "awaited")
+
+    def __init__(self, control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
+        self._control, self._known, self._ticket, self._kind = control, known, ticket, kind
+        self._open = True
+        self.awaited = False
+        kinds = control.kinds
+        kinds.advance(ticket.started)
+        kinds.executing[kind] += 1
+
+    def end(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        ticket, measures, now = self._ticket, self._known.measures, trio.current_time()
+        kinds = self._control.kinds
+        kinds.advance(now)
+        kinds.executing[self._kind] -= 1
+        self._control.finish(self._known.level, ticket, now)
+        watch = ticket.about.info.verb == "watch"
+        (measures.initialized if watch else measures.executed).add(now - ticket.started)
+
+
+class _Held:
+    """A streamed body whose request keeps its seats until it is closed."""
+
+    def __init__(self, body: AsyncIterator[bytes], running: Running) -> None:
+        self._body, self._running = body, running
+
+    def __aiter__(self) -> _Held:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._body.__anext__()
+
+    async def aclose(self) -> None:
+        self._running.end()
+        await close_iterator(self._body)
