@@ -289,7 +289,7 @@ class Level:
 
         If the next one does not fit, all wait: otherwise narrow requests would always overtake wide ones.
         """
-        while self.waiting and self.seats_used < self.current:
+        while self.waiting and (self.seats_used < self.current or not self.executing):
             count, after = len(self.queues), self._robin + 1
             queue = min(
                 self._backlog.values(),

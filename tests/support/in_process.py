@@ -161,7 +161,8 @@ class InProcess:
         response = await self.respond(method, target, body, **request)
         content = response.body
         if isinstance(content, ListBody):
-            content = b"".join([piece async for piece in content])
+            async with aclosing(content) as pieces:
+                content = b"".join([piece async for piece in pieces])
             assert len(content) == int(response.header("content-length"))
         assert isinstance(content, bytes), "this is a stream"
         return Answer(response.status, response.headers, content)
