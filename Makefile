@@ -7,8 +7,8 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test lint conformance differential fuzz bench bench-curves bench-nodes bench-idle \
-	bench-profile docs lock release clean
+.PHONY: install install-test serve test test-node lint conformance differential fuzz bench bench-curves bench-nodes \
+	bench-idle bench-profile docs lock release clean
 
 install:
 	@./ops/install.sh
@@ -22,6 +22,15 @@ serve: install
 test: install-test
 	@if [ -x tests/clients/prepare.sh ]; then tests/clients/prepare.sh; fi
 	@.venv/bin/python -m tests.run $(PYTEST)
+
+# Run tests on a real node: kubelet, containerd and so on, built into .cache/node (tests/clients/real_node/README.md).
+# With E2E=REGEX, run the conformance specs of Kubernetes whose names match; ARGS="--server real" compares.
+test-node: install-test
+ifdef E2E
+	@.venv/bin/python -m kubechronicle.ops.development.real_node --focus '$(E2E)' $(ARGS)
+else
+	@KUBECHRONICLE_REAL_NODE=yes .venv/bin/python -m pytest tests/clients/real_node $(ARGS)
+endif
 
 lint: install-test
 	@.venv/bin/python -m tests.run --lint-only

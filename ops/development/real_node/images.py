@@ -1,0 +1,154 @@
+"""The images of a real node's pods, made from programs of this machine and of .cache/node/bin.
+
+No registry is asked. The images of Kubernetes' end-to-end tests have their upstream names, so that these tests run
+unchanged. Where upstream builds on Alpine Linux, these contain busybox and a few programs of this machine with their
+libraries. nginx is busybox' httpd: no test looks at more than the pages it serves. Images that no module and no program
+here can build are absent, and ``docs/conformance.md`` names the tests that need them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kubechronicle.ops.development.differential import reference
+from kubechronicle.ops.development.real_node.archives import File, Folder, Image, Link, Tree, write_archive
+from kubechronicle.ops.development.real_node.programs import BIN, CACHE, STAGING_MODULE, Unavailable, module_folder
+
+UPSTREAM = "registry.k8s.io/e2e-test-images"
+PAUSE = "registry.k8s.io/pause:3.10.2"
+AGNHOST = f"{UPSTREAM}/agnhost:2.63.0"
+BUSYBOX = f"{UPSTREAM}/busybox:1.37.0-1"
+NGINX = f"{UPSTREAM}/nginx:1.15-4"
+METRICS_SERVER = "kubechronicle.local/metrics-server:1"
+
+TOOLS = ("curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
+"""Programs of this machine that tests call within agnhost. One that is not installed is left out."""
+
+USERS = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n",
+    "etc/group": "root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+
+
+def make_images(folder: Path) -> list[Path]:
+    """Write the archives of all images whose programs exist into ``folder``. Returns their paths."""
+    made = []
+    for number, image in enumerate(_images()):
+        path = folder / f"image-{number}.tar"
+        write_archive(path, image)
+        made.append(path)
+    return made
+
+
+def _images() -> Iterator[Image]:
+    base = _busybox()
+    tools = _tools()
+    agnhost: Tree = {
+        "agnhost": File(BIN / "agnhost"),
+        "agnhost-2": Link("agnhost"),
+        "coredns": File(BIN / "coredns"),
+        "uploads": Folder(0o777),
+        **{
+            f"localhost.{end}": File(_source("test/images/agnhost/porter") / f"localhost.{end}")
+            for end in ("crt", "key")
+        },
+    }
+    yield Image(names=[PAUSE], layers=[{"pause": File(_pause())}], entrypoint=["/pause"], user="65535:65535")
+    yield Image(names=[BUSYBOX, "docker.io/library/busybox:latest"], layers=[base], command=["sh"])
+    yield Image(names=[f"{UPSTREAM}/nonroot:1.5"], layers=[base], command=["sh"], user="1234")
+    yield Image(names=[f"{UPSTREAM}/glibc-dns-testing:2.0.0"], layers=[base, tools], command=["sh"])
+    yield Image(
+        names=[AGNHOST, f"{UPSTREAM}/agnhost:2.55"],
+        layers=[base, tools, agnhost], entrypoint=["/agnhost"], command=["pause"],
+    )  # fmt: skip
+    for version in ("1.15-4", "1.27-0"):
+        page = "usr/share/nginx/html"
+        pages: Tree = {f"{page}/index.html": File(text=f"<h1>Welcome to nginx!</h1> {version}\n", mode=0o644)}
+        command = ["/bin/busybox", "httpd", "-f", "-p", "80", "-h", f"/{page}"]
+        yield Image(names=[f"{UPSTREAM}/nginx:{version}"], layers=[base, pages], command=command)
+    for name in ("kitten", "nautilus"):
+        pages = {
+            f"{name}.jpg": File(text=name, mode=0o644),
+            "data.json": File(text=f'{{"image": "{name}.jpg"}}', mode=0o644),
+        }
+        yield Image(
+            names=[f"{UPSTREAM}/{name}:1.8"],
+            layers=[base, tools, agnhost, pages], entrypoint=["/agnhost"], command=["test-webserver"],
+        )  # fmt: skip
+    yield Image(
+        names=[METRICS_SERVER], layers=[{"metrics-server": File(BIN / "metrics-server"), "tmp": Folder(0o1777)}],
+        entrypoint=["/metrics-server"],
+    )  # fmt: skip
+    yield from _images_of_specs(base)
+
+
+def _images_of_specs(base: Tree) -> Iterator[Image]:
+    """Yield the images that only the upstream tests need, if their programs were built."""
+    if (BIN / "sample-apiserver").is_file() and (reference.CACHE / "etcd").is_file():
+        server: Tree = {"sample-apiserver": File(BIN / "sample-apiserver"), "tmp": Folder(0o1777)}
+        yield Image(names=[f"{UPSTREAM}/sample-apiserver:1.29.2"], layers=[server], entrypoint=["/sample-apiserver"])
+        etcd: Tree = {"usr/local/bin/etcd": File(reference.CACHE / "etcd"), **_libraries([reference.CACHE / "etcd"])}
+        yield Image(names=["registry.k8s.io/etcd:3.6.8-0"], layers=[base, etcd])
+    if (BIN / "nonewprivs").is_file():
+        program: Tree = {"usr/local/bin/nnp": File(BIN / "nonewprivs", mode=0o6755)}
+        yield Image(names=[f"{UPSTREAM}/nonewprivs:1.4"], layers=[base, program], command=["nnp"])
+
+
+def _busybox() -> Tree:
+    """Return a small system: busybox under the names of its applets, users, and a writable /tmp."""
+    program = Path(shutil.which("busybox") or "busybox").resolve()
+    if _libraries([program]):
+        raise Unavailable("a real node needs a static busybox: apt-get install busybox-static")
+    listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
+    applets = {f"bin/{name}": Link("busybox") for name in listed.stdout.split() if name != "busybox"}
+    return {
+        **applets,
+        "bin/busybox": File(program),
+        "tmp": Folder(0o1777),
+        "root": Folder(0o700),
+        "usr/bin/env": Link("../../bin/busybox"),
+        **{path: File(text=text, mode=0o644) for path, text in USERS.items()},
+    }
+
+
+def _tools() -> Tree:
+    """Return the programs of ``TOOLS`` that this machine has, with their libraries."""
+    found = {name: Path(path).resolve() for name in TOOLS if (path := shutil.which(name))}
+    tree: dict[str, File | Link | Folder] = {
+        f"usr/bin/{name.partition('.')[0]}": File(path) for name, path in found.items()
+    }
+    return tree | dict(_libraries(list(found.values())))
+
+
+def _libraries(programs: Sequence[Path]) -> Tree:
+    """Return the shared libraries of programs, at their paths on this machine, as ldd lists them."""
+    tree: dict[str, File] = {}
+    for program in programs:
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        for path in re.findall(r"(/\S+) \(0x", listed.stdout):
+            tree[path.lstrip("/")] = File(Path(path).resolve())
+    return tree
+
+
+def _pause() -> Path:
+    """Compile the program of the pause image, one C file of Kubernetes."""
+    program = BIN / "pause"
+    if not program.is_file():
+        source = _source("build/pause/linux") / "pause.c"
+        command = ["gcc", "-Os", "-static", "-DVERSION=3.10.2", "-o", str(program), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"the pause image was not built: {done.stderr.strip().splitlines()[-1]}")
+    return program
+
+
+def _source(path: str) -> Path:
+    return module_folder(reference.find_go(), STAGING_MODULE) / path
+
+
+__all__ = ["AGNHOST", "BUSYBOX", "CACHE", "METRICS_SERVER", "NGINX", "PAUSE", "make_images"]

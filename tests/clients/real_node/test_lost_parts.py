@@ -1,0 +1,136 @@
+"""Sessions whose kubelet is killed, whose node is cut off, or whose server stops: each ends with an error, none hangs.
+
+Afterwards the server has as many sockets and tasks as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import eventually
+from programs import Lines
+
+from kubechronicle.ops.development.real_node.node import Node, wait_until_ready
+from tests.clients.real_node.pods import Pod, run_pod
+
+SCRIPT = "echo started; exec httpd -f -p 8080"
+LONG = 120.0  # seconds until a session must have ended
+
+
+def sockets(pid: int) -> int:
+    """Return the number of a process' open sockets."""
+    count = 0
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(link).startswith("socket:")
+    return count
+
+
+@contextlib.contextmanager
+def sessions(pod: Pod) -> Iterator[dict[str, tuple[subprocess.Popen[str], Lines]]]:
+    """Open a session of each kind, with output or connections under way."""
+    loop = "while :; do echo tick; sleep 0.1; done"
+    with contextlib.ExitStack() as stack:
+        opened: dict[str, tuple[subprocess.Popen[str], Lines]] = {}
+        opened["exec"] = stack.enter_context(pod.following("exec", pod.name, "--", "sh", "-c", loop))
+        opened["exec"][1].until(lambda line: line == "tick")
+        opened["silent exec"] = stack.enter_context(
+            pod.following("exec", pod.name, "--", "sh", "-c", "echo up; exec sleep 3600")
+        )
+        opened["silent exec"][1].until(lambda line: line == "up")
+        opened["logs"] = stack.enter_context(pod.following("logs", "-f", pod.name))
+        opened["logs"][1].until(lambda line: line == "started")
+        process, lines, _ = stack.enter_context(pod.forwarding(8080))
+        opened["port-forward"] = process, lines
+        yield opened
+
+
+def assert_ended(opened: dict[str, tuple[subprocess.Popen[str], Lines]], *, errors: bool = True) -> None:
+    """Assert that every session ends, and with an error where kubectl can know of one."""
+    for name, (process, lines) in opened.items():
+        said = []
+        while (line := lines.next(timeout=LONG)) is not None:
+            said.append(line)
+        code = process.wait(LONG)
+        # kubectl takes a connection that is closed for the end of a command over SPDY, and of a log.
+        assert code != 0 or not errors, f"{name} ended without an error: {said[-3:]}"
+
+
+@pytest.fixture
+def pod(node: Node, namespace: str, environment: dict[str, str]) -> Pod:
+    return run_pod(node, namespace, SCRIPT, environment=environment)
+
+
+@pytest.fixture(autouse=True)
+def no_leak(node: Node) -> Iterator[None]:
+    assert node.server.process is not None
+    before = sockets(node.server.process.pid), node.server.process.pid
+    yield
+    assert node.server.process is not None
+    now = node.server.process.pid
+    if now == before[1]:
+        # Clients of the cluster come and go, so a few more are no leak; each session would leave two.
+        eventually(lambda: sockets(now) <= before[0] + 4, "the sockets of the sessions are closed", timeout=LONG)
+
+
+def restart(node: Node, name: str) -> None:
+    node.components[name].start()
+    wait_until_ready(node, node.components[name])
+
+
+def test_a_killed_kubelet(node: Node, pod: Pod) -> None:
+    with sessions(pod) as opened:
+        node.components["kubelet"].kill()
+        try:
+            assert_ended({name: opened[name] for name in opened if name != "port-forward"}, errors=not pod.environment)
+            refused = pod.call("exec", pod.name, "--", "true")
+            assert refused.returncode == 1
+            assert "connection refused" in refused.stderr
+        finally:
+            restart(node, "kubelet")
+    eventually(lambda: pod.shell("echo back").stdout == "back\n", "the kubelet serves sessions again")
+
+
+def test_a_stopped_server(node: Node, pod: Pod) -> None:
+    process = node.server.process
+    assert process is not None
+    with sessions(pod) as opened:
+        os.kill(process.pid, signal.SIGTERM)
+        try:
+            assert_ended(opened, errors=not pod.environment)
+            eventually(lambda: not process.running, "the server has stopped", timeout=LONG)
+        finally:
+            process.restart()
+    eventually(lambda: pod.shell("echo back").stdout == "back\n", "the server serves sessions again")
+
+
+def test_a_node_that_is_cut_off(node: Node, pod: Pod) -> None:
+    """A short cut harms no session: packets are lost, no connection is reset, and TCP sends again."""
+    with sessions(pod) as opened:
+        node.place.cut()
+        try:
+            refused = pod.call("exec", pod.name, "--", "true", timeout=LONG)
+            assert refused.returncode == 1
+            assert "timeout" in refused.stderr or "timed out" in refused.stderr
+        finally:
+            node.place.mend()
+        opened["exec"][1].until(lambda line: line == "tick", timeout=LONG)
+    wait_until_ready(node, node.components["kubelet"])
+
+
+def test_a_client_that_leaves_ends_the_input(node: Node, pod: Pod) -> None:
+    with pod.following("exec", "-i", pod.name, "--", "sh", "-c", "echo up; cat; echo gone > /tmp/gone") as (
+        process,
+        lines,
+    ):
+        lines.until(lambda line: line == "up")
+        process.kill()
+    eventually(
+        lambda: pod.shell("cat /tmp/gone").stdout == "gone\n", "the command sees the end of its input", timeout=LONG
+    )
