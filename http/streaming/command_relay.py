@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.copying import GONE, Outlet, receive_or_end
 from kubechronicle.http.streaming.spdy_endings import CommandView
 
@@ -14,6 +15,8 @@ LINGER: Final = 2.0
 """Seconds for the client to read an ending and to close: closing at once could reset what it has not read."""
 LAST_OUTPUT: Final = 5.0
 """Seconds for a client to read the output before the end of a draining server's session."""
+UNSENT: Final = (1 << 31) - 1
+"""A number of pings that no client reaches. Clients' numbers are odd."""
 LOST: Final = "the connection to the kubelet was lost before the command ended"
 DRAINING: Final = "the API server is shutting down"
 
@@ -23,7 +26,8 @@ async def relay_command(
 ) -> None:
     """Carry one session to its end. ``rest``: bytes of the kubelet after its 101 answer; ``protocol``: its
     X-Stream-Protocol-Version. Closes neither side, but a draining server closes the kubelet's first."""
-    view, outlet, client_ended = CommandView(protocol), Outlet(kubelet, client), trio.Event()
+    view, face, client_ended = CommandView(protocol), _Client(client), trio.Event()
+    outlet = Outlet(kubelet, client, probe=face.probe)
     async with trio.open_nursery() as nursery:
 
         async def to_kubelet() -> None:
@@ -50,27 +54,39 @@ async def relay_command(
 
         for task in (to_kubelet, end_abandoned, leave, drain):
             nursery.start_soon(task)
-        await _to_client(client, kubelet, rest, view)
+        await _to_client(face, kubelet, rest, view)
         ending = view.ending(DRAINING if draining.is_set() else LOST)
-        if ending and await _send(client, ending):
+        if ending and await face.send(ending):
             with trio.move_on_after(LINGER):
                 await client_ended.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _to_client(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> None:
+async def _to_client(client: _Client, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> None:
     """Send what the kubelet sends, until either is gone."""
     data = rest
     while data or (data := await receive_or_end(kubelet)):
         output = view.received(data)
-        if output and not await _send(client, output):
+        if output and not await client.send(output):
             return
         data = b""
 
 
-async def _send(stream: trio.abc.Stream, data: bytes | memoryview) -> bool:
-    try:
-        await stream.send_all(data)
-    except GONE:
-        return False
-    return True
+class _Client:
+    """The sends to the client, each of whole frames."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._lock = trio.Lock()
+
+    async def send(self, data: bytes | memoryview) -> bool:
+        async with self._lock:
+            try:
+                await self._stream.send_all(data)
+            except GONE:
+                return False
+        return True
+
+    async def probe(self) -> bool:
+        """Send the answer to a ping that was not sent, which clients ignore."""
+        return await self.send(spdy.ping(UNSENT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -9,7 +10,7 @@ import trio
 CHUNK = 256 * 1024
 """Bytes read at once; what is read is sent before more is read, so a session holds two chunks."""
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
-ABANDONED: Final = 5.0
+ABANDONED: Final = 3.0
 """Seconds for which the last bytes of a client that has left wait for the other side."""
 LOOK: Final = 1.0
 """Seconds between looks after a client whose bytes wait."""
@@ -25,16 +26,33 @@ async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
         return b""
 
 
+def abort(stream: trio.abc.SendStream) -> None:
+    """Reset a connection, if it is one of the network."""
+    reset = getattr(stream, "abort", None)
+    if reset is not None:
+        reset()
+
+
 class Outlet:
     """The sends to one side of a session, which tell when the other side has left meanwhile.
 
     While a send waits, nothing reads the ``source``. Its end stands behind unread bytes, so only a look at the socket
-    tells of it.
+    tells of it. Even that does not if no room is left for unread bytes: then its end has not come. But the system of a
+    client that has left answers bytes with a reset.
+
+    ``probe``: sends the source a few bytes that need no answer; False if it is gone.
     """
 
-    def __init__(self, target: trio.abc.SendStream, source: trio.abc.Stream) -> None:
+    def __init__(
+        self,
+        target: trio.abc.SendStream,
+        source: trio.abc.Stream,
+        *,
+        probe: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         self._target = target
         self._source = source
+        self._probe = probe
         self._since: float | None = None  # the begin of the current send
 
     async def send(self, data: bytes | memoryview) -> bool:
@@ -44,6 +62,10 @@ class Outlet:
             await self._target.send_all(data)
         except GONE:
             return False
+        except trio.Cancelled:
+            # Behind unsent bytes, the end of the connection might never come.
+            abort(self._target)
+            raise
         finally:
             self._since = None
         return True
@@ -54,15 +76,19 @@ class Outlet:
         while True:
             await trio.sleep(LOOK)
             since = self._since
-            if since is not None and trio.current_time() - since >= ABANDONED and has_left is not None and has_left():
+            if since is None or trio.current_time() - since < ABANDONED:
+                continue
+            if has_left is not None and has_left():
+                return
+            if self._probe is not None and not await self._probe():
                 return
 
 
 async def copy_both(left: trio.abc.Stream, right: trio.abc.Stream, *, draining: trio.Event) -> None:
     """Copy until either side has ended or the server drains, as kube-apiserver's proxy of upgraded connections does.
 
-    ``left``: the client, which is also noticed to leave while the other side does not read. Closes neither stream. By
-    the end of a side it has sent on all bytes that came before it.
+    ``left``: the client. If it leaves while the other side does not read and no room is left for its bytes, that takes
+    minutes to notice. Closes neither stream. By the end of a side it has sent on all bytes that came before it.
     """
     outlet = Outlet(right, left)
     async with trio.open_nursery() as nursery:

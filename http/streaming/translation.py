@@ -86,7 +86,7 @@ async def translate(
             return 400
         try:
             kubelet = await connect()
-            outlet = Outlet(kubelet.stream, client)
+            outlet = Outlet(kubelet.stream, client, probe=session.probe)
             body = await _Translation(session, kubelet, outlet, wanted, idle).run(draining)
         except SessionFailed as error:
             body = error.body

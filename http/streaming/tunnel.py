@@ -32,7 +32,8 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
 
     Closes the client's connection, with a closing frame.
     """
-    session, outlet, code = WebSocketSession(client), Outlet(kubelet, client), frames.NORMAL
+    session, code = WebSocketSession(client), frames.NORMAL
+    outlet = Outlet(kubelet, client, probe=session.probe)
     async with trio.open_nursery() as nursery:
 
         async def to_kubelet() -> None:

@@ -56,6 +56,10 @@ class WebSocketSession:
                 self._closed = True
         return not self._closed
 
+    async def probe(self) -> bool:
+        """Send a pong that nobody asked for (RFC 6455 §5.5.3). False if the client is gone."""
+        return await self.send_frames(frames.encode(frames.PONG, b""))
+
     async def close(self, code: int = frames.NORMAL, reason: str = "") -> None:
         """Send the closing frame, wait a moment for the client's, and close the connection. A second call does
         nothing."""

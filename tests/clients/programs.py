@@ -86,18 +86,22 @@ class Lines:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._queue: queue.Queue[str | None] = queue.Queue()
-        self._process = process
+        self.process = process
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
             self._queue.put(line.rstrip("\n"))
         self._queue.put(None)
 
     def next(self, *, timeout: float = PATIENCE) -> str | None:
         """Return the next line; None at the end."""
         return self._queue.get(timeout=timeout)
+
+    def exit_code(self) -> int:
+        """Wait for the end of the process."""
+        return self.process.wait(PATIENCE)
 
     def until(self, wanted: Callable[[str], bool], *, timeout: float = PATIENCE) -> str:
         """Return the first line that is wanted. Skip others."""

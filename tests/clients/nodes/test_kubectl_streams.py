@@ -2,113 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pytest
-from harness import BINARIES, Server, prepare, unique
-from programs import Kubectl, Lines
+from harness import Server, unique
 
-from tests.support.certificates import CA
+from tests.clients.nodes.session_pods import Pod
 
-SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
 LARGE = bytes(range(256)) * 40_000
-Kubelet = subprocess.Popen[str]
-
-
-class Pod:
-    """A pod on a node with a stand-in as its kubelet. Calls name its container."""
-
-    def __init__(self, kubectl: Kubectl, environment: dict[str, str]) -> None:
-        self.kubectl = kubectl
-        self.environment = environment
-        self.name = unique("streams")
-
-    def call(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        return self.kubectl.call(*arguments, stdin=stdin, environment=self.environment)
-
-    def exec(self, script: str, *flags: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        return self.call("exec", *flags, self.name, "-c", "c", "--", "sh", "-c", script, stdin=stdin)
-
-    @contextlib.contextmanager
-    def running(self, *arguments: str) -> Iterator[Lines]:
-        """Run a kubectl within the block, as Kubectl.following does."""
-        environment = {**os.environ, **self.kubectl._environment(), **self.environment}
-        command = self.kubectl.command(*arguments)
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment, **output) as process:  # type: ignore[call-overload]
-            try:
-                yield Lines(process)
-            finally:
-                process.kill()
-
-
-@contextlib.contextmanager
-def kubelet_in(folder: Path) -> Iterator[tuple[Kubelet, int]]:
-    """Run a stand-in within the block. Yields its process and port."""
-    prepare("kubelet")
-    certificate, key = CA("kubelets").files(folder, "kubelet")
-    command = [str(BINARIES / "kubelet-standin"), str(certificate), str(key)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process, int(process.stdout.readline())
-        finally:
-            process.kill()
-
-
-def create_pod(pod: Pod, port: int) -> None:
-    """Create the pod and its node, whose kubelet listens at this port of 127.0.0.1."""
-    api = pod.kubectl.server.api()
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": pod.name}}
-    api.request("POST", "/api/v1/nodes", node).expect(201)
-    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-    node["status"] = {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
-    api.request("PUT", f"/api/v1/nodes/{pod.name}/status", node).expect(200)
-    containers = [{"name": name, "image": "i", "stdin": True} for name in ("c", "missing")]
-    spec = {"nodeName": pod.name, "containers": containers, "automountServiceAccountToken": False}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name}, "spec": spec}
-    created = f"/api/v1/namespaces/{pod.kubectl.namespace}/pods"
-    api.request("POST", created, body).expect(201)
-    state = {"name": "c", "ready": True, "restartCount": 0, "image": "i", "imageID": "i", "state": {"running": {}}}
-    body["status"] = {"phase": "Running", "containerStatuses": [state]}
-    api.request("PUT", f"{created}/{pod.name}/status", body).expect(200)
-
-
-@contextlib.contextmanager
-def pod_on(kubectl: Kubectl, environment: dict[str, str], port: int) -> Iterator[Pod]:
-    pod = Pod(kubectl, environment)
-    create_pod(pod, port)
-    try:
-        yield pod
-    finally:
-        kubectl("delete", "pod", pod.name, "--force", "--grace-period=0")
-        kubectl("delete", "node", pod.name)
-
-
-@pytest.fixture(scope="module")
-def kubelet_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with kubelet_in(tmp_path_factory.mktemp("kubelet")) as (_, port):
-        yield port
-
-
-@pytest.fixture(params=[{}, SPDY], ids=["websocket", "spdy"])
-def environment(request: pytest.FixtureRequest) -> dict[str, str]:
-    return dict(request.param)
-
-
-@pytest.fixture
-def pod(kubectl: Kubectl, environment: dict[str, str], kubelet_port: int) -> Iterator[Pod]:
-    with pod_on(kubectl, environment, kubelet_port) as pod:
-        yield pod
 
 
 def test_exec_returns_output_and_exit_codes(pod: Pod) -> None:
@@ -181,22 +88,6 @@ def test_port_forward_carries_many_connections(pod: Pod) -> None:
                 assert got == [LARGE] * 8
         finally:
             page.shutdown()
-
-
-def test_a_killed_kubelet_ends_the_session_with_an_error(
-    kubectl: Kubectl, environment: dict[str, str], tmp_path: Path
-) -> None:
-    with kubelet_in(tmp_path) as (kubelet, port), pod_on(kubectl, environment, port) as pod:
-        with pod.running("exec", pod.name, "-c", "c", "--", "sh", "-c", "echo up; exec tail -f /dev/null") as lines:
-            lines.until(lambda line: "up" in line)
-            kubelet.kill()
-            if not environment:
-                lines.until(lambda line: "the connection to the kubelet was lost" in line)
-            while lines.next() is not None:
-                pass
-        refused = pod.exec("true")
-        assert refused.returncode == 1
-        assert f"dial tcp 127.0.0.1:{port}: connect: connection refused" in refused.stderr
 
 
 def test_the_right_to_create_is_needed_for_get(pod: Pod, server: Server) -> None:
