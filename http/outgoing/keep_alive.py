@@ -23,16 +23,23 @@ from kubechronicle.http.wire.tls import TLSStream
 
 CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
 DISCONNECTED: Final = "Server disconnected without sending a response."
+HTTP1: Final = "http/1.1"
+NO_PROTOCOL: Final = "no application protocol"
+"""OpenSSL's name of the alert of a server that speaks none of the offered protocols (RFC 7301 §3.2)."""
 MAX_HEADERS: Final = 64 * 1024
 """Bytes of the header of an answer, and of the framing of its body."""
 
 
 class NotConnected(Exception):
-    """No connection can be made; nothing was sent. ``final``: an egress proxy has said so, and its text is whole."""
+    """No connection can be made; nothing was sent.
 
-    def __init__(self, why: str, *, final: bool = False) -> None:
+    ``final``: an egress proxy has said so, and its text is whole. ``only_http2``: the server speaks nothing else.
+    """
+
+    def __init__(self, why: str, *, final: bool = False, only_http2: bool = False) -> None:
         super().__init__(why)
         self.final = final
+        self.only_http2 = only_http2
 
 
 class BadAnswer(Exception):
@@ -137,18 +144,17 @@ class KeepAlive:
         self._busy: set[TLSStream] = set()
         self._closed = False
 
-    async def send(
-        self, method: str, path: str, fields: Mapping[str, str], body: bytes, *, limit: int
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request; return status, headers and body. NotConnected, BadAnswer. ``limit``: bytes of the body."""
-        lines = [f"{method} {path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        head = "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode("latin-1")
+    async def send(self, head: bytes, body: bytes, *, limit: int) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request; return status, headers and body. NotConnected, BadAnswer.
+
+        ``head``: of ``request_head``. ``limit``: bytes of the answer's body.
+        """
+        request = b"%b%d\r\n\r\n%b" % (head, len(body), body)
         stream = self._kept_stream() or await self._connected()
         reusable = False
         self._busy.add(stream)
         try:
-            answer, reusable = await _exchanged(stream, head + body, limit)
+            answer, reusable = await _exchanged(stream, request, limit)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise BadAnswer(str(error) or DISCONNECTED, broken=True) from None
         finally:
@@ -186,6 +192,8 @@ class KeepAlive:
             raw = socket.socket(fileno=tcp.socket.detach())
             raw.setblocking(False)
             try:
+                # A server that would rather speak HTTP/2 takes HTTP/1.1. httpx may have set other protocols meanwhile.
+                self._context.set_alpn_protocols([HTTP1])
                 stream = TLSStream.wrap(raw, self._context, server_name=self._server_name)
             except BaseException:
                 raw.close()
@@ -194,7 +202,8 @@ class KeepAlive:
         except CONNECT_ERRORS as error:
             if stream is not None:
                 stream.close_nowait()
-            raise NotConnected(str(error), final=isinstance(error, ProxyFailed)) from None
+            final, only_http2 = isinstance(error, ProxyFailed), _speaks_no_http1(error)
+            raise NotConnected(str(error), final=final, only_http2=only_http2) from None
         except BaseException:
             if stream is not None:
                 stream.close_nowait()
@@ -208,6 +217,18 @@ class KeepAlive:
             stream.close_nowait()
         while self._idle:
             self._idle.pop()[0].close_nowait()
+
+
+def request_head(method: str, path: str, fields: Mapping[str, str]) -> bytes | None:
+    """Return the head of a request up to the number of its content-length. None: a text cannot stand in a head."""
+    if not all(text.isascii() and text.isprintable() for text in (path, *fields.values())):
+        return None
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "content-length: "]).encode("latin-1")
+
+
+def _speaks_no_http1(error: Exception) -> bool:
+    return isinstance(error.__cause__, ssl.SSLError) and NO_PROTOCOL in str(error)
 
 
 async def _exchanged(stream: TLSStream, request: bytes, limit: int) -> tuple[_Answer, bool]:

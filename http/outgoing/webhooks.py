@@ -12,6 +12,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -40,13 +41,19 @@ _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiser
 
 
 class _Address(NamedTuple):
-    """The URL to connect to, the URL to show, and the name in the certificate if it is not the URL's host.
+    """The place of a webhook.
 
+    ``url``: to connect to. ``shown``: for errors. ``origin``: its scheme, host and port; ``place``: the latter two.
+    ``headers``: of its requests.
+    ``server_name``: the name in the certificate if it is not the URL's host.
     ``service``: namespace, name and port of the Service, if it is one.
     """
 
     url: str
     shown: str
+    origin: str
+    place: str
+    headers: Mapping[str, str]
     server_name: str = ""
     service: tuple[str, str, int] | None = None
 
@@ -58,7 +65,7 @@ class Webhooks:
         self.outgoing = outgoing
         self._services = services
         self._users = users
-        self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str, str], Client] = OrderedDict()
 
     def with_users(self, users: WebhookUsers) -> Webhooks:
         """Return a poster with these credentials, and with connections of its own."""
@@ -69,62 +76,82 @@ class Webhooks:
         shown = ""
         try:
             with trio.fail_after(timeout):
-                address = await self._address(config, timeout)
+                address = await self._address(config, math.ceil(timeout))
                 shown = address.shown
-                answer = await self._asked(config, address, body, timeout)
+                answer = await self._asked(config, address, body)
         except trio.TooSlowError:
             raise WebhookError(f'Post "{shown}": context deadline exceeded') from None
         return _decoded(answer)
 
-    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes, timeout: float) -> Answer:
-        client = await self._client(config, address)
-        headers = dict(_HEADERS)
-        if address.server_name:
-            headers["host"] = urlsplit(address.shown).netloc
+    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes) -> Answer:
+        client = await self._client(config.get("caBundle") or "", address)
         try:
-            return await _answer(client, address.url, body, headers, timeout)
+            return await _answer(client, address, body)
         except AskError as error:
             if address.service is not None:
-                self._services.failed(*address.service, urlsplit(address.url).netloc)
+                self._services.failed(*address.service, address.place)
             raise WebhookError(_shown(error, address)) from None
 
-    async def _address(self, config: Mapping[str, Any], timeout: float) -> _Address:
-        query = f"?timeout={math.ceil(timeout)}s"
+    async def _address(self, config: Mapping[str, Any], seconds: int) -> _Address:
         url = config.get("url")
         if url:
-            url = url.rstrip("/") + query
-            return _Address(url, url)
+            return _address_of_url(url, seconds)
         service = config.get("service") or {}
         namespace, name, port = service.get("namespace", ""), service.get("name", ""), service.get("port") or HTTPS
         path = "/" + (service.get("path") or "").strip("/")
-        host = f"{name}.{namespace}.svc"
-        shown = f"https://{host}:{port}{path}{query}"
         try:
             place = await self._services.resolve(namespace, name, port)
         except ValueError as error:
+            shown = f"https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s"
             raise WebhookError(f'Post "{shown}": {error}') from None
-        return _Address(f"https://{place}{path}{query}", shown, host, (namespace, name, port))
+        return _address_of_service((namespace, name, port), path, seconds, place)
 
-    async def _client(self, config: Mapping[str, Any], address: _Address) -> Client:
-        parts = urlsplit(address.url)
+    async def _client(self, bundle: str, address: _Address) -> Client:
+        key = (bundle, address.origin, address.server_name)
+        client = self._clients.get(key)
+        if client is None:
+            client = self._new_client(bundle, address)
+            self._clients[key] = client
+            while len(self._clients) > MOST_CLIENTS:
+                await self.outgoing.forget(self._clients.popitem(last=False)[1])
+        else:
+            self._clients.move_to_end(key)
+        return client
+
+    def _new_client(self, bundle: str, address: _Address) -> Client:
         try:
-            ca = base64.b64decode(config.get("caBundle") or "").strip() or None
+            parts = urlsplit(address.url)
+            ca = base64.b64decode(bundle).strip() or None
             if address.service is not None:
                 user = self._users.of(address.server_name, address.service[2])
             else:
                 user = self._users.of(parts.hostname or "", parts.port or HTTPS)
-            url = f"{parts.scheme}://{parts.netloc}"
-            peer = replace(user, url=url, ca=ca, server_name=address.server_name)
+            peer = replace(user, url=address.origin, ca=ca, server_name=address.server_name)
         except (ValueError, binascii.Error) as error:
             raise WebhookError(str(error)) from None
-        client = self._clients.get(peer)
-        if client is None:
-            network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
-            client = self._clients[peer] = self.outgoing.client(peer, network=network)
-            while len(self._clients) > MOST_CLIENTS:
-                await self.outgoing.forget(self._clients.popitem(last=False)[1])
-        self._clients.move_to_end(peer)
-        return client
+        network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
+        return self.outgoing.client(peer, network=network)
+
+
+@lru_cache(maxsize=1024)
+def _address_of_url(url: str, seconds: int) -> _Address:
+    """Return the address of a webhook with a URL. WebhookError: it is no URL."""
+    url = f"{url.rstrip('/')}?timeout={seconds}s"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise WebhookError(str(error)) from None
+    return _Address(url, url, f"{parts.scheme}://{parts.netloc}", parts.netloc, _HEADERS)
+
+
+@lru_cache(maxsize=1024)
+def _address_of_service(service: tuple[str, str, int], path: str, seconds: int, place: str) -> _Address:
+    """Return the address of a webhook of a Service, which is reached at ``place`` (host and port)."""
+    namespace, name, port = service
+    host, query = f"{name}.{namespace}.svc", f"?timeout={seconds}s"
+    headers = {**_HEADERS, "host": f"{host}:{port}"}
+    shown = f"https://{host}:{port}{path}{query}"
+    return _Address(f"https://{place}{path}{query}", shown, f"https://{place}", place, headers, host, service)
 
 
 _GO_TEXTS: Final = (
@@ -154,15 +181,17 @@ def go_error(text: str, url: str) -> str:
     return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
-async def _answer(client: Client, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+async def _answer(client: Client, address: _Address, body: bytes) -> Answer:
     """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does."""
-    answer = await client.ask("POST", url, body=body, headers=headers, timeout=timeout)
+    answer = await client.exchange("POST", address.url, body=body, headers=address.headers)
     for _ in range(MAX_RETRIES):
+        if answer.status == 200:
+            break
         seconds = _retry_after(answer)
         if seconds is None:
             break
         await trio.sleep(seconds)
-        answer = await client.ask("POST", url, body=body, headers=headers, timeout=timeout)
+        answer = await client.exchange("POST", address.url, body=body, headers=address.headers)
     return answer
 
 

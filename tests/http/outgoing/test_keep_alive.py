@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, request_head
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -66,7 +66,9 @@ async def kept(peer: Peer, authority: Any) -> AsyncIterator[KeepAlive]:
 
 async def ask(kept: KeepAlive) -> tuple[int, bytes]:
     with trio.fail_after(60):
-        status, _, body = await kept.send("POST", "/", {"host": "localhost"}, b"{}", limit=LIMIT)
+        head = request_head("POST", "/", {"host": "localhost"})
+        assert head is not None
+        status, _, body = await kept.send(head, b"{}", limit=LIMIT)
     return status, body
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+import ssl
+from functools import partial
+from typing import Any, Final
 
 import pytest
+import trio
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.http.messages import Request, Response
@@ -14,7 +17,11 @@ from kubechronicle.http.outgoing.kubeconfig import UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks
+from kubechronicle.http.wire import tls
+from kubechronicle.http.wire.tls import server_context
 
+NO_APPLICATION_PROTOCOL: Final = 120
+"""The number of the alert (RFC 7301 §3.2)."""
 JSON = [("content-type", "application/json")]
 
 
@@ -119,3 +126,39 @@ async def test_a_webhook_gets_the_credentials_for_its_host(wire: Any, outgoing: 
     await plain(config, b"{}", timeout=30)
     fields = [request.headers.get("authorization") for request in hook.requests]
     assert fields == ["Bearer secret", "", "Bearer secret", ""]
+
+
+async def test_a_server_that_speaks_http2_only(wire: Any, outgoing: Outgoing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses HTTP/1.1 with an alert, as Go's server does; then requests share a connection."""
+    handshakes: list[str] = []
+
+    def context_of(files: Any) -> ssl.SSLContext:
+        context = server_context(files)
+        context.set_alpn_protocols(["h2"])
+
+        def refuse_first(connection: Any, name: str | None, context: ssl.SSLContext) -> int | None:
+            handshakes.append(name or "")
+            return NO_APPLICATION_PROTOCOL if len(handshakes) == 1 else None
+
+        context.sni_callback = refuse_first
+        return context
+
+    monkeypatch.setattr(tls, "server_context", context_of)
+    both = trio.Event()
+    versions: list[str] = []
+
+    async def hook(request: Request) -> Response:
+        versions.append(request.http_version)
+        if len(versions) > 2:
+            both.set()
+        if len(versions) > 1:
+            await both.wait()
+        return Response(200, JSON, b'{"a":1}')
+
+    config, webhooks = by_url(await wire(hook)), Webhooks(outgoing, NO_SERVICES)
+    assert await webhooks(config, b"{}", timeout=30) == {"a": 1}
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(partial(webhooks, config, b"{}", timeout=30))
+    assert versions == ["2"] * 3
+    assert len(handshakes) == 2

@@ -1,0 +1,153 @@
+"""The connections of a client to one server, made with one version of the server's files.
+
+Plain requests use ``kept``: HTTP/1.1, the cheapest way for a request at a time (keep_alive.py). httpx does the rest:
+other origins, proxies, servers that speak HTTP/2 only, and connections that fail, whose errors it explains.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from kubechronicle.http.outgoing.keep_alive import KeepAlive, request_head
+from kubechronicle.http.outgoing.networks import Connect
+from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer
+
+if TYPE_CHECKING:
+    import httpx
+
+HTTPS: Final = 443
+MAX_HEADS: Final = 64
+"""Heads of requests that are kept for each server; a webhook has one or two."""
+
+
+class Target(NamedTuple):
+    """A URL to send a request to.
+
+    ``host``: for the header field. ``secure``: it is https. ``own``: it has the origin of the server.
+    """
+
+    url: str
+    path: str
+    host: str
+    secure: bool
+    own: bool
+
+
+@lru_cache(maxsize=1024)
+def target_of(base: str, url: str) -> Target:
+    """Return a URL, perhaps relative to the server's (``base``), taken apart."""
+    whole = urljoin(base, url) if url else base
+    parts = urlsplit(whole)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    own = _origin(whole) == _origin(base)
+    return Target(whole, path, parts.netloc.rpartition("@")[2], whole.startswith("https://"), own)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": HTTPS, "http": 80}.get(parts.scheme)
+
+
+class Pool:
+    """The connections.
+
+    ``authorization``: the header field for requests to the server itself.
+    ``kept``: for plain requests; None: there can be none.
+    ``in_use``: the number of requests. ``retired``: the files have changed since.
+    ``connect``: opens connections. ``proxied``: it leads through an egress proxy.
+    """
+
+    def __init__(
+        self,
+        peer: RemoteServer,
+        credentials: Credentials,
+        *,
+        max_connections: int,
+        idle: float,
+        connect: Connect,
+        proxied: bool,
+    ) -> None:
+        self._peer = peer
+        self._credentials = credentials
+        self._max_connections = max_connections
+        self._idle = idle
+        self._connect = connect
+        self._proxied = proxied
+        self._http2 = False
+        self._transports: list[httpx.AsyncHTTPTransport] = []
+        self._heads: dict[tuple[object, ...], bytes | None] = {}
+        self.authorization = credentials.authorization
+        self.kept = self._kept_connections()
+        self.in_use = 0
+        self.retired = False
+
+    @property
+    def transport(self) -> httpx.AsyncHTTPTransport:
+        """httpx's connections."""
+        if not self._transports:
+            self._transports.append(self._new_transport())
+        return self._transports[-1]
+
+    def use_http2(self) -> None:
+        """Use HTTP/2 from now on, with many requests on a connection: the server speaks nothing else."""
+        if not self._http2:
+            self._http2, self.kept = True, None
+            self._transports.append(self._new_transport())
+
+    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> bytes | None:
+        """Return the head of a plain request; None: it must be sent otherwise."""
+        key = (method, target, *fields.items())
+        if key not in self._heads:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[key] = request_head(method, target.path, {"host": target.host, **fields})
+        return self._heads[key]
+
+    async def close(self) -> None:
+        """Close all connections, also those in use."""
+        if self.kept is not None:
+            self.kept.close()
+        with trio.CancelScope(shield=True):  # closing sends at most a TLS alert
+            for transport in self._transports:
+                await transport.aclose()
+
+    def _new_transport(self) -> httpx.AsyncHTTPTransport:
+        import httpx
+
+        logging.getLogger("httpcore").setLevel(logging.WARNING)  # it logs every step otherwise
+        proxy = self._peer.proxy_url
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._credentials.context,
+            http2=self._http2,
+            trust_env=False,
+            proxy=httpx.Proxy(proxy, ssl_context=self._credentials.proxy_context) if proxy else None,
+            limits=httpx.Limits(
+                max_connections=self._max_connections,
+                max_keepalive_connections=self._max_connections,
+                keepalive_expiry=self._idle,
+            ),
+        )
+        if self._proxied:
+            from kubechronicle.http.outgoing.httpx_streams import use_connect
+
+            use_connect(transport, self._connect)
+        return transport
+
+    def _kept_connections(self) -> KeepAlive | None:
+        parts = urlsplit(self._peer.url)
+        if parts.scheme != "https" or self._peer.proxy_url or not parts.hostname:
+            return None
+        return KeepAlive(
+            parts.hostname,
+            parts.port or HTTPS,
+            self._credentials.context,
+            server_name=self._peer.server_name,
+            idle=self._idle,
+            connect=self._connect,
+        )
