@@ -78,7 +78,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
-    ask_webhook = Webhooks(outgoing, _service_addresses(reads, egress.networks))
+    ask_webhook = Webhooks(outgoing, _service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing))
 
     async def provide_namespace(name: str) -> None:
         await create_namespace(store, name)
@@ -127,6 +127,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     if application.flow_control is not None:
         loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
     outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
+    outside.append(ChildSpec(name="kept-connections", run=application.kept.run))
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
     if audit is not None:
         outside += audit.children()
@@ -191,9 +192,11 @@ def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: Serv
     )
 
 
-def _service_addresses(reads: Reads, networks: Networks) -> ServiceAddresses:
+def _service_addresses(reads: Reads, networks: Networks, *, endpoints_first: bool) -> ServiceAddresses:
     proxied = networks.is_proxied(Network.CLUSTER)
-    return ServiceAddresses(partial(_service, reads), partial(_slices, reads), tried=not proxied)
+    return ServiceAddresses(
+        partial(_service, reads), partial(_slices, reads), endpoints_first=endpoints_first, tried=not proxied
+    )
 
 
 def _service(reads: Reads, namespace: str, name: str) -> Mapping[str, Any] | None:

@@ -151,7 +151,7 @@ FLAGS = (
     ),
     Flag(
         name="enable-aggregator-routing", placeholder="true|false", default="false", switch=True,
-        help="Reach extension API servers at endpoints of their Services. Without it, at the cluster IP, and at an "
-        "endpoint only if the cluster IP takes no connection.",
+        help="Reach extension API servers and webhooks at endpoints of their Services. Without it, at the cluster IP, "
+        "and at an endpoint only if the cluster IP takes no connection.",
     ),
 )  # fmt: skip
