@@ -78,7 +78,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     current = CurrentRegistry(plan.registry, views, description)
-    ask_webhook = Webhooks(outgoing, _service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing))
+    addresses = _service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
+    ask_webhook = Webhooks(outgoing, addresses)
 
     async def provide_namespace(name: str) -> None:
         await create_namespace(store, name)
