@@ -27,6 +27,7 @@ from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
+from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
@@ -60,12 +61,14 @@ class HttpApplication:
     """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings.
 
     ``flow_control``: priority and fairness, to be run beside the server; None: it is off.
+    ``kept``: idle connections of proxied requests, to be run beside the server.
     """
 
     application: Application
     drain: Drain
     metrics: Metrics
     flow_control: FlowControl | None
+    kept: KeptStreams
 
 
 def build_application(
@@ -148,7 +151,9 @@ def build_application(
         flow_control=flow_control,
     )
     application = filters.build(services, handler)
-    return HttpApplication(application=application, drain=drain, metrics=metrics, flow_control=flow_control)
+    return HttpApplication(
+        application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
+    )
 
 
 def _flow_control(store: Store, settings: HttpSettings, metrics: Metrics) -> FlowControl | None:

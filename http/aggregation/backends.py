@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import trio
-
 from kubechronicle.api.registry.api_services import HTTPS_PORT, ApiService, ServiceReference
 from kubechronicle.http.outgoing.client import AskError, Client, Outgoing
-from kubechronicle.http.outgoing.networks import Network, ProxyFailed
-from kubechronicle.http.outgoing.remote_server import RemoteServer, load_credentials
+from kubechronicle.http.outgoing.networks import Network
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
+from kubechronicle.http.proxying.dialing import BackendServer
 
 MOST_CLIENTS: Final = 256
 """Servers whose connections are kept; a cluster rarely has more than some dozens."""
@@ -50,6 +49,7 @@ class Backends:
         self._addresses = addresses
         self._certificate, self._key = certificate, key
         self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
+        self._peers: OrderedDict[str, tuple[ApiService, str, RemoteServer]] = OrderedDict()
 
     async def url(self, service: ServiceReference) -> str:
         """Return the URL of a server without a path. ValueError, with the reason: there is none now."""
@@ -61,7 +61,14 @@ class Backends:
 
     async def client(self, api_service: ApiService, url: str) -> Client:
         """Return the client for a server at ``url``. Raises AskError if its caBundle is unusable."""
-        peer = self._peer(api_service, url)
+        known = self._peers.get(api_service.name)
+        if known is not None and known[0] is api_service and known[1] == url:
+            peer = known[2]
+        else:
+            peer = self._peer(api_service, url)
+            self._peers[api_service.name] = api_service, url, peer
+            if len(self._peers) > MOST_CLIENTS:
+                self._peers.popitem(last=False)
         client = self._clients.get(peer)
         if client is None:
             client = self._clients[peer] = self._outgoing.client(
@@ -72,27 +79,16 @@ class Backends:
         self._clients.move_to_end(peer)
         return client
 
-    async def connect(self, api_service: ApiService, url: str) -> trio.SSLStream[trio.SocketStream]:
-        """Return a new connection for an upgraded request. Raises AskError."""
-        peer, parts = self._peer(api_service, url), urlsplit(url)
-        try:
-            credentials = await trio.to_thread.run_sync(load_credentials, peer)
-            connect = self._outgoing.networks.connect_to(Network.CLUSTER)
-            tcp = await connect(parts.hostname or "", parts.port or HTTPS_PORT)
-        except ProxyFailed as error:
-            raise AskError(str(error)) from None
-        except (OSError, ValueError) as error:
-            raise AskError(f"dial tcp {parts.netloc}: {error}") from None
-        stream = trio.SSLStream(tcp, credentials.context, server_hostname=peer.server_name, https_compatible=True)
-        try:
-            await stream.do_handshake()
-        except trio.BrokenResourceError as error:
-            await trio.aclose_forcefully(stream)
-            raise AskError(f"tls: {error.__cause__ or 'the connection was closed'}") from None
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        return stream
+    async def server(self, api_service: ApiService, url: str) -> BackendServer:
+        """Return the server at ``url``, to proxy to. Raises AskError if its caBundle or our files are unusable."""
+        client, parts = await self.client(api_service, url), urlsplit(url)
+        return BackendServer(
+            host=parts.hostname or "",
+            port=parts.port or HTTPS_PORT,
+            tls=await client.tls_context(),
+            server_name=client.peer.server_name,
+            connect=self._outgoing.networks.connect_to(Network.CLUSTER),
+        )
 
     def _peer(self, api_service: ApiService, url: str) -> RemoteServer:
         assert api_service.service is not None

@@ -4,16 +4,16 @@
     Authorization: Bearer …                         X-Remote-User: alice, X-Remote-Group: …, X-Forwarded-For: …
 
 The filters have authenticated, limited and authorized the request. Its body and the answer's are streams with back
-pressure: a chunk is read when the one before it is sent. Nothing is sent twice. Source: kube-aggregator
+pressure: a chunk is read when the one before it is sent. Source: kube-aggregator
 ``pkg/apiserver/handler_proxy.go``, apimachinery ``pkg/util/proxy``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import trio
@@ -23,19 +23,17 @@ from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.upgrades import upgraded
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
-from kubechronicle.http.messages import ClientDisconnected, Request, Response
-from kubechronicle.http.outgoing.client import UNUSABLE, AskError
-from kubechronicle.http.outgoing.webhooks import go_error
-
-if TYPE_CHECKING:
-    import httpx
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.client import AskError
+from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, Drain
+from kubechronicle.http.proxying.dialing import DialError
+from kubechronicle.http.proxying.kept_streams import KeptStreams
+from kubechronicle.http.proxying.sending import body_begin, send_request
 
 log = logging.getLogger(__name__)
 
 DISCOVERY_TIMEOUT: Final = 5.0
 """Seconds for a request for a resource list (k8s.io/apiserver: aggregatedDiscoveryTimeout)."""
-MOST_WHOLE: Final = 256 * 1024
-"""Bytes up to which an answer of known length is sent in one piece."""
 TEXT: Final = ("content-type", "text/plain; charset=utf-8")
 NOSNIFF: Final = ("x-content-type-options", "nosniff")
 UNAVAILABLE: Final = "service unavailable"
@@ -48,7 +46,7 @@ HOP_BY_HOP: Final = frozenset(
 """Fields for one connection only (RFC 9110 §7.6.1)."""
 REPLACED: Final = HOP_BY_HOP | {
     "host", "authorization", "x-remote-user", "x-remote-uid", "x-remote-group", "x-forwarded-uri", "x-forwarded-host",
-    "x-forwarded-for", "x-forwarded-proto", "audit-id", "expect",
+    "x-forwarded-for", "x-forwarded-proto", "audit-id", "expect", "content-length",
 }  # fmt: skip
 REPLACED_PREFIXES: Final = ("x-remote-extra-", "impersonate-")
 OWN_FIELDS: Final = HOP_BY_HOP | {"content-length", "date", "audit-id"}
@@ -64,9 +62,12 @@ class Proxy:
         self._backends = backends
 
     async def answer(
-        self, request: Request, context: Context, api_service: ApiService, drain: Drain | None = None
+        self, request: Request, context: Context, api_service: ApiService, drain: Drain, kept: KeptStreams
     ) -> Response:
-        """Return the answer of the server behind an APIService, or 503 if there is none. ``drain``: ends streams."""
+        """Return the answer of the server behind an APIService, or 503 if there is none.
+
+        ``drain``: ends streams. ``kept``: connections to use again.
+        """
         assert api_service.service is not None
         if not api_service.available:
             return error_text(503, UNAVAILABLE)
@@ -79,7 +80,7 @@ class Proxy:
         with trio.move_on_after(DISCOVERY_TIMEOUT if is_list else float("inf")):
             if request.upgrade is not None:
                 return await self._upgrade(request, context, api_service, url)
-            return await self._forward(request, context, api_service, url, drain)
+            return await self._forward(request, context, api_service, url, drain, kept)
         return error_text(503, "error trying to reach service: context deadline exceeded")
 
     async def _upgrade(self, request: Request, context: Context, api_service: ApiService, url: str) -> Response:
@@ -99,95 +100,38 @@ class Proxy:
             return error_text(503, f"error dialing backend: {error.why}")
 
     async def _forward(
-        self, request: Request, context: Context, api_service: ApiService, url: str, drain: Drain | None
+        self,
+        request: Request,
+        context: Context,
+        api_service: ApiService,
+        url: str,
+        drain: Drain,
+        kept: KeptStreams,
     ) -> Response:
-        target = url + forwarded_target(request)
-        async with AsyncExitStack() as stack:
-            try:
-                client = await self._backends.client(api_service, url)
-                opened = client.opened(
-                    request.method, target, headers=forwarded_fields(request, context), content=_content(request)
-                )
-                answer = await stack.enter_async_context(opened)
-            except AskError as error:
-                assert api_service.service is not None
-                self._backends.failed(api_service.service, url)
-                return error_text(503, f"error trying to reach service: {go_error(error.why, target)}")
-            if 300 <= answer.status_code <= 399 and answer.headers.get("location"):
-                return Response(502, [TEXT], REDIRECTED)
-            fields = answered_fields(answer)
-            length = answer.headers.get("content-length", "")
-            if request.method == "HEAD" or (length.isdecimal() and int(length) <= MOST_WHOLE):
-                body = _Streamed(answer, AsyncExitStack(), None)
-                try:
-                    return Response(answer.status_code, fields, b"".join([chunk async for chunk in body]))
-                except ClientDisconnected:
-                    return error_text(503, "error trying to reach service: unexpected EOF")
-            return Response(answer.status_code, fields, _Streamed(answer, stack.pop_all(), drain))
-
-
-class Drain(Protocol):
-    """Ends the streams when the server stops (handlers/drain.py)."""
-
-    begun: bool
-
-    def add(self, cursor: _Streamed) -> None: ...
-
-    def discard(self, cursor: _Streamed) -> None: ...
-
-
-class _Streamed:
-    """The body of an answer, passed on as it arrives. Closing it closes the request to the other server."""
-
-    def __init__(self, answer: httpx.Response, stack: AsyncExitStack, drain: Drain | None) -> None:
-        self._chunks = answer.aiter_raw()
-        self._stack = stack
-        self._scope = trio.CancelScope()
-        self._ended = drain is not None and drain.begun
-        self._drain = drain
-        if drain is not None:
-            drain.add(self)
-
-    def end(self) -> None:
-        """End the iteration at once: the server stops."""
-        self._ended = True
-        self._scope.cancel()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        import httpx
-
-        self._scope = trio.CancelScope()
-        if not self._ended:
-            try:
-                with self._scope:
-                    return await anext(self._chunks)
-            except (*UNUSABLE, httpx.HTTPError, httpx.StreamError):
-                raise ClientDisconnected from None  # our answer must be cut, too
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        if self._drain is not None:
-            self._drain.discard(self)
-        with trio.CancelScope(shield=True):  # closing a connection waits for nobody
-            await self._stack.aclose()
-
-
-def _content(request: Request) -> AsyncIterator[bytes] | None:
-    """Return the body of a request as a stream; None if it has none."""
-    headers = request.headers
-    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers and request.http_version < "2":
-        return None
-    if request.http_version >= "2" and request.method in ("GET", "HEAD") and "content-length" not in headers:
-        return None
-    return _chunks(request)
-
-
-async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    while chunk := await request.exchange.receive_body():
-        yield chunk
+        host = ("host", url.removeprefix("https://"))
+        body, target = await body_begin(request), forwarded_target(request)
+        fields = [host, *forwarded_fields(request, context)]
+        send = partial(send_request, request=request, body=body, target=target, fields=fields)
+        try:
+            server = await self._backends.server(api_service, url)
+            asked, head = await kept.ask(server, request.method, send, repeatable=not body.first)
+        except (AskError, BackendFailed, DialError) as error:
+            assert api_service.service is not None
+            self._backends.failed(api_service.service, url)
+            why = error.why if isinstance(error, AskError) else str(error)
+            return error_text(503, f"error trying to reach service: {why}")
+        if 300 <= head.status <= 399 and head.get("location"):
+            asked.release()
+            return Response(502, [TEXT], REDIRECTED)
+        answered = answered_fields(head)
+        if head.length is not None and head.status not in (204, 304):
+            answered.append(("content-length", str(head.length)))
+        whole = asked.whole_body()
+        if whole is not None:
+            return Response(head.status, answered, whole)
+        answer = asked.body()
+        answer.end_with(drain, cleanly=True)
+        return Response(head.status, answered, answer)
 
 
 def forwarded_target(request: Request) -> str:
@@ -242,11 +186,10 @@ def _wire(value: str) -> str:
     return value if value.isascii() else value.encode().decode("latin-1")
 
 
-def answered_fields(answer: httpx.Response) -> list[tuple[str, str]]:
+def answered_fields(head: AnswerHead) -> list[tuple[str, str]]:
     """Return the fields of an answer for the client."""
-    fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers.raw]
-    named = {each.strip().lower() for name, value in fields if name == "connection" for each in value.split(",")}
-    return [(name, value) for name, value in fields if name not in OWN_FIELDS and name not in named]
+    named = {each.strip().lower() for name, value in head.fields if name == "connection" for each in value.split(",")}
+    return [(name, value) for name, value in head.fields if name not in OWN_FIELDS and name not in named]
 
 
 def error_text(code: int, text: str, fields: Iterable[tuple[str, str]] = ()) -> Response:

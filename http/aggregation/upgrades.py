@@ -13,6 +13,8 @@ from kubechronicle.api.registry.api_services import ApiService
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.messages import SWITCHED, Request, Response, Upgrade
 from kubechronicle.http.outgoing.client import AskError
+from kubechronicle.http.proxying.backend_request import close_now
+from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
 
@@ -37,7 +39,10 @@ async def upgraded(
     ``url``: of the other server; ``target``: path and query.
     """
     with trio.move_on_after(HEAD_TIMEOUT) as scope:
-        stream = await backends.connect(api_service, url)
+        try:
+            stream = await (await backends.server(api_service, url)).dial()
+        except DialError as error:
+            raise AskError(str(error)) from None
     if scope.cancelled_caught:
         raise AskError("dial tcp: i/o timeout")
     try:
@@ -60,4 +65,4 @@ async def upgraded(
             pass
         return SWITCHED
     finally:
-        await trio.aclose_forcefully(stream)
+        close_now(stream)

@@ -13,6 +13,7 @@ from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.outgoing.networks import DIRECT, Networks
+from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
@@ -33,6 +34,7 @@ class Backend:
     ``issuer``: the issuer of service account tokens; None if none are issued.
     ``kubelets``: connections to the kubelets of nodes.
     ``networks``: the ways to pods and Services.
+    ``kept``: idle connections to pods, Services and kubelets.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
@@ -50,3 +52,4 @@ class Backend:
     kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None
     networks: Networks = DIRECT
+    kept: KeptStreams = field(default_factory=KeptStreams)

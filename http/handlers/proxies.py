@@ -24,8 +24,7 @@ from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.networks import Network
-from kubechronicle.http.proxying.backend_request import Stream
-from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, dial, host_port
+from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, host_port
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
 
 METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
@@ -65,7 +64,7 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
     location = await LOCATORS[rt.resource](backend, namespace, scheme, name, port)
     joined = join_path(str(options.get("path") or ""))
-    return await proxy(request, location(joined), backend.drain)
+    return await proxy(request, location(joined), backend.drain, backend.kept)
 
 
 def split_id(identity: str, kind: str) -> tuple[str, str, str]:
@@ -88,12 +87,13 @@ def _at(backend: Backend, scheme: str, host: str, port: str) -> At:
     number = int(port) if port.isdecimal() else 0
     shown = host_port(host, port) if port else f"[{host}]" if ":" in host else host
 
-    async def connection() -> Stream:
-        tls = _INSECURE.context() if scheme == "https" else None
-        connect = backend.networks.connect_to(Network.CLUSTER)
-        return await dial(host, number or DEFAULT_PORTS[scheme], tls=tls, connect=connect)
-
-    return lambda path: Location(scheme=scheme, authority=shown, path=path, dial=connection)
+    server = BackendServer(
+        host=host,
+        port=number or DEFAULT_PORTS[scheme],
+        tls=_INSECURE.context() if scheme == "https" else None,
+        connect=backend.networks.connect_to(Network.CLUSTER),
+    )
+    return lambda path: Location(scheme=scheme, authority=shown, path=path, server=server)
 
 
 def is_global_unicast(text: str) -> bool:
@@ -180,10 +180,11 @@ async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: 
     if port and port != str(address.port):
         return _at(backend, scheme, address.host, port)
 
-    async def connection() -> Stream:
-        return await backend.kubelets.dial(address)
-
-    return lambda path: Location(scheme="https", authority=str(address), path=path, dial=connection)
+    try:
+        server = backend.kubelets.server(address)
+    except DialError as error:
+        raise status.service_unavailable(f"error trying to reach service: {error}") from None
+    return lambda path: Location(scheme="https", authority=str(address), path=path, server=server)
 
 
 async def _check_host(host: str) -> None:

@@ -43,7 +43,7 @@ def router(
         if aggregation is not None and not context.moment:
             remote = aggregation.routes.find(request.path)
             if remote is not None:
-                return aggregation.proxy.answer(request, context, remote, backend.drain)
+                return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
         if info.is_resource and not context.moment and store.registry.versions(info.group):
             return handle(backend, request, context)
         return route_other(request, context)

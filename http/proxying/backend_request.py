@@ -1,16 +1,18 @@
-"""One HTTP/1.1 request to another server, on a connection of its own: streams both ways, with back pressure.
+"""One HTTP/1.1 request to another server: streams both ways, with back pressure.
 
     BackendRequest(stream) → send_head → send_body_part … → receive_head → AnswerBody, an iterator that ends the stream
 
 Not here: the fields to send and to pass on (reverse_proxy.py). Invariant: at most one read (256 KiB) of an answer is in
-memory. A body that ends early raises AnswerCut, so that our answer is cut, too.
+memory. A body that ends early raises AnswerCut, so that our answer is cut, too. The connection can be kept only if the
+request was sent to its end, and nothing came after the answer's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -51,11 +53,19 @@ class AnswerHead:
 
 
 class BackendRequest:
-    """The request and its answer. The parser's callbacks are `on_*`."""
+    """The request and its answer. The parser's callbacks are `on_*`.
 
-    def __init__(self, stream: Stream, *, method: str) -> None:
+    ``keep``: takes the connection after a complete answer, if it can be used again. None: it is always closed.
+    ``is_begun``: bytes of an answer have arrived.
+    """
+
+    def __init__(self, stream: Stream, *, method: str, keep: Callable[[Stream], None] | None = None) -> None:
         self._stream = stream
         self._method = method
+        self._keep = keep
+        self._is_sent = False
+        self._surplus = False
+        self.is_begun = False
         self._parser = httptools.HttpResponseParser(self)
         self._fields: list[tuple[str, str]] = []
         self._chunks: list[bytes] = []
@@ -66,7 +76,10 @@ class BackendRequest:
     # --- the parser's callbacks ---
 
     def on_message_begin(self) -> None:
-        self._fields = []
+        if self._head_complete:
+            self._surplus = True
+        else:
+            self._fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._head_complete:  # otherwise a trailer field, which is dropped
@@ -85,7 +98,10 @@ class BackendRequest:
             self._complete = True
 
     def on_body(self, body: bytes) -> None:
-        self._chunks.append(body)
+        if self._complete:
+            self._surplus = True
+        else:
+            self._chunks.append(body)
 
     def on_message_complete(self) -> None:
         if self._head_complete:
@@ -93,10 +109,11 @@ class BackendRequest:
 
     # --- the request ---
 
-    async def send_head(self, target: str, fields: Iterable[tuple[str, str]]) -> None:
-        """Send the request line and the fields. Raises BackendFailed."""
+    async def send_head(self, target: str, fields: Iterable[tuple[str, str]], *, whole: bool = True) -> None:
+        """Send the request line and the fields. ``whole``: there is no body. Raises BackendFailed."""
         lines = [f"{self._method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
         await self._send("\r\n".join(lines).encode("latin-1"))
+        self._is_sent = whole
 
     async def send_body_part(self, data: bytes, *, chunked: bool) -> None:
         """Send a part of the body; an empty one ends a chunked body. Raises BackendFailed."""
@@ -106,6 +123,10 @@ class BackendRequest:
             await self._send(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             await self._send(LAST_CHUNK)
+
+    def end_body(self) -> None:
+        """Note that the body was sent to its end."""
+        self._is_sent = True
 
     async def _send(self, data: bytes) -> None:
         try:
@@ -138,15 +159,17 @@ class BackendRequest:
             raise BackendFailed(f"read: {_reason(error)}") from None
 
     def _feed(self, data: bytes) -> None:
+        self.is_begun = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             if not self._complete:
                 raise BackendFailed(f"malformed HTTP response: {error}") from None
+            self._surplus = True
 
     def body(self) -> AnswerBody:
         """Return the body. It owns the stream from now on."""
-        return AnswerBody(self, self._stream)
+        return AnswerBody(self)
 
     async def next_part(self) -> bytes:
         """Return the next bytes of the body; b"" after its end. Raises BackendFailed."""
@@ -155,12 +178,33 @@ class BackendRequest:
             data = await self._receive()
             if not data:
                 if self._head.length is None and not self._is_chunked():
-                    self._complete = True
+                    self._complete = self._surplus = True  # the connection is over
                     break
                 raise BackendFailed("unexpected EOF")
             self._feed(data)
         chunks, self._chunks = self._chunks, []
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def whole_body(self) -> bytes | None:
+        """Return the body if all of it has arrived already, and give the connection up. Otherwise None."""
+        if not self._complete:
+            return None
+        body = b"".join(self._chunks)
+        self._chunks = []
+        self.release()
+        return body
+
+    def release(self) -> None:
+        """Keep the connection for other requests if that is possible, else close it. The request is over."""
+        if self._keep is not None and self._is_reusable():
+            self._keep(self._stream)
+        else:
+            close_now(self._stream)
+
+    def _is_reusable(self) -> bool:
+        if not (self._complete and self._is_sent) or self._surplus or self._chunks or self._head is None:
+            return False
+        return self._parser.get_http_version() == "1.1" and "close" not in self._head.get("connection").lower()
 
     def _is_chunked(self) -> bool:
         return any(name == "transfer-encoding" for name, _ in self._fields)
@@ -179,15 +223,15 @@ class Drain(Protocol):
 class AnswerBody:
     """The body of an answer as an iterator of parts. `end` stops it at once, from any task (the server drains)."""
 
-    def __init__(self, request: BackendRequest, stream: Stream) -> None:
+    def __init__(self, request: BackendRequest) -> None:
         self._request = request
-        self._stream = stream
         self._ended = False
+        self._cleanly = False
         self._drain: Drain | None = None
 
-    def end_with(self, drain: Drain) -> None:
-        """End the body when the server drains."""
-        self._drain = drain
+    def end_with(self, drain: Drain, *, cleanly: bool = False) -> None:
+        """End the body when the server drains. ``cleanly``: as if it were complete, else cut."""
+        self._drain, self._cleanly = drain, cleanly
         drain.add(self)
         if drain.begun:
             self.end()
@@ -196,10 +240,12 @@ class AnswerBody:
         return self
 
     async def __anext__(self) -> bytes:
-        try:
-            part = await self._request.next_part()
-        except BackendFailed:
-            raise AnswerCut from None
+        part: bytes | None = None
+        if not self._ended:
+            with contextlib.suppress(BackendFailed):
+                part = await self._request.next_part()
+        if part is None and not (self._ended and self._cleanly):
+            raise AnswerCut
         if not part:
             raise StopAsyncIteration
         return part
@@ -207,7 +253,7 @@ class AnswerBody:
     def end(self) -> None:
         if not self._ended:
             self._ended = True
-            close_now(self._stream)
+            self._request.release()
             if self._drain is not None:
                 self._drain.discard(self)
 

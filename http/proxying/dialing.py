@@ -88,6 +88,27 @@ class ClientTls:
         return context
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendServer:
+    """A server to proxy to, and the way there. Equal ones share connections.
+
+    ``tls``: None for none. ``server_name``: the name to verify, if not the host. ``wait``: seconds for a connection.
+    """
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
+    wait: float = DIAL_WAIT
+    connect: Connect = trio.open_tcp_stream
+
+    async def dial(self) -> trio.abc.HalfCloseableStream | TLSStream:
+        """Return a new connection. Raises DialError."""
+        return await dial(
+            self.host, self.port, tls=self.tls, server_name=self.server_name, wait=self.wait, connect=self.connect
+        )
+
+
 async def dial(
     host: str,
     port: int,

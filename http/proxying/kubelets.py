@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from kubechronicle.http.outgoing.networks import Connect
-from kubechronicle.http.proxying.dialing import DIAL_WAIT, ClientFiles, ClientTls, dial, host_port
+from kubechronicle.http.proxying.dialing import DIAL_WAIT, BackendServer, ClientFiles, ClientTls, host_port
 from kubechronicle.http.wire.tls import TLSStream
 
 ADDRESS_TYPES: Final = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
@@ -75,6 +75,14 @@ class Kubelets:
         self, address: KubeletAddress, *, insecure: bool = False
     ) -> trio.abc.HalfCloseableStream | TLSStream:
         """Return a TLS stream to the kubelet. ``insecure``: do not verify its certificate. Raises DialError."""
-        context = self._tls.context(insecure=insecure)
-        wait, connect = self._settings.timeout, self._connect
-        return await dial(address.host, address.port, tls=context, wait=wait, connect=connect)
+        return await self.server(address, insecure=insecure).dial()
+
+    def server(self, address: KubeletAddress, *, insecure: bool = False) -> BackendServer:
+        """Return the kubelet as a server to proxy to. Raises DialError for unusable TLS files."""
+        return BackendServer(
+            host=address.host,
+            port=address.port,
+            tls=self._tls.context(insecure=insecure),
+            wait=self._settings.timeout,
+            connect=self._connect,
+        )

@@ -2,24 +2,22 @@
 
 Source: apimachinery util/proxy (UpgradeAwareHandler, Transport), net/http/httputil (ReverseProxy). As there: fields of
 one connection are dropped, X-Forwarded-For is extended, X-Forwarded-Uri is set, fields for cross-origin requests are
-dropped from answers, redirects and links lead through this server. Differences: each request has a connection of its
-own, and the answer of a pod to an unfinished body ends that body.
+dropped from answers, redirects and links lead through this server. Difference: the answer of a pod to an unfinished
+body ends that body.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote
-
-import trio
 
 from kubechronicle.api.errors import status
 from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.proxying.backend_request import (
-    AnswerBody,
     AnswerHead,
     BackendFailed,
     BackendRequest,
@@ -27,8 +25,10 @@ from kubechronicle.http.proxying.backend_request import (
     Stream,
     close_now,
 )
-from kubechronicle.http.proxying.dialing import DialError
+from kubechronicle.http.proxying.dialing import BackendServer, DialError
+from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import MAX_PAGE, LinkRewriter, unpacked
+from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.streaming.copying import copy_both
 from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
 
@@ -39,20 +39,18 @@ HOP_BY_HOP: Final = frozenset(
 """Fields of one connection (RFC 9110 §7.6.1)."""
 OWN_FIELDS: Final = HOP_BY_HOP | {"date", "audit-id", "content-length"}
 CROSS_ORIGIN: Final = "access-control-"
-BODY_WAIT: Final = 5.0
-"""Seconds for the rest of a request's body after the head of a successful answer."""
 PATH_CHARACTERS: Final = "$&+,/:;=@~-_."
 """Characters that Go's net/url does not escape in a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """The server to proxy to. ``path``: decoded, as it is asked for there. ``dial``: returns a stream, or DialError."""
+    """The server to proxy to, and its name for it. ``path``: decoded, as it is asked for there."""
 
     scheme: str
     authority: str
     path: str
-    dial: Callable[[], Awaitable[Stream]]
+    server: BackendServer
 
 
 def join_path(path: str) -> str:
@@ -67,8 +65,8 @@ def join_path(path: str) -> str:
     return f"{cleaned}/" if path.endswith("/") and cleaned != "/" else cleaned
 
 
-async def proxy(request: Request, location: Location, drain: Drain) -> Response:
-    """Send the request there, and return the answer. StatusError 500, 503."""
+async def proxy(request: Request, location: Location, drain: Drain, kept: KeptStreams) -> Response:
+    """Send the request there, and return the answer. ``kept``: connections to use again. StatusError 500, 503."""
     if request.upgrade is not None:
         return await _upgrade(request, location)
     path = location.path
@@ -84,23 +82,14 @@ async def proxy(request: Request, location: Location, drain: Drain) -> Response:
         prefix=request.path.removesuffix(suffix),
         hosts=frozenset({location.authority, request.headers.get("host")}),
     )
+    body, target = await body_begin(request), _target(path, request.query_string)
+    fields = [*_request_fields(request, location), *_forwarded_fields(request, target, rewriter.prefix)]
+    send = partial(send_request, request=request, body=body, target=target, fields=fields)
     try:
-        stream = await location.dial()
-    except DialError as error:
+        asked, head = await kept.ask(location.server, request.method, send, repeatable=not body.first)
+    except (BackendFailed, DialError) as error:
         raise _unreachable(error) from None
-    kept = False
-    try:
-        asked = BackendRequest(stream, method=request.method)
-        head = await _ask(request, asked, _target(path, request.query_string), location, rewriter.prefix)
-        body = asked.body()
-        body.end_with(drain)
-        kept = True
-    except BackendFailed as error:
-        raise _unreachable(error) from None
-    finally:
-        if not kept:
-            close_now(stream)
-    return await _answer(request, head, asked, body, rewriter)
+    return await _answer(request, head, asked, drain, rewriter)
 
 
 def _unreachable(error: Exception) -> status.StatusError:
@@ -112,69 +101,11 @@ def _target(path: str, query: str) -> str:
     return f"{target}?{query}" if query else target
 
 
-async def _ask(request: Request, asked: BackendRequest, target: str, location: Location, prefix: str) -> AnswerHead:
-    """Send the request, with its body as it arrives, and return the head of the answer. Raises BackendFailed."""
-    first, length = await _body_begin(request)
-    fields = list(_request_fields(request, location))
-    joined = posixpath.normpath(f"{prefix}/{target.partition('?')[0].lstrip('/')}")
-    slash = "/" if target.partition("?")[0].endswith("/") else ""
-    fields += [
-        ("x-forwarded-uri", joined + slash),
-        ("x-forwarded-for", _forwarded_for(request)),
-        ("connection", "close"),
-    ]
-    chunked = bool(first) and not length
-    if length:
-        fields.append(("content-length", length))
-    elif chunked:
-        fields.append(("transfer-encoding", "chunked"))
-    await asked.send_head(target, fields)
-    if not first:
-        return await asked.receive_head()
-    return await _ask_with_body(request, asked, first, chunked=chunked)
-
-
-async def _ask_with_body(request: Request, asked: BackendRequest, first: bytes, *, chunked: bool) -> AnswerHead:
-    """Send the body while the head of the answer is awaited. An error answer ends the sending."""
-    sent = trio.Event()
-
-    async def send_body() -> None:
-        part = first
-        try:
-            while part:
-                await asked.send_body_part(part, chunked=chunked)
-                part = await request.exchange.receive_body()
-            if chunked:
-                await asked.send_body_part(b"", chunked=True)
-        except BackendFailed:
-            pass  # the answer tells why
-        sent.set()
-
-    failure: BackendFailed | None = None
-    head: AnswerHead | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(send_body)
-        try:
-            head = await asked.receive_head()
-        except BackendFailed as error:
-            failure = error
-        if head is not None and head.status < 300:
-            with trio.move_on_after(BODY_WAIT):
-                await sent.wait()
-        nursery.cancel_scope.cancel()
-    if head is None:
-        raise failure or BackendFailed("EOF")
-    return head
-
-
-async def _body_begin(request: Request) -> tuple[bytes, str]:
-    """Return the first part of the body, and its declared length."""
-    length = request.headers.get("content-length")
-    if length == "0" or (not length and request.http_version != "2" and "transfer-encoding" not in request.headers):
-        return b"", "0" if length == "0" else ""
-    if request.http_version == "2" and not length and request.method in ("GET", "HEAD", "DELETE", "OPTIONS"):
-        return b"", ""
-    return await request.exchange.receive_body(), length
+def _forwarded_fields(request: Request, target: str, prefix: str) -> Iterable[tuple[str, str]]:
+    path = target.partition("?")[0]
+    joined = posixpath.normpath(f"{prefix}/{path.lstrip('/')}")
+    yield "x-forwarded-uri", f"{joined}/" if path.endswith("/") else joined
+    yield "x-forwarded-for", _forwarded_for(request)
 
 
 def _request_fields(request: Request, location: Location) -> Iterable[tuple[str, str]]:
@@ -193,8 +124,9 @@ def _forwarded_for(request: Request) -> str:
 
 
 async def _answer(
-    request: Request, head: AnswerHead, asked: BackendRequest, body: AnswerBody, rewriter: LinkRewriter
+    request: Request, head: AnswerHead, asked: BackendRequest, drain: Drain, rewriter: LinkRewriter
 ) -> Response:
+    """Return the answer for the client. It owns the request to the other server."""
     dropped = OWN_FIELDS | {name.strip().lower() for name in head.get("connection").split(",")}
     fields = [
         (name, rewriter.url(value) if name == "location" else value)
@@ -205,14 +137,15 @@ async def _answer(
     if is_page and request.method != "HEAD":
         page = await _page(asked, head, rewriter)
         if page is not None:
-            await body.aclose()
             fields = [(name, value) for name, value in fields if name != "content-encoding"]
             return Response(head.status, fields, page)
-    if head.status in (204, 304) or head.length == 0:
-        await body.aclose()
-        return Response(head.status, fields)
-    if head.length is not None:
+    if head.length is not None and head.status not in (204, 304):
         fields.append(("content-length", str(head.length)))
+    whole = asked.whole_body()
+    if whole is not None:
+        return Response(head.status, fields, whole)
+    body = asked.body()
+    body.end_with(drain)
     return Response(head.status, fields, body)
 
 
@@ -229,6 +162,8 @@ async def _page(asked: BackendRequest, head: AnswerHead, rewriter: LinkRewriter)
                 raise BackendFailed(f"the page is longer than {MAX_PAGE} bytes")
     except BackendFailed as error:
         raise _unreachable(error) from None
+    finally:
+        asked.release()
     text = unpacked(bytes(page), encoding)
     if text is None:
         raise _unreachable(BackendFailed("the page is damaged or too long"))
@@ -243,7 +178,7 @@ async def _upgrade(request: Request, location: Location) -> Response:
     sent = request_bytes(request.method, _target(location.path, request.query_string), fields)
     stream: Stream | None = None
     try:
-        stream = await location.dial()
+        stream = await location.server.dial()
         head = await send_upgrade(stream, sent)
         if head.status != 101:
             if head.status < 400:

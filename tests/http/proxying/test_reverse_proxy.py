@@ -13,8 +13,8 @@ from nodes.kubelet_stand_in import KubeletStandIn
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.proxying.backend_request import Stream
-from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialError, dial
+from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, dial
+from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import LinkRewriter
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
 
@@ -29,15 +29,17 @@ async def kubelet(nursery: trio.Nursery, server_files: tuple[Path, Path]) -> Kub
     return stand_in
 
 
-def proxying(port: int, drain: Drain | None = None) -> Callable[[Request], Awaitable[Response]]:
-    async def connection() -> Stream:
-        return await dial("127.0.0.1", port, tls=ClientTls(ClientFiles()).context())
+def proxying(
+    port: int, drain: Drain | None = None, kept: KeptStreams | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    server = BackendServer(host="127.0.0.1", port=port, tls=ClientTls(ClientFiles()).context())
+    streams = kept or KeptStreams()
 
     async def app(request: Request) -> Response:
         path = join_path(request.path.removeprefix(PREFIX))
-        location = Location(scheme="https", authority=f"127.0.0.1:{port}", path=path, dial=connection)
+        location = Location(scheme="https", authority=f"127.0.0.1:{port}", path=path, server=server)
         try:
-            return await proxy(request, location, drain or Drain())
+            return await proxy(request, location, drain or Drain(), streams)
         except StatusError as error:
             return Response(error.code, [], error.message.encode())
 
