@@ -30,6 +30,9 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 ERASED: Mapping[str, str] = MappingProxyType({})
 """The labels of every tombstone entry, and of no other, so that ``Entry.erased`` needs no field of its own."""
 
+UNREADABLE: Mapping[str, str] = MappingProxyType({})
+"""The labels of every entry whose contents cannot be decrypted, and of no other."""
+
 Describe: TypeAlias = Callable[[str, dict[str, Any]], tuple[Mapping[str, str], Mapping[str, str]]]
 """(resource, object) -> (labels, selectable fields). Called once per change; must not keep or change the object."""
 
@@ -67,6 +70,16 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     def erased(self) -> bool:
         """True if the contents were erased from history; ``json`` then holds the kept parts of kind and metadata."""
         return self.labels is ERASED
+
+    @property
+    def unreadable(self) -> bool:
+        """True if the contents cannot be decrypted; ``json`` then holds kind and name, and ``mark`` the reason."""
+        return self.labels is UNREADABLE
+
+    @property
+    def withheld(self) -> bool:
+        """True if labels and fields are not known: the contents were erased, or cannot be decrypted."""
+        return self.labels is ERASED or self.labels is UNREADABLE
 
     def object(self) -> dict[str, Any]:
         """Return the object as freshly decoded Python data, which the caller may change."""
@@ -109,6 +122,8 @@ def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> 
     if decoded is None:
         if record.erased:
             return tombstone_of(record)
+        if record.problem:
+            return unreadable_of(record)
         if plain is not None and _LABELS not in record.body and plain(resource):
             decoded = {"metadata": {"name": name, "namespace": namespace}}
         else:
@@ -125,6 +140,21 @@ def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> 
         labels or NOTHING,
         fields or NOTHING,
         record.mark,
+    )
+
+
+def unreadable_of(record: Record) -> Entry:
+    """Return the Entry of a record that cannot be decrypted: kind and name, with the reason as its mark."""
+    return Entry(
+        record.key,
+        record.uid,
+        record.revision,
+        record.create_revision,
+        record.version,
+        seal(record.body, record.revision),
+        UNREADABLE,
+        NOTHING,
+        record.problem,
     )
 
 

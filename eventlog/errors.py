@@ -89,6 +89,17 @@ class LogCorrupt(LogError):
     """The log contradicts itself (a gap in the revisions, a broken hash chain). Never ignored."""
 
 
+class TransformError(LogError):
+    """The contents of an object cannot be encrypted or decrypted. The text is kube-apiserver's, without the object.
+
+    ``code``: the status of the key service, as "Unavailable"; "" if no key service has failed.
+    """
+
+    def __init__(self, text: str, *, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class SetupError(LogError):
     """A mistake of the operator (wrong URL, schema not migrated, Postgres too old): one line that says how to fix
     it."""

@@ -118,7 +118,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One change as the log holds it. ``body`` as in Change (no resourceVersion)."""
+    """One change as the log holds it. ``body`` as in Change (no resourceVersion).
+
+    ``problem``: the reason why the contents cannot be decrypted; then ``body`` has kind and name alone. "": none.
+    """
 
     revision: int
     key: Key
@@ -132,6 +135,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     who: Who | None = None  # None where the query did not ask for it
     decoded: dict[str, Any] | None = None
     mark: Any = None
+    problem: str = ""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _compared(self) == _compared(other)

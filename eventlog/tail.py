@@ -48,6 +48,7 @@ class Tail:
         self._wanted = 0  # a revision known to be committed
         self._more_expected = trio.Event()
         views.read_history = log.read_resource
+        views.read_object = log.get_at
 
     @property
     def healthy(self) -> bool:

@@ -19,6 +19,7 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknown,
     OutcomeUnknownForNow,
     QueueFull,
+    TransformError,
 )
 from kubechronicle.http.messages import BodyTooLarge
 
@@ -59,6 +60,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     FutureMoment: lambda error: status.bad_request(str(error)),
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
+    TransformError: lambda error: status.internal_error(str(error)),
     LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,

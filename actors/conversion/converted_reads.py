@@ -53,7 +53,7 @@ class ConvertedEntries:
     async def event(self, event: Event) -> Event:
         """Return an event with converted objects."""
         both = [event.entry] if event.previous is None else [event.entry, event.previous]
-        if any(entry.erased for entry in both):
+        if any(entry.withheld for entry in both):
             return event
         new, *previous = await self.convert(both)
         return Event(event.revision, event.operation, new, previous[0] if previous else None, event.committed_at)

@@ -111,6 +111,8 @@ class CurrentRegistry:
 
     def _put(self, name: str, entry: Entry | None) -> None:
         """Replace a definition; None: it is deleted."""
+        if entry is not None and entry.unreadable:
+            return  # it stays as it was last read
         held = self.definitions.get(name)
         new = read_definition(entry, self._base, held) if entry is not None else None
         if new is not None:

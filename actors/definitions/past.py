@@ -92,7 +92,7 @@ class PastDefinitions:
             changes = await self._reads.log.changes(query, limit=PAGE)
             for record, _ in changes:
                 entry = self._reads.views.describe_record(record)
-                definition = None if record.erased else read_definition(entry, self._base)
+                definition = None if record.erased or record.problem else read_definition(entry, self._base)
                 if definition is not None and record.key.name not in found:
                     found[record.key.name] = definition.types
             if not changes:

@@ -42,7 +42,13 @@ def change_of(record: Record, before: Record | None) -> revisions.Change:
         erased=record.erased,
         before_erased=before is not None and before.erased,
         labels=_labels_of(last),
+        problem=problem_of(record, before),
     )
+
+
+def problem_of(record: Record, before: Record | None) -> str:
+    """Return the reason why a change cannot be shown: one of its objects cannot be decrypted. "": it can."""
+    return record.problem or (before.problem if before is not None else "")
 
 
 def states_json(record: Record, before: Record | None) -> bytes:
@@ -50,7 +56,8 @@ def states_json(record: Record, before: Record | None) -> bytes:
 
     The objects are not decoded, so that readers of many changes cost little. ``before``, ``after``: the objects before
     and after a creation or update. A deletion has ``before``, and ``last``: the object as it was deleted. Nothing is
-    compared: there are no differences, labels or kinds beside the objects.
+    compared: there are no differences, labels or kinds beside the objects. With an object that cannot be decrypted, the
+    change is redacted.
     """
     key, who = record.key, record.who or Who(user="")
     deleted = record.operation is Operation.DELETE
@@ -74,6 +81,8 @@ def states_json(record: Record, before: Record | None) -> bytes:
     before_erased = before is not None and before.erased
     if record.erased or before_erased:
         head["erased" if record.erased else "beforeErased"] = True
+    if problem := problem_of(record, before):
+        return orjson.dumps({**head, "redacted": True, "problem": problem}, option=orjson.OPT_UTC_Z)
     parts = [orjson.dumps(head, option=orjson.OPT_UTC_Z)[:-1]]
     if before is not None and not before_erased and not record.erased:
         parts += (b',"before":', before.body)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from kubechronicle.actors.reading.selection import Listing, Selection, page_of, within
+from kubechronicle.actors.reading.unreadable import listed_unreadable
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import Asked
 from kubechronicle.api.meta.paging import Continue, encode_continue
@@ -89,23 +90,31 @@ class PastStates:
     ) -> Entry | None:
         """Return the object at a revision, or None. ``described``: with labels and fields. Compacted, FutureRevision.
 
-        An entry with ``erased`` is the tombstone of an object that was erased from history.
+        An entry with ``erased`` is the tombstone of an object that was erased from history. StatusError 500: the object
+        cannot be decrypted.
         """
         view = self._views[resource]
         if view.held_since <= revision and view.unchanged_since(revision):
-            return view.get(namespace, name)
+            entry = view.get(namespace, name)
+            if entry is None or not entry.unreadable:
+                return entry
         past = self._cached(resource, namespace, revision, described)
         if past is not None:
             index = bisect_left(past.entries, (namespace, name), key=sort_key)
             candidates = [*past.entries[index : index + 1], *past.erased]
             return next((entry for entry in candidates if entry.key[1:] == (namespace, name)), None)
         record = await self._log.get_at(Key(resource, namespace, name), revision=revision)
+        if record is not None and record.problem:
+            raise status.internal_error(record.problem)
         return self._entry(record, described) if record is not None else None
 
     async def listing(
         self, rt: ResourceType, selection: Selection, revision: int, *, limit: int, after: After
     ) -> Listing:
-        """List objects at a revision, after a key. Compacted, FutureRevision."""
+        """List objects at a revision, after a key. Compacted, FutureRevision.
+
+        StatusError 500: one of them cannot be decrypted.
+        """
         resource, namespace = rt.resource, selection.namespace
         described = selection.labels is not None or selection.fields is not None
         name = selection.fields.required("metadata.name") if selection.fields is not None else None
@@ -129,6 +138,8 @@ class PastStates:
     def _entry(self, record: Record, described: bool) -> Entry:
         if record.erased:
             return tombstone_of(record)
+        if record.problem:
+            raise listed_unreadable(record.key, record.problem)
         if described:
             return entry_of(record, self._describe)
         return Entry(

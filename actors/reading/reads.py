@@ -24,14 +24,16 @@ from kubechronicle.actors.reading.past_states import PastStates
 from kubechronicle.actors.reading.selection import Listing as Listing
 from kubechronicle.actors.reading.selection import Selection as Selection
 from kubechronicle.actors.reading.selection import page_of
+from kubechronicle.actors.reading.unreadable import listed_unreadable, unreadable_error
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.paging import INCONSISTENT, Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.consistency import ConsistentRead
-from kubechronicle.eventlog.entries import ERASED, Describe, Entry, Event
+from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, Event
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.records import Key, Operation
+from kubechronicle.eventlog.views.rereading import reread
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.eventlog.watching.cursors import Cursor
 
@@ -66,20 +68,23 @@ class Watching:
         """Return an event's type and object for this watcher; None: the event does not concern it.
 
         An object that stops matching the selectors is DELETED for this watcher, with its last matching state at the
-        event's revision. One that begins to match is ADDED. An erased previous state may have matched. After it, a
-        matching object is therefore ADDED, as for a new watcher, and another one is DELETED.
+        event's revision. One that begins to match is ADDED. A previous state that was erased, or cannot be decrypted,
+        may have matched. After it, a matching object is therefore ADDED, as for a new watcher, and another one is
+        DELETED. StatusError: the object cannot be decrypted.
         """
         matches, previous = self.matches, event.previous
+        if event.entry.labels is UNREADABLE:
+            raise unreadable_error(event.entry)
         deleted = event.operation is Operation.DELETE
         if matches is None:
-            new = previous is None or previous.labels is ERASED
+            new = previous is None or previous.withheld
             return ("DELETED" if deleted else "ADDED" if new else "MODIFIED"), event.entry
         is_now = not deleted and matches(event.entry)
         was = previous is not None and matches(previous)
         if is_now:
-            known = was and previous is not None and previous.labels is not ERASED
+            known = was and previous is not None and not previous.withheld
             return ("MODIFIED" if known else "ADDED"), event.entry
-        if previous is None or not (was or previous.labels is ERASED or event.entry.labels is ERASED):
+        if previous is None or not (was or previous.withheld or event.entry.withheld):
             return None
         return "DELETED", event.entry if deleted else last_seen(event, previous)
 
@@ -181,11 +186,51 @@ class Reads:
             await self._consistency.wait()
         elif revision:
             await self.wait_not_older(revision, rt.resource)
-        return self._views[rt.resource].get(namespace, name)
+        entry = self._views[rt.resource].get(namespace, name)
+        if entry is not None and entry.labels is UNREADABLE:
+            return await self.readable(entry)
+        return entry
+
+    async def readable(self, entry: Entry) -> Entry | None:
+        """Return the object of an unreadable entry, if it can be decrypted now. StatusError 500."""
+        if problem := await reread(self._views, entry.key):
+            raise unreadable_error(entry, problem)
+        return self._views[entry.key.resource].get(entry.key.namespace, entry.key.name)
+
+    async def check_readable(self, rt: ResourceType, selection: Selection) -> None:
+        """Try to decrypt the unreadable objects among which a selection chooses. StatusError 500: the first that fails.
+
+        The selection can't be answered without them: their labels and fields are in the contents.
+        """
+        one = selection.fields is not None and selection.names_one(rt.namespaced)
+        for namespace, name in sorted(self._views[rt.resource].unreadable):
+            if selection.namespace and namespace != selection.namespace:
+                continue
+            if one and selection.fields is not None and name != selection.fields.required("metadata.name"):
+                continue
+            key = Key(rt.resource, namespace, name)
+            if problem := await reread(self._views, key):
+                raise listed_unreadable(key, problem)
 
     def peek(self, resource: str, namespace: str, name: str) -> Entry | None:
         """Return the object in this view, which may lag behind other replicas."""
         return self._views[resource].get(namespace, name)
+
+    def peek_for_rules(self, resource: str, namespace: str, name: str) -> Entry | None:
+        """As ``peek``. StatusError 500: the object cannot be decrypted, so no rule may be decided without it."""
+        entry = self._views[resource].get(namespace, name)
+        if entry is not None and entry.labels is UNREADABLE:
+            raise unreadable_error(entry)
+        return entry
+
+    def entries_for_rules(self, resource: str, namespace: str) -> Sequence[Entry]:
+        """As ``entries``. StatusError 500: one of the objects cannot be decrypted."""
+        view = self._views[resource]
+        for of_namespace, name in view.unreadable:
+            if not namespace or of_namespace == namespace:
+                entry = view.get(of_namespace, name)
+                raise listed_unreadable(Key(resource, of_namespace, name), str(entry.mark) if entry is not None else "")
+        return view.entries(namespace)
 
     def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
         """Return the objects of a namespace ("": of all) in this view, which may lag behind other replicas."""
@@ -218,6 +263,8 @@ class Reads:
             await self._consistency.wait()
         elif revision:
             await self.wait_not_older(revision, rt.resource)
+        if self._views[rt.resource].unreadable:
+            await self.check_readable(rt, selection)
         if not limit and after is None:
             return Listing(entries=self._select(rt, selection), revision=self._views.applied)
         view = self._views[rt.resource]
@@ -279,6 +326,8 @@ class Reads:
             await self._consistency.wait()
         elif revision and initial:
             await self.wait_not_older(revision, rt.resource)
+        if send_initial and self._views[rt.resource].unreadable:
+            await self.check_readable(rt, selection)
         entries: Sequence[Entry] = ()
         start = self._views.applied if send_initial or not revision else revision
         if send_initial:

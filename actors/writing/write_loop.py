@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
 
@@ -29,10 +29,13 @@ from kubechronicle.api.meta.encoding import encode_stored
 from kubechronicle.api.pipeline.custom_versions import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.eventlog.entries import Describe, Entry, entry_of
+from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
 
 _NOTHING: Final = nullcontext()
+
+IsStale: TypeAlias = "Callable[[Key, int], Awaitable[bool]]"
+"""Return whether the object's row of a revision would be stored in another form today: with another key."""
 
 MAX_ATTEMPTS = 64
 """Attempts of one write while others keep changing the object. The deadline bounds them too, as in the etcd3 store."""
@@ -50,13 +53,16 @@ class WriteLoop:
         describe: Describe,
         preparation: Preparation,
         conversions: Conversions | None = None,
+        is_stale: IsStale | None = None,
     ) -> None:
+        """``is_stale``: None if nothing is encrypted."""
         self._reads = reads
         self._actors = actors
         self._admission = admission
         self._describe = describe
         self._preparation = preparation
         self._conversions = conversions
+        self._is_stale = is_stale
         self._key_locks = KeyLocks()
 
     def carry_out(self, write: PendingWrite) -> Awaitable[Written]:
@@ -96,6 +102,8 @@ class WriteLoop:
             async with self._key_locks.hold(self._keys_to_lock(write), deadline=caller.deadline):
                 await self._prepare(write)
                 proposal = write.proposal
+                if proposal is not None and proposal.prepared.outcome is Outcome.UNCHANGED:
+                    proposal = await self._rewritten(write, proposal)
                 if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
                     outcome = await self.commit(caller, transaction)
@@ -118,6 +126,25 @@ class WriteLoop:
         body = encode_stored(kept) if size <= LARGE_BYTES else await turn.run(size, encode_stored, kept)
         return transaction_for(target, proposal, old, body, self._admission.release, who)
 
+    async def _rewritten(self, write: PendingWrite, proposal: Proposal) -> Proposal:
+        """Return a proposal that stores the unchanged object again, if it would be encrypted otherwise today.
+
+        So an empty patch moves an object to a new key, as in kube-apiserver.
+        """
+        old, is_stale = write.old, self._is_stale
+        if is_stale is None or old is None or write.deletes or write.target.dry_run:
+            return proposal
+        if not await is_stale(old.key, old.revision):
+            return proposal
+        obj = old.object()
+        del obj["metadata"]["resourceVersion"]
+        prepared = proposal.prepared
+        again = Prepared(
+            Outcome.STORE, obj, old.revision, warnings=prepared.warnings, mark=old.mark, requested=prepared.requested
+        )
+        write.proposal = Proposal(again)
+        return write.proposal
+
     def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
         """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
         target = write.target
@@ -133,7 +160,10 @@ class WriteLoop:
         write.begin_attempt(self._reads.applied)
         try:
             if write.change is not None:
-                write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
+                old = self._reads.peek(target.rt.resource, target.namespace, target.name)
+                if old is not None and old.labels is UNREADABLE:
+                    old = await self._reads.readable(old)
+                write.old = old
                 if write.old is not None:
                     write.proposal = await write.change(write.old, write.turn)
                     return

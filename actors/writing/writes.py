@@ -51,7 +51,7 @@ from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
 from kubechronicle.actors.writing.targets import context_of, requested_by, with_name_suffix
 from kubechronicle.actors.writing.transactions import transaction_of
-from kubechronicle.actors.writing.write_loop import WriteLoop
+from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
@@ -80,8 +80,9 @@ class Writes:
         admission: AdmissionChain,
         describe: Describe,
         conversions: Conversions | None = None,
+        is_stale: IsStale | None = None,
     ) -> None:
-        """``conversions``: those of webhooks; None: no definition has one."""
+        """``conversions``: those of webhooks; None: no definition has one. ``is_stale``: as in WriteLoop."""
         self._reads = reads
         self._actors = actors
         self._preparation = Preparation(reads, admission)
@@ -92,6 +93,7 @@ class Writes:
             describe=describe,
             preparation=self._preparation,
             conversions=conversions,
+            is_stale=is_stale,
         )
         self.large = LargeWork()
 

@@ -40,6 +40,7 @@ class Change:
     ``before``, ``after``: the stored object, None if absent.
     ``last``: the deleted object of a deletion.
     ``erased``, ``before_erased``: the contents of the object, or of its former state, were erased.
+    ``problem``: the reason why the object, or its former state, cannot be decrypted; "": they can.
     """
 
     revision: int
@@ -58,6 +59,7 @@ class Change:
     last: Object | None = None
     erased: bool = False
     before_erased: bool = False
+    problem: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,6 +102,8 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
     if not readable:
         found["redacted"] = True
         return found
+    if change.problem:
+        return {**found, "redacted": True, "problem": change.problem}
     if change.erased or change.before_erased:
         found["erased" if change.erased else "beforeErased"] = True
     return {**found, **_contents(change, content)} if not change.erased else found

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plain, entry_of, seal
+from kubechronicle.eventlog.entries import NOTHING, UNREADABLE, Describe, Entry, Event, Plain, entry_of, seal
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.records import Head, Operation, Record
@@ -28,7 +28,7 @@ from kubechronicle.eventlog.views.sorted_store import FieldIndex, SortedStore, m
 from kubechronicle.eventlog.views.window import Window
 from kubechronicle.eventlog.watching.cursors import WatchCursor
 from kubechronicle.eventlog.watching.dispatcher import Dispatcher
-from kubechronicle.eventlog.watching.sources import ReadHistory
+from kubechronicle.eventlog.watching.sources import ReadHistory, ReadObject
 from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
 
 __all__ = ["NOTHING", "Describe", "Entry", "Event", "View", "ViewStatistics", "Views", "entry_of", "page_of", "seal"]
@@ -54,7 +54,11 @@ Follow = Callable[[Sequence[Event] | None], None]
 
 
 class View:
-    """One resource at the applied revision. See the head of this file."""
+    """One resource at the applied revision. See the head of this file.
+
+    ``unreadable``: the (namespace, name) of objects whose contents cannot be decrypted. Their entries lack labels and
+    fields, so no selection may be answered from the view without them (rereading.py).
+    """
 
     __slots__ = (
         "_by_field",
@@ -64,6 +68,7 @@ class View:
         "_store",
         "followers",
         "resource",
+        "unreadable",
         "watchers",
         "window",
     )
@@ -73,6 +78,7 @@ class View:
         self.window = Window()
         self.watchers = WatcherGroups(dispatcher)
         self.followers: list[Follow] = []
+        self.unreadable: set[tuple[str, str]] = set()
         self._describe = describe
         self._progress = progress
         self._store = SortedStore()
@@ -126,7 +132,7 @@ class View:
     def snapshot(self, revision: int) -> Sequence[Entry] | None:
         """Return all entries as of the revision, in order; None if memory does not reach back that far (query the log).
         The revision must not be above ``applied``."""
-        if revision < self.held_since:
+        if revision < self.held_since or self.unreadable:
             return None
         if self.unchanged_since(revision):
             return self.entries()
@@ -156,7 +162,7 @@ class View:
         again: dict[int, Entry] = {}
 
         def described(entry: Entry) -> Entry:
-            new = again.get(id(entry))
+            new = entry if entry.withheld else again.get(id(entry))
             if new is None:
                 labels, fields = self._describe(self.resource, entry.object())
                 new = again[id(entry)] = structs.replace(entry, labels=labels or NOTHING, fields=fields or NOTHING)
@@ -166,9 +172,9 @@ class View:
         self._snapshots.clear()
         self._by_field.clear()
         for position, event in enumerate(self.window.events):
-            if not event.entry.erased:
+            if not event.entry.withheld:
                 previous = event.previous
-                if previous is not None and not previous.erased:
+                if previous is not None:
                     previous = described(previous)
                 self.window.events[position] = structs.replace(event, entry=described(event.entry), previous=previous)
 
@@ -195,10 +201,33 @@ class View:
                 index.put(entry)
         event = Event(record.revision, record.operation, entry, previous, record.committed_at)
         self.window.add(event)
+        if self.unreadable or entry.labels is UNREADABLE:
+            self._note_readability(entry, record.operation)
         return event
+
+    def _note_readability(self, entry: Entry, operation: Operation) -> None:
+        _, namespace, name = entry.key
+        if entry.labels is UNREADABLE and operation is not Operation.DELETE:
+            self.unreadable.add((namespace, name))
+        elif (namespace, name) in self.unreadable:
+            self.unreadable.discard((namespace, name))
+            self.window.forget(entry.revision - 1)  # snapshots are made of readable states alone
+
+    def put_readable(self, old: Entry, new: Entry) -> bool:
+        """Replace an unreadable entry by the same one with contents. False: the object has changed meanwhile."""
+        _, namespace, name = old.key
+        if self._store.get(namespace, name) is not old:
+            return False
+        self._store.put(new)
+        self.unreadable.discard((namespace, name))
+        self._by_field.clear()
+        self._snapshots.clear()
+        self.window.forget(self.applied)  # the event with the unreadable entry, too, is read from the log from now on
+        return True
 
     def replace(self, entries: list[Entry], revision: int) -> None:
         self._store = SortedStore(entries)
+        self.unreadable = {(entry.key.namespace, entry.key.name) for entry in entries if entry.labels is UNREADABLE}
         self._snapshots.clear()
         self._by_field.clear()
         self.window.reset(revision)
@@ -213,6 +242,7 @@ class Views:
     """All views; ``views["pods"]`` is made at its first use, empty if there are no such objects.
 
     ``read_history``: the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it.
+    ``read_object``: the log's ``get_at``, for objects that could not be decrypted before; the tail sets it.
     ``dispatcher``: delivers events to waiting watchers; the tail runs it.
     ``plain``: see ``entry_of``; it saves parsing where records are loaded or read from history.
     ``erasures``: erasures of history so far. Events read before an erasure must not be sent after it.
@@ -220,6 +250,7 @@ class Views:
 
     def __init__(self, describe: Describe, plain: Plain | None = None) -> None:
         self.read_history: ReadHistory | None = None
+        self.read_object: ReadObject | None = None
         self.dispatcher = Dispatcher()
         self.erasures = 0
         self._erasure_callbacks: list[Callable[[], None]] = []
@@ -324,7 +355,18 @@ class Views:
                 self._forget_erased(events)
             for follow in view.followers:
                 follow(events)
-            view.watchers.notify(events)
+            if view.unreadable:  # whom an unreadable object concerns is not known
+                view.watchers.wake_all(events[0].revision - 1)
+            else:
+                view.watchers.notify(events)
+
+    def put_readable(self, old: Entry, record: Record) -> None:
+        """Replace an unreadable entry by its record with contents, unless the object has changed meanwhile."""
+        view = self[old.key.resource]
+        if view.put_readable(old, self.describe_record(record)):
+            self._note_erasure()  # lists of the past with this object are read again
+            for follow in view.followers:
+                follow(None)
 
     def _forget_erased(self, events: Sequence[Event]) -> None:
         """Drop the history of the erased resources from memory: contents were erased from the log, and only the log can

@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from kubechronicle.eventlog.entries import ERASED, Event
+from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.watching.dispatcher import MAX_SHARED_BATCHES, Batch, SharedBatches
@@ -147,10 +147,10 @@ class WatchCursor:
         if event.entry.fields.get(path, "") == value:
             return True
         if previous is None:
-            return event.entry.labels is ERASED
-        # The erased object may have had that value; then the watcher must learn that it has left the scope.
-        erased = event.entry.labels is ERASED or previous.labels is ERASED
-        return erased or previous.fields.get(path, "") == value
+            return event.entry.withheld
+        # The object may have had that value; then the watcher must learn that it has left the scope, or cannot be read.
+        withheld = event.entry.withheld or previous.withheld
+        return withheld or previous.fields.get(path, "") == value
 
     def _collect(self) -> list[Event]:
         """Return the next events in memory, and move ``_revision`` past them."""
@@ -203,9 +203,11 @@ class WatchCursor:
         self.wake(self._view.applied if delivered_until is None else delivered_until)
 
     def deliver(self, revision: int, shared: SharedBatches) -> bool:
-        before = self._revision = max(self._revision, revision)
-        view = self._view
-        if before < view.window.held_since or self._take is None:
+        before = self._revision
+        if before < revision:
+            before = self._revision = revision
+        view, take = self._view, self._take
+        if take is None or before < view.window.held_since:
             return False
         position = (before, view.applied, self._scope)
         batch = shared.get(position)
@@ -217,7 +219,7 @@ class WatchCursor:
         if not batch:
             return True
         try:
-            if self._take(batch):
+            if take(batch):
                 return True
         except Exception:  # the watcher's own task takes the same batch, meets the error again, and handles it
             pass

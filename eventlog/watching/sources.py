@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.queries.chunks import Chunk
-from kubechronicle.eventlog.records import Record
+from kubechronicle.eventlog.records import Key, Record
 from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
 
 
@@ -16,6 +16,12 @@ class ReadHistory(Protocol):
     async def __call__(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
     ) -> Chunk[tuple[Record, Record | None]]: ...
+
+
+class ReadObject(Protocol):
+    """``RevisionLog.get_at``."""
+
+    async def __call__(self, key: Key, *, revision: int) -> Record | None: ...
 
 
 class RecentEvents(Protocol):

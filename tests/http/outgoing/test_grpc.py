@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
-from tests.support.grpc_server import GrpcServer
+from tests.support.encryption.grpc_server import GrpcServer
 
 SERVICE = "/test.Service/"
 

@@ -1,0 +1,1 @@
+"""Helpers for encryption at rest and the gRPC client: providers of keys, and servers that fail on demand."""
