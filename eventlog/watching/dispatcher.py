@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
@@ -26,6 +26,13 @@ from kubechronicle.eventlog.entries import Event
 TIME_SLICE = 0.0005
 """Seconds of delivery after which other tasks run. A request needs a dozen turns. Requests run before event delivery:
 events that wait are sent in larger, cheaper batches."""
+
+LONGEST_SLICE = 4
+"""In TIME_SLICEs. A slice is twice as long as the one before if no other task ran between them: a turn of the scheduler
+costs as much as two watchers."""
+
+ALONE = 0.0001
+"""Seconds of a turn of the scheduler in which no other task did any work to speak of."""
 
 MAX_SHARED_BATCHES = 32
 """Batches kept during one round. Few are needed, but the view may advance many times while the round lasts."""
@@ -43,7 +50,7 @@ class Batch(list[Event]):
     def __init__(self, events: Iterable[Event], until: int) -> None:
         super().__init__(events)
         self.until = until
-        self.encodings: dict[object, object] = {}
+        self.encodings: dict[object, Any] = {}
 
 
 SharedBatches: TypeAlias = dict[object, Batch]
@@ -98,7 +105,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self._queue: deque[WatcherGroup] = deque()
         self._queued = trio.Event()
-        self._slice_start = 0.0
+        self._slice_end = 0.0
         self._rounds: Iterator[None] | None = None  # of the queue; None: it is empty
 
     def enqueue(self, group: WatcherGroup, revision: int) -> None:
@@ -108,8 +115,8 @@ class Dispatcher:
             self._queue.append(group)
             self._queued.set()
 
-    def deliver(self) -> None:
-        """Deliver for a TIME_SLICE at most; ``run`` continues from there.
+    def deliver(self, slices: int = 1) -> None:
+        """Deliver for so many TIME_SLICEs at most; ``run`` continues from there.
 
         The tail calls this before a write is answered: so the watches of a client usually show its own write before the
         answer does. Controllers that find their informers behind their own write wait and try again.
@@ -118,18 +125,22 @@ class Dispatcher:
             if not self._queue:
                 return
             self._rounds = self._deliver_all()
-        self._slice_start = time.perf_counter()
+        self._slice_end = time.perf_counter() + TIME_SLICE * slices
         for _ in self._rounds:
             return
         self._rounds = None
 
     async def run(self) -> None:
+        slices = 1
         while True:
             if not self._queue:
                 self._queued = trio.Event()
                 await self._queued.wait()
-            self.deliver()
+                slices = 1
+            self.deliver(slices)
+            ended = time.perf_counter()
             await trio.lowlevel.checkpoint()
+            slices = min(2 * slices, LONGEST_SLICE) if time.perf_counter() - ended < ALONE else 1
 
     def _deliver_all(self) -> Iterator[None]:
         """Serve the groups of the queue, and yield after each time slice."""
@@ -147,6 +158,6 @@ class Dispatcher:
                 # Checked twice: watchers leave meanwhile, even the one that is being served (its client is gone).
                 if watcher in waiting and not watcher.deliver(revision, shared) and watcher in waiting:
                     group.wake(watcher, revision)
-                if now() - self._slice_start >= TIME_SLICE:
+                if now() >= self._slice_end:
                     yield
         group.delivering_after = None

@@ -114,11 +114,12 @@ def storage_revision(text: str) -> int:
 class _JoinedFrames:
     """Frames of one batch, joined, and their number."""
 
-    __slots__ = ("count", "frame")
+    __slots__ = ("count", "frame", "size")
 
     def __init__(self, frames: list[bytes]) -> None:
         self.count = len(frames)
         self.frame = frames[0] if self.count == 1 else b"".join(frames)
+        self.size = len(self.frame)
 
 
 class WatchStream:
@@ -133,6 +134,7 @@ class WatchStream:
     ) -> None:
         rt, form = encoder.rt, encoder.form
         self._watching = watching
+        self._matches = watching.matches
         self._representation = (rt, form.media_type, form.kind, form.version)
         self._encoder = encoder
         self._cursor = watching.cursor
@@ -190,20 +192,18 @@ class WatchStream:
 
     def _take(self, batch: Batch) -> bool:
         """Push the frames of a batch; False: not now, the task has to send them."""
-        if self._watching.matches is None:  # the frames are the same for all watchers of one representation
-            frames = batch.encodings.get(self._representation)
-            if frames is None:
-                if is_slow(self._encoder, batch):
-                    return False
-                frames = batch.encodings[self._representation] = _JoinedFrames(self._frames_of(batch))
-        elif is_slow(self._encoder, batch):
+        push = self._push
+        if push is None:
             return False
-        else:
+        frames = batch.encodings.get(self._representation) if self._matches is None else None
+        if frames is None:
+            if is_slow(self._encoder, batch):
+                return False
             frames = _JoinedFrames(self._frames_of(batch))
-        if not isinstance(frames, _JoinedFrames) or self._push is None:
-            return False
+            if self._matches is None:  # the frames are the same for all watchers of one representation
+                batch.encodings[self._representation] = frames
         if frames.count:
-            if len(frames.frame) > CHUNK_BYTES or not self._push(frames.frame):
+            if frames.size > CHUNK_BYTES or not push(frames.frame):
                 return False
             self._events.value += frames.count
         return True

@@ -7,7 +7,7 @@ meaning of the bytes (http1/, http2/).
 
 Invariant: no error on a connection leaves `run`, except cancellation from outside. A send is never interrupted: it is
 shielded, and bounded by the reaper, which aborts the socket. The unsent part of a push (``_unsent``) precedes the data
-of the next send.
+of the next send. A write or a push sends at once only while nothing is ``_held``, so it overtakes nothing.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Connection:
         self._exchanges: set[Exchange] = set()
         self._send_lock = trio.Lock()
         self._unsent: memoryview | None = None
+        self._held = 0  # reasons to send nothing at once: writes that wait, a push to finish, a lost client
         self._reading = trio.CancelScope()
         self.overdue = False
         self._limited_until = math.inf
@@ -184,6 +185,7 @@ class Connection:
         if self._lost:
             return
         self._lost = True
+        self._held += 1
         self._stream.close_nowait()
         self._disconnect_exchanges()
         if self._protocol is not None:
@@ -251,46 +253,55 @@ class Connection:
             return
         rest = memoryview(data)
         try:
-            if self._unsent is None and not self._send_lock.locked():
+            if not self._held:
                 rest = rest[self._stream.send_nowait(data) :]
                 if not rest:
                     return
-                self._send_lock.acquire_nowait()
-                with trio.CancelScope(shield=True):
-                    await self._send_rest(rest)
-                return
             with trio.CancelScope(shield=True):
-                await self._send_lock.acquire()
                 await self._send_rest(rest)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.lost()
 
     @property
     def ready(self) -> bool:
-        return self._unsent is None and not self._lost and not self._send_lock.locked()
+        return not self._held
 
-    def push(self, data: bytes) -> None:
+    def push(self, data: bytes) -> bool:
+        if self._held:
+            return False
         try:
             sent = self._stream.send_nowait(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.lost()
-            return
+            return True
         if sent < len(data):
             self._unsent = memoryview(data)[sent:]
+            self._held += 1
             self._nursery.start_soon(self._finish_push)
+        return True
 
     async def _finish_push(self) -> None:
         if self._unsent is not None:  # no other send was faster
             await self.write(b"")
 
     async def _send_rest(self, rest: memoryview) -> None:
+        """Send after the writes that wait, and after the rest of a push."""
+        self._held += 1
         try:
-            if self._unsent is not None:
-                unsent, self._unsent = self._unsent, None
-                await self._stream.send_all(unsent)
-            await self._stream.send_all(rest)
+            try:
+                self._send_lock.acquire_nowait()
+            except trio.WouldBlock:
+                await self._send_lock.acquire()
+            try:
+                if self._unsent is not None:
+                    unsent, self._unsent = self._unsent, None
+                    self._held -= 1
+                    await self._stream.send_all(unsent)
+                await self._stream.send_all(rest)
+            finally:
+                self._send_lock.release()
         finally:
-            self._send_lock.release()
+            self._held -= 1
 
     async def receive(self) -> bytes:
         try:

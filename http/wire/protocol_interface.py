@@ -58,9 +58,9 @@ class ConnectionHost(Host, Protocol):
     def ready(self) -> bool:
         """True if nothing is being sent and no push is unfinished."""
 
-    def push(self, data: bytes) -> None:
-        """Send to the client without waiting, from any task; only while ``ready``. The part that the socket does not
-        accept is sent before any other data."""
+    def push(self, data: bytes) -> bool:
+        """Send to the client without waiting, from any task. The part that the socket does not accept is sent before
+        any other data. Return False if not ``ready``: then nothing was sent."""
 
     async def receive(self) -> bytes:
         """Return the next bytes, for a protocol whose `received` has not returned; b"" when the client is gone."""

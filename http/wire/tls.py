@@ -28,6 +28,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -134,10 +135,14 @@ class TLSStream(trio.abc.Stream):
     blocked_since: the time at which a send began to wait for the client to read; None if none waits.
     """
 
-    __slots__ = ("_broken", "_half_sent", "_sending", "_socket", "blocked_since", "closed")
+    __slots__ = ("_broken", "_half_sent", "_sending", "_socket", "_write", "blocked_since", "closed")
 
     def __init__(self, wrapped: ssl.SSLSocket) -> None:
         self._socket = wrapped
+        # OpenSSL's write. SSLSocket.send would pass the data on, and check that the flags are 0. Each watcher's events
+        # come this way, one by one.
+        tls = wrapped._sslobj  # type: ignore[attr-defined]
+        self._write: Callable[[bytes | memoryview], int] = wrapped.send if tls is None else tls.write
         self._sending = False
         self._broken = False
         self._half_sent = False  # OpenSSL holds a part of a record
@@ -244,12 +249,12 @@ class TLSStream(trio.abc.Stream):
         sent, size = 0, len(data)
         try:
             if size <= WRITE:
-                sent = self._socket.send(data)
+                sent = self._write(data)
                 self._half_sent = False
                 return sent
             view = memoryview(data)
             while sent < size:
-                sent += self._socket.send(view[sent : sent + WRITE])
+                sent += self._write(view[sent : sent + WRITE])
                 self._half_sent = False
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self._half_sent = True

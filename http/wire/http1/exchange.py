@@ -84,10 +84,7 @@ class Http1Exchange(HttpExchange):
         return self.inline and self._wire.overdue
 
     def _push(self, chunk: bytes) -> bool:
-        if not self._wire.ready:
-            return False
-        self._wire.push(framed(chunk) if self._chunked else chunk)
-        return True
+        return self._wire.push(framed(chunk) if self._chunked else chunk)
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
         lines = [status_line(status)]
