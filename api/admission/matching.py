@@ -177,8 +177,13 @@ class Selectors:
         self._object = _selector(spec.get("objectSelector"))
 
     @property
+    def of_namespaces(self) -> bool:
+        """True if one looks at the labels of namespaces."""
+        return self._namespace is not None
+
+    @property
     def of_objects(self) -> bool:
-        """True if it looks at the labels of objects."""
+        """True if one looks at the labels of objects."""
         return self._object is not None
 
     def match(self, labels: Labels) -> bool:

@@ -37,8 +37,13 @@ class MatchResources:
         self._selectors = Selectors(spec)
 
     @property
+    def selects(self) -> bool:
+        """True if a selector looks at labels."""
+        return self._selectors.of_namespaces or self._selectors.of_objects
+
+    @property
     def of_objects(self) -> bool:
-        """True if it looks at the labels of objects."""
+        """True if a selector looks at the labels of objects."""
         return self._selectors.of_objects
 
     def match(
@@ -72,17 +77,13 @@ class Binding:
         self.param_ref: Mapping[str, Any] | None = spec.get("paramRef")
         self.actions: Sequence[str] = spec.get("validationActions") or ()
         match = spec.get("matchResources")
-        self._match = None if match is None else MatchResources(match)
+        self.match = None if match is None else MatchResources(match)
+        """The writes that it selects; None: all."""
         self.param_selector = selector_from_spec((self.param_ref or {}).get("selector"))
-
-    @property
-    def of_objects(self) -> bool:
-        """True if it looks at the labels of objects."""
-        return self._match is not None and self._match.of_objects
 
     def matches(self, kind: WriteKind, registry: Registry, name: str, labels: Labels) -> bool:
         """Tell whether the binding selects a write. StatusError: as Selectors.match."""
-        return self._match is None or self._match.match(kind, registry, name, labels) is not None
+        return self.match is None or self.match.match(kind, registry, name, labels) is not None
 
 
 class Policy(Generic[T]):

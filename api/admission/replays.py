@@ -10,11 +10,10 @@ Mutating policies are applied once; no policy is applied again after others (rei
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubechronicle.api.admission.logged_writes import DELETE, Write, decision_values, labels_in
-from kubechronicle.api.admission.matching import NAMESPACES, Index, WriteKind
+from kubechronicle.api.admission.matching import NAMESPACES, Index, Labels, WriteKind
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated
 from kubechronicle.api.admission.policy_programs import Failed, Stage
 from kubechronicle.api.admission.policy_sources import (
@@ -45,12 +44,18 @@ MUTATED: Final = "mutated"
 EFFECTS: Final = (REFUSED, WARNED, AUDITED, MUTATED)
 ALL: Final = frozenset(("object", "oldObject", "request", "namespaceObject", "authorizer"))
 """CEL's variables in policies."""
+NO_LABELS: Final = Labels(None, None, None)
 NOTHING: Final[Mapping[str, Any]] = {}
 _ACTIONS: Final = {"Deny": REFUSED, "Warn": WARNED, "Audit": AUDITED}
 
 
 class Outcome(NamedTuple):
-    """An effect of a policy on a write. ``source``: the policy or webhook; ``error``: it could not be applied."""
+    """An effect of a policy on a write.
+
+    ``source``: the policy or webhook.
+    ``error``: it could not be applied.
+    ``annotation``: the key, if the policy only adds an audit annotation.
+    """
 
     effect: str
     source: str
@@ -58,6 +63,7 @@ class Outcome(NamedTuple):
     message: str
     reason: str = ""
     error: bool = False
+    annotation: str = ""
 
 
 class PastState(Protocol):
@@ -181,8 +187,7 @@ class Reading:
                 yield obj
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """A policy of the file that applies to a write: its binding, its version, and one parameter object."""
 
     policy: Policy[Any]
@@ -207,9 +212,11 @@ class PolicyReplay:
         self._validating = _index(validating)
         self._mutating = _index(mutating)
         self._every: list[Policy[Any]] = [*validating, *mutating]
-        self._of_objects = any(
-            each.match.of_objects or any(one.of_objects for one in each.bindings) for each in self._every
-        )
+        matches = [each.match for each in self._every]
+        matches += [one.match for each in self._every for one in each.bindings if one.match is not None]
+        self._selects = any(each.selects for each in matches)
+        """Some selector looks at labels."""
+        self._of_objects = any(each.of_objects for each in matches)
         """Some selector looks at the labels of objects."""
 
     @property
@@ -249,7 +256,9 @@ class PolicyReplay:
     ) -> Iterator[Bound]:
         write, registry = reading.write, self._registry
         kind, name = write.kind, write.named
-        labels = write.labels(reading.namespace_labels, objects=self._of_objects)
+        labels = NO_LABELS
+        if self._selects:
+            labels = write.labels(reading.namespace_labels, objects=self._of_objects)
         for policy, candidate in candidates:
             try:
                 matched = policy.match.match(kind, registry, name, labels, candidate)
@@ -298,7 +307,8 @@ def _validate(bound: Bound, reading: Reading) -> list[Outcome]:
         if annotation.error:
             outcomes.append(Outcome(REFUSED, policy.name, binding.name, annotation.error, error=True))
         else:
-            outcomes.append(Outcome(AUDITED, policy.name, binding.name, f"{annotation.key}: {annotation.value}"))
+            message = f"{annotation.key}: {annotation.value}"
+            outcomes.append(Outcome(AUDITED, policy.name, binding.name, message, annotation=annotation.key))
     return outcomes
 
 
@@ -313,15 +323,19 @@ def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
         if evaluator.conditions and not evaluator.conditions.match(values):
             return []
         obj, decoded_as = before, write.decoded_as(bound.matched)
+        problems: list[Outcome] = []
         for mutation in evaluator.mutations:
             stage = Stage({**values, "object": obj}, evaluator.variables)
-            obj = mutated(mutation, obj, stage, decoded_as)
+            try:
+                obj = mutated(mutation, obj, stage, decoded_as)
+            except Failed as error:  # the mutations after it are applied nevertheless
+                problems += _problem(policy, binding.name, str(error), "Invalid")
         if obj is before or same_json(obj, before):
-            return []
+            return problems
         write.replace(bound.matched, obj)
     except (Failed, StatusError) as error:
         return _problem(policy, binding.name, str(error), "Invalid")
-    return [Outcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
+    return [*problems, Outcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
 
 
 def change_text(before: ReadOnlyObject, after: ReadOnlyObject) -> str:

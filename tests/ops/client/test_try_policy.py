@@ -13,10 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from in_process import ADMIN
-from server_in_thread import InThread
 
 from kubechronicle.ops.client.trials import trial
 
@@ -282,73 +278,3 @@ def test_webhooks_are_asked_at_the_given_address(
     silent = tried("ValidatingWebhookConfiguration", "--webhook-url", "http://127.0.0.1:1")
     assert silent.code == 2
     assert "is the webhook running there?" in silent.err
-
-
-WRITES = st.lists(
-    st.tuples(
-        st.sampled_from(("create", "patch", "delete", "relabel")),
-        st.sampled_from("xyz"),
-        st.sampled_from("12345"),
-        st.sampled_from(("", "red", "blue")),
-    ),
-    min_size=4,
-    max_size=14,
-)
-
-
-def status_of(running: Any, method: str, path: str, body: Any = None) -> int:
-    kind = "merge-patch+json" if method == "PATCH" else "json"
-    headers = {"Content-Type": f"application/{kind}"}
-    data = None if body is None else json.dumps(body).encode()
-    return InThread(running, ADMIN).send(method, path, headers, data).status
-
-
-def write(running: Any, namespace: str, step: tuple[str, str, str, str], query: str = "") -> int:
-    """Do one step of a history. Return the status of its answer."""
-    verb, name, value, color = step
-    labels = {"labels": {"color": color}} if color else {}
-    body = {"metadata": {"name": name, **labels}, "data": {"a": value}}
-    if verb == "create":
-        return status_of(running, "POST", maps(namespace) + query, body)
-    if verb == "patch":
-        return status_of(running, "PATCH", maps(namespace, name) + query, {"data": {"a": value}, "metadata": labels})
-    if verb == "delete":
-        return status_of(running, "DELETE", maps(namespace, name) + query)
-    team = {"metadata": {"labels": {"team": color or "blue"}}}
-    return status_of(running, "PATCH", f"/api/v1/namespaces/{namespace}", team)
-
-
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(history=WRITES, expression=st.sampled_from(EXPRESSIONS))
-def test_its_verdict_is_the_servers(
-    chronicle: Chronicle,
-    running: Any,
-    tmp_path: Path,
-    history: list[tuple[str, str, str, str]],
-    expression: str,
-) -> None:
-    """Each write is first sent as a dry run with the policy in force, then done without it."""
-    name = next(_spaces)
-    running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": {"team": "blue"}}})
-    since = newest(running)
-    tried = policy(expression)
-    bound = binding(tried, name, "Deny")
-    running.ask("POST", f"{GROUP}/validatingadmissionpolicies", tried)
-    bindings = f"{GROUP}/validatingadmissionpolicybindings"
-    refused = []
-    for step in history:
-        refusal = 0
-        if step[0] != "relabel":
-            running.ask("POST", bindings, bound)
-            refusal = write(running, name, step, "?dryRun=All")
-            running.ask("DELETE", f"{bindings}/{bound['metadata']['name']}")
-        before = newest(running)
-        done = write(running, name, step)
-        if done < 300 and newest(running) != before and step[0] != "relabel":
-            refused.append(refusal == 422)
-    running.ask("DELETE", f"{GROUP}/validatingadmissionpolicies/{tried['metadata']['name']}")
-    file = written(tmp_path, tried, bound)
-    report = chronicle("try-policy", "-f", file, "--since", since, "-n", name, "-o", "json", "--examples", "99").json()
-    ours = {int(example["revision"]) for policy in report["policies"] for example in policy["examples"]}
-    others = [each for each in report["policies"][0]["examples"] if each["object"] == "configmaps/kube-root-ca.crt"]
-    assert len(ours) - len(others) == sum(refused), (history, expression, report)
