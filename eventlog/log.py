@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
+from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 
@@ -28,7 +29,30 @@ class Claim(NamedTuple):
     connected: Callable[[], bool]
 
 
+class ReadLog(Protocol):
+    """The recorded reads (queries/reads.py), which are no part of the hash chain."""
+
+    async def record(self, reads: Sequence[ReadRecord], recording: Recording) -> None:
+        """Store reads, which may be none, and that their recording goes on. LogUnavailable."""
+        ...
+
+    async def retain(self, days: int) -> list[str]:
+        """Drop reads that are older than ``days`` (0: none), by weeks, and return what was dropped. LogUnavailable."""
+        ...
+
+    async def list(self, query: ReadQuery, *, limit: int) -> Sequence[ReadRecord]:
+        """Return at most ``limit`` reads, newest first."""
+        ...
+
+    async def recordings(self, *, limit: int) -> Sequence[Recording]:
+        """Return the periods in which reads were recorded, newest first."""
+        ...
+
+
 class RevisionLog(Protocol):
+    @property
+    def recorded(self) -> ReadLog: ...
+
     async def head(self) -> Head:
         """Return the committed head, in one round trip. LogUnavailable."""
         ...

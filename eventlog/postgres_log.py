@@ -38,6 +38,7 @@ from kubechronicle.eventlog.postgres import change_sql, connection, density_sql,
 from kubechronicle.eventlog.postgres.bounded_reads import fetch_bounded
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
 from kubechronicle.eventlog.queries import density
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -58,6 +59,7 @@ class PostgresLog:
     def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
         self._connect = connect
         self._pool = Pool(connect)
+        self.recorded = RecordedReads(self._pool)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim

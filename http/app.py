@@ -11,6 +11,7 @@ from kubechronicle.api.registry import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
+from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
@@ -82,12 +83,13 @@ def build_application(
     networks: Networks = DIRECT,
     *,
     audit: Audit | None = None,
+    recorder: ReadRecorder | None = None,
 ) -> HttpApplication:
     """Assemble the application.
 
     ``issuer``: of service account tokens; None if none are issued.
     ``aggregation``: the API groups of other servers; None: there are none.
-    ``audit``: records requests; None: none are recorded.
+    ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
     """
     metrics, health, drain = Metrics(), Health(checks), Drain()
     ui = Ui() if settings.ui else None
@@ -139,6 +141,7 @@ def build_application(
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         flow_control=flow_control,
         audit=audit,
+        reads=recorder,
     )
     handler = router(
         health=health,

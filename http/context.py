@@ -84,6 +84,7 @@ class Context:
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
     ``seats``: of a watch: ends when its initial events are sent; the handler of watches takes it.
     ``audit``: the audit record of the request; None if it has none.
+    ``unchanged``: the request is a write that left its object as it was.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class Context:
         "received",
         "seats",
         "turn",
+        "unchanged",
         "user",
         "warnings",
     )
@@ -121,6 +123,7 @@ class Context:
         self.flow_headers: tuple[tuple[str, str], ...] = ()
         self.seats: Seats | None = None
         self.audit: AuditRecord | None = None
+        self.unchanged = False
 
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""

@@ -24,6 +24,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.api.values import durations
 from kubechronicle.http.audit.audit import Audit
+from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited, note_verdict
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
@@ -78,6 +79,7 @@ class Services:
     max_mutating_requests_inflight: int = 200
     flow_control: FlowControl | None = None
     audit: Audit | None = None
+    reads: ReadRecorder | None = None
 
 
 Filter = Callable[[Services, Next], Next]
@@ -404,6 +406,11 @@ def _seconds(text: str, limit: float) -> float:
     return min(seconds, limit) if seconds > 0 else limit
 
 
+def record_reads(services: Services, following: Next) -> Next:
+    """Record reads in the database, as their own policy says."""
+    return following if services.reads is None else services.reads.recorded(following)
+
+
 # Outermost first. The order is kube-apiserver's where both have the filter.
 FILTERS: tuple[Filter, ...] = (
     answer_errors,
@@ -415,6 +422,7 @@ FILTERS: tuple[Filter, ...] = (
     impersonate,
     limit_in_flight,
     authorize,
+    record_reads,
 )
 
 

@@ -569,6 +569,18 @@ create table kubechronicle.archived (
 create function kubechronicle.is_erased(object json) returns boolean language sql immutable strict parallel safe
 return starts_with(object::text, '{"erased":');
 
+-- True if the object is stored as ciphertext (eventlog/encryption/stored_form.py).
+create function kubechronicle.is_encrypted(object json) returns boolean language sql immutable strict parallel safe
+return starts_with(object::text, '{"encrypted":');
+
+-- True if there is no object to show.
+create function kubechronicle.is_withheld(object json) returns boolean language sql immutable strict parallel safe
+return starts_with(object::text, '{"encrypted":') or starts_with(object::text, '{"erased":');
+
+-- The provider and the name of the key that encrypted the object; null for plaintext.
+create function kubechronicle.encryption_of(object json) returns text language sql immutable strict parallel safe
+return case when starts_with(object::text, '{"encrypted":') then object ->> 'encrypted' end;
+
 -- History for analysts: the schema chronicle. Its views and functions read the log with the rights of its owner, and hide
 -- the contents of confidential resources. docs/sql.md describes them; columns may be added, but not changed.
 --
@@ -648,11 +660,12 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
     l.namespace, l.name, l.uid, l.create_revision, l.version, nullif(l.previous_revision, 0) as previous_revision,
     l.user_name, l.user_uid, l.user_groups, l.user_extra::jsonb as user_extra, l.impersonator, l.verb, l.request_uri,
     l.user_agent, l.source_address, l.field_manager, l.audit_id,
-    l.resource in (select c.resource from kubechronicle.confidential_resources c) as confidential,
+    l.resource in (select c.resource from kubechronicle.confidential_resources c)
+        or kubechronicle.is_encrypted(l.object) as confidential,
     case when l.resource not in (select c.resource from kubechronicle.confidential_resources c)
-            and not kubechronicle.is_erased(l.object)
+            and not kubechronicle.is_withheld(l.object)
         then kubechronicle.readable(l.object) end as object,
-    kubechronicle.is_erased(l.object) as erased
+    kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption
 from kubechronicle.log l cross join kubechronicle.head h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
@@ -662,14 +675,14 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
     case l.operation when 1 then 'created' when 2 then 'updated' else 'deleted' end as did,
     l.resource, l.namespace, l.name, l.verb, l.user_agent, l.source_address,
     case when l.operation = 2 and l.resource not in (select c.resource from kubechronicle.confidential_resources c)
-            and not kubechronicle.is_erased(l.object) then (
+            and not kubechronicle.is_withheld(l.object) then (
         select array(select * from jsonb_object_keys(
             chronicle.difference(kubechronicle.readable(b.object), kubechronicle.readable(l.object))))
         from (
             select p.object from kubechronicle.log p where p.revision = l.previous_revision
             union all
             select k.object from kubechronicle.kept k where k.revision = l.previous_revision limit 1) b
-        where not kubechronicle.is_erased(b.object))
+        where not kubechronicle.is_withheld(b.object))
     end as changed,
     kubechronicle.is_erased(l.object) as erased
 from kubechronicle.log l cross join kubechronicle.head h
@@ -764,7 +777,8 @@ begin
                 and x.namespace = c.namespace and x.name = c.name and x.revision between c.create_revision and at
              order by x.revision desc limit 1)) found
         order by found.revision desc limit 1) r
-    cross join lateral (select r.resource in (select f.resource from kubechronicle.confidential_resources f) as secret,
+    cross join lateral (select r.resource in (select f.resource from kubechronicle.confidential_resources f)
+            or kubechronicle.is_encrypted(r.object) as secret,
         kubechronicle.is_erased(r.object) as gone) s
     where at >= coalesce((h.compacted_of ->> r.resource)::bigint, h.compacted_long)
     order by r.resource, r.namespace, r.name;
@@ -791,18 +805,130 @@ begin atomic
         case when not s.secret and not kubechronicle.is_erased(l.object) then kubechronicle.readable(l.object) end,
         kubechronicle.is_erased(l.object)
     from kubechronicle.log l cross join kubechronicle.head h
-    cross join (select of_resource in (select c.resource from kubechronicle.confidential_resources c) as secret) s
+    cross join lateral (select of_resource in (select c.resource from kubechronicle.confidential_resources c)
+            or kubechronicle.is_encrypted(l.object) as secret offset 0) s
     left join lateral (
         select chronicle.difference(kubechronicle.readable(b.object), kubechronicle.readable(l.object)) as diff from (
             select p.object from kubechronicle.log p where p.revision = l.previous_revision
             union all
             select k.object from kubechronicle.kept k where k.revision = l.previous_revision limit 1) b
         where l.operation = 2 and not s.secret and not kubechronicle.is_erased(l.object)
-            and not kubechronicle.is_erased(b.object) offset 0) d on true
+            and not kubechronicle.is_withheld(b.object) offset 0) d on true
     where l.resource = of_resource and l.namespace = in_namespace and l.name = of_name
         and l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long)
     order by l.revision;
 end;
+
+-- Recorded reads: who got, listed or watched which objects, and when. They are no part of the hash chain and hold no
+-- contents. A server writes them in batches, some time after the answer; a crash loses the last of them.
+--
+-- Partitioned by week, so that retention drops whole partitions. A row in no week's partition waits in the default one.
+create table kubechronicle.reads (
+    at             timestamptz not null,
+    id             bigint generated always as identity,
+    revision       bigint not null,           -- the newest revision that the server had applied
+    resource       text collate "C" not null,
+    subresource    text not null,
+    namespace      text collate "C" not null, -- empty: of the whole cluster
+    name           text collate "C" not null, -- empty: a list or watch of all
+    verb           text not null,
+    form           text not null,             -- object, metadata or table
+    user_name      text not null,
+    user_uid       text not null,
+    user_groups    text[] not null,
+    impersonator   text not null,
+    request_uri    text not null,
+    user_agent     text not null,
+    source_address text not null,
+    audit_id       text not null
+) partition by range (at);
+
+create index on kubechronicle.reads (resource, namespace, name, at);
+create index on kubechronicle.reads (user_name, at);
+create index on kubechronicle.reads (at, id);
+
+create table kubechronicle.reads_other partition of kubechronicle.reads default;
+
+-- The periods in which a server recorded reads. ``until`` moves on while it does. ``lost``: reads that did not fit into
+-- its buffer. ``clean``: it stopped in order, so that none of its reads was lost at the end.
+create table kubechronicle.read_recordings (
+    id     uuid primary key,
+    server text not null,
+    since  timestamptz not null,
+    until  timestamptz not null,
+    lost   bigint not null default 0,
+    clean  boolean not null default false,
+    policy jsonb not null
+);
+
+create index on kubechronicle.read_recordings (until);
+
+-- The table of the week of a moment; made if it is missing.
+create function kubechronicle.make_reads_partition(moment timestamptz) returns void language plpgsql as $$
+declare
+    first timestamptz := date_trunc('week', moment at time zone 'UTC') at time zone 'UTC';
+    child text := 'reads_' || to_char(first at time zone 'UTC', 'YYYYMMDD');
+begin
+    if to_regclass('kubechronicle.' || child) is null then
+        perform pg_advisory_xact_lock(hashtext('kubechronicle.reads'));
+        execute format('create table if not exists kubechronicle.%I partition of kubechronicle.reads '
+            'for values from (%L) to (%L)', child, first, first + interval '7 days');
+    end if;
+end $$;
+
+-- Record reads, a JSON array of rows, and that the recording goes on.
+create function kubechronicle.record_reads(reads json, recording json) returns void language plpgsql
+set jit = off as $$
+begin
+    insert into kubechronicle.reads (at, revision, resource, subresource, namespace, name, verb, form, user_name, user_uid,
+        user_groups, impersonator, request_uri, user_agent, source_address, audit_id)
+    select to_timestamp(r.at), r.revision, r.resource, r.subresource, r.namespace, r.name, r.verb, r.form, r.user_name,
+        r.user_uid, array(select json_array_elements_text(r.user_groups)), r.impersonator, r.request_uri, r.user_agent,
+        r.source_address, r.audit_id
+    from json_to_recordset(reads) as r (at float8, revision bigint, resource text, subresource text, namespace text,
+        name text, verb text, form text, user_name text, user_uid text, user_groups json, impersonator text,
+        request_uri text, user_agent text, source_address text, audit_id text);
+    insert into kubechronicle.read_recordings as k (id, server, since, until, lost, clean, policy)
+    select c.id, c.server, to_timestamp(c.since), to_timestamp(c.until), c.lost, c.clean, c.policy
+    from json_to_record(recording) as c (id uuid, server text, since float8, until float8, lost bigint, clean boolean,
+        policy jsonb)
+    on conflict (id) do update set until = excluded.until, lost = excluded.lost, clean = excluded.clean;
+end $$;
+
+-- Make the partitions of this week and the next, and drop those whose reads are older than ``days`` (0: none). A moment
+-- in which readers hold the table is no reason to wait: the next call tries again.
+create function kubechronicle.retain_reads(days int) returns text[] language plpgsql
+set lock_timeout = '3s' as $$
+declare
+    dropped text[] := '{}';
+    child text;
+    oldest timestamptz := case when days > 0 then clock_timestamp() - days * interval '1 day' end;
+begin
+    perform kubechronicle.make_reads_partition(clock_timestamp());
+    perform kubechronicle.make_reads_partition(clock_timestamp() + interval '7 days');
+    if oldest is null then return dropped; end if;
+    for child in
+        select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = 'kubechronicle.reads'::regclass and c.relname ~ '^reads_[0-9]{8}$'
+            and (to_date(right(c.relname, 8), 'YYYYMMDD') + 7)::timestamp at time zone 'UTC' < oldest
+    loop
+        execute format('drop table kubechronicle.%I', child);
+        dropped := dropped || child;
+    end loop;
+    delete from kubechronicle.reads_other where at < oldest;
+    delete from kubechronicle.read_recordings where until < oldest;
+    return dropped;
+end $$;
+
+-- Recorded reads, for analysts.
+create view chronicle.reads with (security_barrier) as
+select at, revision, resource, subresource, namespace, name, verb, form, user_name, user_uid, user_groups, impersonator,
+    request_uri, user_agent, source_address, audit_id
+from kubechronicle.reads;
+
+-- The periods in which reads were recorded: outside of them, a missing row says nothing.
+create view chronicle.read_recordings with (security_barrier) as
+select server, since, until, lost, clean, policy from kubechronicle.read_recordings;
 
 -- Let a role read the schema chronicle only.
 create function kubechronicle.let_read(reader name) returns void language plpgsql as $$

@@ -43,6 +43,8 @@ HTTP_MAY_IMPORT = (
     "actors.writing.writes",
     "eventlog.entries",
     "eventlog.errors",
+    "eventlog.log",
+    "eventlog.queries.reads",
     "eventlog.records",
     "eventlog.views",
     "eventlog.watching",
@@ -58,7 +60,7 @@ STAIRCASES = {
         "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota", "access", "flow_control",
         "configuration", "audit", "tables", "openapi",
     ),
-    "eventlog": ("queries", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
+    "eventlog": ("queries", "encryption", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": (
         "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization", "audit",

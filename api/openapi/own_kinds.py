@@ -76,7 +76,10 @@ _REVISION: Final[Mapping[str, Schema]] = {
         "description": "The object before the change. Lists have it with ?content=full or states.",
     },
     "after": {**_ANY_OBJECT, "description": "The object after it. Lists have it with ?content=full or states."},
-    "last": {**_ANY_OBJECT, "description": "The object as it was deleted. Lists have it with ?content=states or after."},
+    "last": {
+        **_ANY_OBJECT,
+        "description": "The object as it was deleted. Lists have it with ?content=states or after.",
+    },
     "redacted": {
         "type": "boolean",
         "description": "You may not read the object: the change is listed without its content.",
@@ -91,11 +94,62 @@ _REVISION: Final[Mapping[str, Schema]] = {
     },
 }
 
+_READ: Final[Mapping[str, Schema]] = {
+    "time": _text("Time of the request, with microseconds.", format="date-time"),
+    "verb": _text("get, list or watch; or the verb of a write that left no change."),
+    "form": _text(
+        "The contents of the answer: object, metadata or table. dry-run and no-op are writes that left no change.",
+        enum=["object", "metadata", "table", "dry-run", "no-op"],
+    ),
+    "revision": _text("The newest revision that the server had applied."),
+    "object": _object(
+        "The object that was read. Without a name: all objects of the kind.",
+        apiGroup=_text("Its API group."),
+        resource=_text("The plural of its kind, as in URLs."),
+        subresource=_text("The subresource that was read."),
+        namespace=_text("Its namespace."),
+        name=_text("Its name."),
+    ),
+    "who": _object(
+        "The user and client of the request.",
+        username=_text("The user of the request, after impersonation."),
+        uid=_text("The user's uid."),
+        groups=_texts("The user's groups."),
+        impersonator=_text("The user that impersonated this user."),
+        sourceAddress=_text("The source address of the request."),
+        userAgent=_text("The User-Agent of the client."),
+    ),
+    "request": _object(
+        "The request.",
+        verb=_text("Its verb."),
+        uri=_text("Its path and query, without credentials."),
+        auditID=_text("Its id, as in the Audit-ID header of the answer."),
+    ),
+}
+
+_RECORDING: Final[Mapping[str, Schema]] = {
+    "server": _text("The server that recorded reads."),
+    "since": _text("The beginning of the period.", format="date-time"),
+    "until": _text("The last time at which the recording was known to go on.", format="date-time"),
+    "lost": {"type": "integer", "format": "int64", "description": "The reads that did not fit into the buffer."},
+    "clean": {"type": "boolean", "description": "The server ended the recording in order."},
+    "policy": {**_ANY_OBJECT, "description": "The rules that chose the recorded reads."},
+}
+
 OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "Revision": (
         "Revision is one change of an object in a namespace, as recorded in the log. Its name is the revision: the "
         "number of the change among all changes of the cluster. The object has it as resourceVersion after the change.",
         _REVISION,
+    ),
+    "Read": ("Read is one recorded read of objects in a namespace. It has no contents.", _READ),
+    "ClusterRead": (
+        "ClusterRead is one recorded read of a cluster-scoped object, or of objects of all namespaces.",
+        _READ,
+    ),
+    "ReadRecording": (
+        "ReadRecording is a period in which a server recorded reads. Outside of them, a missing read says nothing.",
+        _RECORDING,
     ),
     "ClusterRevision": ("ClusterRevision is one change of a cluster-scoped object, as recorded in the log.", _REVISION),
 }

@@ -239,6 +239,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
 
 HISTORY: Final = "history.kubechronicle.dev"
 READ_WATCH: Final = ("get", "list", "watch")
+LISTED: Final = ("list",)
 
 OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     HISTORY: {
@@ -247,6 +248,9 @@ OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
                 "clusterrevisions", "ClusterRevision", namespaced=False, short=("crev",), verbs=READ_WATCH, stored=False
             ),
             Row("revisions", "Revision", short=("rev",), verbs=READ_WATCH, stored=False),
+            Row("clusterreads", "ClusterRead", namespaced=False, verbs=LISTED, stored=False),
+            Row("readrecordings", "ReadRecording", namespaced=False, verbs=LISTED, stored=False),
+            Row("reads", "Read", verbs=LISTED, stored=False),
         )
     },
 }

@@ -117,6 +117,15 @@ _REVISION: Final = _vocabulary(
     refusal=f'"%s" is not a known field selector of revisions: there are {", ".join(revision_fields.FIELDS)}',
 )
 
+READ_FIELDS: Final = (
+    NAMESPACE, "object.resource", "object.name", "who.username", "request.verb", "time.from", "time.to",
+)  # fmt: skip
+"""The selectable fields of recorded reads. ``object.name`` selects lists and watches of all objects, too."""
+
+_READ: Final = _vocabulary(
+    *READ_FIELDS, refusal=f'"%s" is not a known field selector of reads: there are {", ".join(READ_FIELDS)}'
+)
+
 VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ("", "v1", "Pod"): Vocabulary(
         {name: name for name in (NAME, NAMESPACE, "status.podIPs", *(field for field, _ in SELECTABLE["pods"]))}
@@ -148,6 +157,8 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ),
     ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
     ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,
+    ("history.kubechronicle.dev", "v1", "Read"): _READ,
+    ("history.kubechronicle.dev", "v1", "ClusterRead"): _READ,
 }
 """(group, version, kind) -> vocabulary, for kinds with their own."""
 

@@ -21,6 +21,7 @@ from kubechronicle.eventlog.errors import (
     FutureRevision,
     LogUnavailable,
 )
+from kubechronicle.eventlog.memory.reads import MemoryReads
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import (
     Batch,
@@ -60,6 +61,7 @@ class MemoryStore:
         self._fenced: set[UUID] = set()
         self._stragglers: dict[UUID, Batch] = {}
         self._listeners: list[Replica] = []
+        self.reads = MemoryReads()
         self.sole: object = None  # the MemoryLog that holds the claim to append alone
 
     # Writing

@@ -176,10 +176,8 @@ def _backups(path: Path) -> Iterator[tuple[float, Path]]:
 def _compress(backup: Path) -> None:
     target = backup.with_name(f"{backup.name}.gz")
     partial = backup.with_name(f".{backup.name}.gz.partial")
-    with (
-        backup.open("rb") as source,
-        gzip.open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb") as sink,
-    ):
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    with backup.open("rb") as source, os.fdopen(fd, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw) as sink:
         shutil.copyfileobj(source, sink, MEBIBYTE)
     os.rename(partial, target)
     backup.unlink()

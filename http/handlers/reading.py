@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
@@ -51,7 +52,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    if rt.group == HISTORY and SUMMARY in context.query:
+    if rt.group == HISTORY and SUMMARY in context.query and rt.plural not in RESOURCES:
         return await summarize(backend, context, rt, list_parameters(context, rt)[1])
     encoder = backend.encoders.choose(request, context, rt)
     options, selection = list_parameters(context, rt)

@@ -13,6 +13,7 @@ from typing import Final
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, ConvertedReads, needs_webhook
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.context import Context
@@ -22,7 +23,7 @@ from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
 from kubechronicle.http.handlers.responses import compressed
-from kubechronicle.http.handlers.revisions import read_revisions
+from kubechronicle.http.handlers.revisions import read_recorded, read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.sessions.pod_streams import stream_pod
@@ -99,7 +100,7 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         raise status.method_not_supported(rt, verb)
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
     if rt.group == HISTORY:
-        backend = read_revisions(backend, context)
+        backend = read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, context)
     if needs_webhook(rt):
         converted = ConvertedEntries(backend.store.conversions, rt)
         backend = replace(backend, reads=ConvertedReads(backend.reads, converted), converted=converted)

@@ -21,6 +21,7 @@ import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.density import BY, DensityOptions, density
+from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revisions import ChangeReads, Readable
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -45,6 +46,11 @@ def read_revisions(backend: Backend, context: Context) -> Backend:
     if order not in ("newest", "oldest"):
         raise status.bad_request(f"order={order}: must be newest or oldest")
     return replace(backend, reads=_changes(backend, context, content=content, oldest_first=order == "oldest"))
+
+
+def read_recorded(backend: Backend, context: Context) -> Backend:
+    """Return the backend with the recorded reads of objects."""
+    return replace(backend, reads=RecordedReads(backend.store.reads, at=context.at))
 
 
 def _changes(backend: Backend, context: Context, *, content: str = "", oldest_first: bool = False) -> ChangeReads:

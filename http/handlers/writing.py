@@ -153,6 +153,8 @@ async def _delete_nothing(
 
 async def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:
     context.warnings.extend(written.warnings)
+    if written.prepared is not None and written.prepared.outcome is pipeline.Outcome.UNCHANGED:
+        context.unchanged = True
     body = await _encoded(context, encoder, written)
     return bytes_response(201 if written.created else 200, encoder.form, body)
 

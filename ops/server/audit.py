@@ -45,6 +45,25 @@ class AuditPlan:
     webhook: WebhookSettings | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadsPlan:
+    """The policy of recorded reads, its file and content, and the days that reads are kept; 0: for ever."""
+
+    policy: Policy
+    file: Path
+    content: bytes
+    days: int
+
+
+def reads_plan(settings: Settings) -> ReadsPlan | None:
+    """Return the plan of recorded reads; None if they are off. Raise OperatorError."""
+    file = settings.audit_reads_policy_file
+    if file is None:
+        return None
+    policy, content = read_policy("audit-reads-policy-file", file)
+    return ReadsPlan(policy=policy, file=file, content=content, days=settings.audit_reads_retention)
+
+
 def audit_plan(settings: Settings) -> AuditPlan | None:
     """Return the plan; None if there is no policy or no backend. Raise OperatorError."""
     file_log, webhook = _log_settings(settings), _webhook_settings(settings)

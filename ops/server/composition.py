@@ -33,6 +33,7 @@ from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import build_application
+from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
@@ -103,6 +104,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     ]
     backends, aggregation = aggregated_servers(plan, store, outgoing)
     audit = audit_parts(plan.audit, outgoing, server=plan.server)
+    recorder = _read_recorder(plan, reads)
     application = build_application(
         store,
         authentication,
@@ -113,6 +115,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         aggregation,
         egress.networks,
         audit=audit.audit if audit is not None else None,
+        recorder=recorder,
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -132,6 +135,9 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
     if audit is not None:
         outside += audit.children()
+    if recorder is not None and plan.reads is not None:
+        reloaded = recorder.reloaded(plan.reads.file, plan.reads.content)
+        outside += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
     tree = server_tree(
@@ -145,9 +151,20 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
     audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
+    if recorder is not None:
+        audited = (*audited, recorder)
     for collector in (unavailable, egress.metrics, *audited):
         application.metrics.registry.register(collector)
     return assembly
+
+
+def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
+    if plan.reads is None:
+        return None
+    server = plan.server if plan.worker is None else f"{plan.server}/{plan.worker}"
+    return ReadRecorder(
+        reads.log.recorded, plan.reads.policy, revision=lambda: reads.applied, server=server, days=plan.reads.days
+    )
 
 
 def _state(

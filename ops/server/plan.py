@@ -29,7 +29,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.wire.serve_config import ServeConfig
-from kubechronicle.ops.server.audit import AuditPlan
+from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Plan:
     image_webhook: ImageWebhook | None = None
     """The webhook that judges the images of pods."""
     audit: AuditPlan | None = None
+    reads: ReadsPlan | None = None
+    """Reads to record in the database."""
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES

@@ -38,7 +38,7 @@ from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
 from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, plugin_configurations, webhook_users
-from kubechronicle.ops.server.audit import AuditPlan, audit_plan
+from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
@@ -62,6 +62,7 @@ class Inputs:
     image_webhook: ImageWebhook | None
     egress: tuple[EgressSelection, ...] | None
     audit: AuditPlan | None
+    reads: ReadsPlan | None
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
@@ -126,6 +127,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         image_webhook=image_webhook(admission),
         egress=egress_selections(settings),
         audit=audit_plan(settings),
+        reads=reads_plan(settings),
         registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
@@ -180,6 +182,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         image_webhook=inputs.image_webhook,
         egress=inputs.egress or (),
         audit=inputs.audit,
+        reads=inputs.reads,
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),

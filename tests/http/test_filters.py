@@ -91,6 +91,7 @@ def test_the_order_is_kube_apiservers() -> None:
         "impersonate",
         "limit_in_flight",
         "authorize",
+        "record_reads",
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.printer import Column, Printer, name_of, wide
+from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
 from kubechronicle.api.values.objects import ReadOnlyObject
 from kubechronicle.api.values.printable import printable
@@ -46,7 +47,56 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 
 _PRINTER: Final = Printer(_COLUMNS, _cells)
 
+_READ_COLUMNS: Final = (
+    Column("Time", format="name", text="The time of the request."),
+    Column("Verb", text="The verb of the request."),
+    Column("User", text="The user that sent the request."),
+    Column("Object", text="The object that was read; without a name, all of its kind."),
+    Column("Form", text="Whole objects, their metadata or a table; or a write that changed nothing."),
+    Column("Source", text="The address that the request came from."),
+    wide("Agent", "The client that sent the request."),
+    wide("Revision", "The newest revision that the server had applied."),
+    wide("Audit-ID", "The id of the request."),
+)
+
+
+def _read_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    who, request = obj["who"], obj["request"]
+    cells = (
+        obj["time"][:23] + "Z",
+        obj["verb"],
+        who.get("username", ""),
+        read_cell(obj),
+        obj["form"],
+        who.get("sourceAddress", ""),
+        who.get("userAgent", ""),
+        obj["revision"],
+        request.get("auditID", ""),
+    )
+    return list(map(printable, cells))
+
+
+_RECORDING_COLUMNS: Final = (
+    Column("Name", format="name", text="The id of the recording."),
+    Column("Server", text="The server that recorded reads."),
+    Column("Since", text="Its beginning."),
+    Column("Until", text="The last time at which it was known to go on."),
+    Column("Lost", "integer", text="The reads that were lost."),
+    Column("Clean", "boolean", text="The server ended it in order."),
+)
+
+
+def _recording_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    return [name_of(obj), printable(obj["server"]), obj["since"][:19] + "Z", obj["until"][:19] + "Z", obj["lost"],
+            obj["clean"]]  # fmt: skip
+
+
+_READ_PRINTER: Final = Printer(_READ_COLUMNS, _read_cells)
+
 PRINTERS: Final[Mapping[str, Printer]] = {
     "revisions.history.kubechronicle.dev": _PRINTER,
     "clusterrevisions.history.kubechronicle.dev": _PRINTER,
+    "reads.history.kubechronicle.dev": _READ_PRINTER,
+    "clusterreads.history.kubechronicle.dev": _READ_PRINTER,
+    "readrecordings.history.kubechronicle.dev": Printer(_RECORDING_COLUMNS, _recording_cells),
 }
