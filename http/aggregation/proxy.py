@@ -11,6 +11,8 @@ pressure: a chunk is read when the one before it is sent. Source: kube-aggregato
 from __future__ import annotations
 
 import logging
+import posixpath
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
@@ -28,6 +30,9 @@ from kubechronicle.http.outgoing.client import AskError
 from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, Drain
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
+from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
+from kubechronicle.http.proxying.pages import is_page, rewritten_page
+from kubechronicle.http.proxying.reverse_proxy import CACHE_CONTROL, CROSS_ORIGIN
 from kubechronicle.http.proxying.sending import body_begin, send_request
 
 log = logging.getLogger(__name__)
@@ -51,7 +56,7 @@ REPLACED: Final = HOP_BY_HOP | {
 REPLACED_PREFIXES: Final = ("x-remote-extra-", "impersonate-")
 OWN_FIELDS: Final = HOP_BY_HOP | {"content-length", "date", "audit-id"}
 """Fields of an answer that this server sets itself."""
-_PATH_CHARACTERS: Final = "/:@!$&'()*+,;=~"
+_WRONG_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 _KEY_CHARACTERS: Final = frozenset("!#$&'*+-.^_`|~")
 
 
@@ -90,7 +95,7 @@ class Proxy:
             return await upgraded(
                 request,
                 request.upgrade,
-                forwarded_fields(request, context),
+                forwarded_fields(request, context, url.removeprefix("https://")),
                 backends=self._backends,
                 api_service=api_service,
                 url=url,
@@ -108,9 +113,8 @@ class Proxy:
         drain: Drain,
         kept: KeptStreams,
     ) -> Response:
-        host = ("host", url.removeprefix("https://"))
-        body, target = await body_begin(request), forwarded_target(request)
-        fields = [host, *forwarded_fields(request, context)]
+        body, target, host = await body_begin(request), forwarded_target(request), url.removeprefix("https://")
+        fields = forwarded_fields(request, context, host)
         send = partial(send_request, request=request, body=body, target=target, fields=fields)
         try:
             server = await self._backends.server(api_service, url)
@@ -122,8 +126,16 @@ class Proxy:
             return error_text(503, f"error trying to reach service: {why}")
         if 300 <= head.status <= 399 and head.get("location"):
             asked.release()
-            return Response(502, [TEXT], REDIRECTED)
-        answered = answered_fields(head)
+            return Response(502, [TEXT, CACHE_CONTROL], REDIRECTED)
+        rewriter = LinkRewriter(prefix="", server=host, request_host=host, origin=("https", host))
+        answered = answered_fields(head, rewriter)
+        if request.method != "HEAD" and is_page(head):
+            try:
+                page = await rewritten_page(asked, head, rewriter)
+            except BackendFailed as error:
+                return error_text(503, f"error trying to reach service: {error}")
+            if page is not None:
+                return Response(head.status, [field for field in answered if field[0] != "content-encoding"], page)
         if head.length is not None and head.status not in (204, 304):
             answered.append(("content-length", str(head.length)))
         whole = asked.whole_body()
@@ -140,24 +152,33 @@ def forwarded_target(request: Request) -> str:
     >>> forwarded_target(Request.of("GET", "/apis/g/v1/things%2Fx?b=1&a=2"))
     '/apis/g/v1/things/x?a=2&b=1'
     """
-    path = quote(request.path, safe=_PATH_CHARACTERS)
-    pairs = parse_qsl(request.query_string, keep_blank_values=True)
-    query = urlencode(sorted(pairs, key=lambda pair: pair[0]))
+    path = quote(request.path, safe=PATH_CHARACTERS)
+    if not request.query_string:
+        return path
+    # Go's url.ParseQuery: pairs with a semicolon or a wrong escape are left out.
+    pairs = [each for each in request.query_string.split("&") if ";" not in each and not _WRONG_ESCAPE.search(each)]
+    query = urlencode(sorted(parse_qsl("&".join(pairs), keep_blank_values=True), key=lambda pair: pair[0]))
     return f"{path}?{query}" if query else path
 
 
-def forwarded_fields(request: Request, context: Context) -> list[tuple[str, str]]:
-    """Return the fields for the other server: the client's, but for those about the user and the connection."""
+def forwarded_fields(request: Request, context: Context, host: str) -> list[tuple[str, str]]:
+    """Return the fields for the other server: the client's, but for those about the user and the connection.
+
+    ``host``: the other server's host and port.
+    """
     headers = request.headers
     dropped = REPLACED | {name.strip().lower() for name in headers.get("connection").split(",")}
     kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(REPLACED_PREFIXES)]
     forwarded = [*headers.get_all("x-forwarded-for"), *([request.client[0]] if request.client[0] else [])]
     kept += [("x-forwarded-for", ", ".join(forwarded))] if forwarded else []
-    kept += [("x-forwarded-uri", quote(request.path, safe=_PATH_CHARACTERS))]
-    if headers.get("host"):
-        kept += [("x-forwarded-host", headers["host"])]
-    kept += [("x-forwarded-proto", request.scheme), ("audit-id", context.audit_id)]
-    return [*kept, *user_fields(context.user)]
+    path = posixpath.normpath(quote(request.path, safe=PATH_CHARACTERS))
+    kept += [
+        ("x-forwarded-uri", f"{path}/" if request.path.endswith("/") and path != "/" else path),
+        ("x-forwarded-host", host),
+        ("x-forwarded-proto", "https"),
+        ("audit-id", context.audit_id),
+    ]
+    return [("host", host), *kept, *user_fields(context.user)]
 
 
 def user_fields(user: User) -> list[tuple[str, str]]:
@@ -186,12 +207,16 @@ def _wire(value: str) -> str:
     return value if value.isascii() else value.encode().decode("latin-1")
 
 
-def answered_fields(head: AnswerHead) -> list[tuple[str, str]]:
+def answered_fields(head: AnswerHead, rewriter: LinkRewriter) -> list[tuple[str, str]]:
     """Return the fields of an answer for the client."""
-    named = {each.strip().lower() for name, value in head.fields if name == "connection" for each in value.split(",")}
-    return [(name, value) for name, value in head.fields if name not in OWN_FIELDS and name not in named]
+    dropped = OWN_FIELDS | {each.strip().lower() for each in head.get("connection").split(",")}
+    fields = [CACHE_CONTROL]
+    for name, value in head.fields:
+        if name not in dropped and not name.startswith(CROSS_ORIGIN):
+            fields.append((name, rewriter.url(value) if name == "location" else value))
+    return fields
 
 
 def error_text(code: int, text: str, fields: Iterable[tuple[str, str]] = ()) -> Response:
     """Return an error as Go's http.Error writes it."""
-    return Response(code, [TEXT, NOSNIFF, *fields], f"{text}\n".encode())
+    return Response(code, [TEXT, NOSNIFF, CACHE_CONTROL, *fields], f"{text}\n".encode())

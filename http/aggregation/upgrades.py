@@ -46,8 +46,7 @@ async def upgraded(
     if scope.cancelled_caught:
         raise AskError("dial tcp: i/o timeout")
     try:
-        host = ("host", url.removeprefix("https://"))
-        asked = [host, *fields, ("connection", "Upgrade"), ("upgrade", upgrade.protocol)]
+        asked = [*fields, ("connection", "Upgrade"), ("upgrade", upgrade.protocol)]
         try:
             with trio.fail_after(HEAD_TIMEOUT):
                 head = await send_upgrade(stream, request_bytes(request.method, target, asked))

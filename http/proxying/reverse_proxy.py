@@ -27,7 +27,8 @@ from kubechronicle.http.proxying.backend_request import (
 )
 from kubechronicle.http.proxying.dialing import BackendServer, DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.links import MAX_PAGE, LinkRewriter, unpacked
+from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
+from kubechronicle.http.proxying.pages import is_page, rewritten_page
 from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.streaming.copying import copy_both
 from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
@@ -38,9 +39,9 @@ HOP_BY_HOP: Final = frozenset(
 )  # fmt: skip
 """Fields of one connection (RFC 9110 §7.6.1)."""
 OWN_FIELDS: Final = HOP_BY_HOP | {"date", "audit-id", "content-length"}
+CACHE_CONTROL: Final = ("cache-control", "no-cache, private")
+"""A field of every answer of kube-apiserver, even beside one of the proxied server."""
 CROSS_ORIGIN: Final = "access-control-"
-PATH_CHARACTERS: Final = "$&+,/:;=@~-_."
-"""Characters that Go's net/url does not escape in a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +75,14 @@ async def proxy(request: Request, location: Location, drain: Drain, kept: KeptSt
         path += "/"
     if not path and request.method in ("GET", "HEAD"):
         query = f"?{request.query_string}" if request.query_string else ""
-        return Response(301, [("location", f"{request.raw_path}/{query}")])
+        return Response(301, [CACHE_CONTROL, ("location", f"{request.raw_path}/{query}")])
     suffix = location.path
     if request.path.endswith("/") and not suffix.endswith("/"):
         suffix += "/"
     rewriter = LinkRewriter(
         prefix=request.path.removesuffix(suffix),
-        hosts=frozenset({location.authority, request.headers.get("host")}),
+        server=location.authority,
+        request_host=request.headers.get("host"),
     )
     body, target = await body_begin(request), _target(path, request.query_string)
     fields = [*_request_fields(request, location), *_forwarded_fields(request, target, rewriter.prefix)]
@@ -129,16 +131,20 @@ async def _answer(
     """Return the answer for the client. It owns the request to the other server."""
     dropped = OWN_FIELDS | {name.strip().lower() for name in head.get("connection").split(",")}
     fields = [
-        (name, rewriter.url(value) if name == "location" else value)
-        for name, value in head.fields
-        if name not in dropped and not name.startswith(CROSS_ORIGIN)
+        CACHE_CONTROL,
+        *(
+            (name, rewriter.url(value) if name == "location" else value)
+            for name, value in head.fields
+            if name not in dropped and not name.startswith(CROSS_ORIGIN)
+        ),
     ]
-    is_page = head.get("content-type").partition(";")[0].strip() == "text/html" and not head.get("location")
-    if is_page and request.method != "HEAD":
-        page = await _page(asked, head, rewriter)
+    if request.method != "HEAD" and is_page(head):
+        try:
+            page = await rewritten_page(asked, head, rewriter)
+        except BackendFailed as error:
+            raise _unreachable(error) from None
         if page is not None:
-            fields = [(name, value) for name, value in fields if name != "content-encoding"]
-            return Response(head.status, fields, page)
+            return Response(head.status, [field for field in fields if field[0] != "content-encoding"], page)
     if head.length is not None and head.status not in (204, 304):
         fields.append(("content-length", str(head.length)))
     whole = asked.whole_body()
@@ -147,27 +153,6 @@ async def _answer(
     body = asked.body()
     body.end_with(drain)
     return Response(head.status, fields, body)
-
-
-async def _page(asked: BackendRequest, head: AnswerHead, rewriter: LinkRewriter) -> bytes | None:
-    """Return the page with rewritten links; None if it is in an unknown encoding or too long, and nothing is read."""
-    encoding = head.get("content-encoding")
-    if encoding not in ("", "gzip", "deflate") or (head.length or 0) > MAX_PAGE:
-        return None
-    page = bytearray()
-    try:
-        while part := await asked.next_part():
-            page += part
-            if len(page) > MAX_PAGE:
-                raise BackendFailed(f"the page is longer than {MAX_PAGE} bytes")
-    except BackendFailed as error:
-        raise _unreachable(error) from None
-    finally:
-        asked.release()
-    text = unpacked(bytes(page), encoding)
-    if text is None:
-        raise _unreachable(BackendFailed("the page is damaged or too long"))
-    return rewriter.page(text)
 
 
 async def _upgrade(request: Request, location: Location) -> Response:

@@ -161,8 +161,40 @@ async def test_certificates_are_verified_with_authorities(
 
 
 def test_links_of_a_page() -> None:
-    rewriter = LinkRewriter(prefix="/p", hosts=frozenset({"pod:80"}))
+    rewriter = LinkRewriter(prefix="/p", server="pod:80", request_host="api")
     page = b"<!-- <a href='/no'> --><a class=x href='/a?b=1&amp;c=2'><IMG SRC=/i.png><a href=\"http://pod:80/z/\">"
     assert rewriter.page(page) == (
-        b'<!-- <a href=\'/no\'> --><a class=x href="/p/a?b=1&amp;c=2"><IMG SRC="/p/i.png"><a href="/p/z/">'
+        b'<!-- <a href=\'/no\'> --><a class="x" href="/p/a?b=1&amp;c=2"><img src="/p/i.png"><a href="/p/z/">'
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        # Answers of kube-apiserver v1.36 to the same pages.
+        ("<A HREF=/foo>x</A>", '<a href="/p/foo">x</A>'),
+        ("<a href=/foo/><b/>", '<a href="/p/foo/"><b/>'),
+        ("<img src='/a.png' alt=/x>", '<img src="/p/a.png" alt="/x">'),
+        ('<a href="/fo o"><a href="/fo%20o">', '<a href="/p/fo%20o"><a href="/p/fo%20o">'),
+        ('<a href="/../x"><a href="/a//b/"><a href="/%2e%2e/x">', '<a href="/x"><a href="/p/a/b/"><a href="/x">'),
+        ("<a href=\"javascript:x('/y')\">", '<a href="javascript:x(&#39;/y&#39;)">'),
+        ('<a href="/foo" class="b&quot;c" data-x=\'/y\'>', '<a href="/p/foo" class="b&#34;c" data-x="/y">'),
+        ("<a\n href = '/foo' >", '<a href="/p/foo">'),
+        ('<a href="/x?a=1&copy=2&amp;b">', '<a href="/p/x?a=1&amp;copy=2&amp;b">'),
+        ('<script>"<a href="/z">"</script>', '<script>"<a href="/z">"</script>'),
+        ("<title><a href=/t></TITLE><p title>", '<title><a href=/t></TITLE><p title="">'),
+        ('<svg><a href="&#47;svg"/></svg>', '<svg><a href="/p/svg"/></svg>'),
+        ('x < y <a href="/cut"', "x < y "),
+        ('<a href="">&nbsp;<!DOCTYPE x><?xml y?>', '<a href="">&nbsp;<!DOCTYPE x><?xml y?>'),
+        ('<a href="http://api/x"><a href="/p/x">', '<a href="http://api/p/x"><a href="/p/x">'),
+    ],
+)
+def test_tags_are_written_anew(page: str, expected: str) -> None:
+    rewriter = LinkRewriter(prefix="/p", server="pod:80", request_host="api")
+    assert rewriter.page(page.encode()).decode() == expected
+
+
+def test_hostile_pages_take_linear_time() -> None:
+    rewriter = LinkRewriter(prefix="/p", server="pod:80", request_host="api")
+    for part in ("<a ", "<a x=", "<a x='", '<a "', "<!--", "<a/", "<", "<a x=y ", "<script>"):
+        rewriter.page(part.encode() * 20_000)
