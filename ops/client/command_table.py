@@ -9,6 +9,7 @@ from typing import Final
 
 COMMANDS: Final[Mapping[str, str]] = {
     "log": "List the changes of an object, a kind or a namespace, field by field.",
+    "audit": "List who changed and who read objects.",
     "blame": "Print an object's YAML, each line with the user that last set it.",
     "diff": "Print the differences between two moments as YAML.",
     "who": "Tell who created, deleted or changed an object, or set one of its fields.",
