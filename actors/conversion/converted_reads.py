@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.reading.reads import Listing, ObjectReads, Selection, Watching
@@ -79,6 +80,26 @@ class ConvertedEntries:
         )
 
 
+async def list_both(
+    reads: ObjectReads,
+    converted: ConvertedEntries,
+    rt: ResourceType,
+    selection: Selection,
+    *,
+    limit: int,
+    **listing: Any,
+) -> tuple[Listing, Sequence[Entry]]:
+    """List the objects whose converted forms are selected. Return them as stored, and converted.
+
+    ``listing``: as in Reads.list. StatusError 500: an object cannot be converted.
+    """
+    selects = selection.labels is not None or selection.fields is not None
+    whole = await reads.list(rt, Selection(namespace=selection.namespace), limit=0 if selects else limit, **listing)
+    chosen = selection.select(await converted.convert(whole.entries))
+    keys = {entry.key for entry in chosen}
+    return replace(whole, entries=[entry for entry in whole.entries if entry.key in keys]), chosen
+
+
 class ConvertedReads:
     """``reads`` of one type, with converted entries."""
 
@@ -100,18 +121,17 @@ class ConvertedReads:
         revision: int | None = None,
         exact: bool = False,
     ) -> Listing:
-        whole = Selection(namespace=selection.namespace)
-        selects = selection.labels is not None or selection.fields is not None
-        listing = await self._reads.list(
+        stored, entries = await list_both(
+            self._reads,
+            self._entries,
             rt,
-            whole,
-            limit=0 if selects else limit,
+            selection,
+            limit=limit,
             continue_token=continue_token,
             revision=revision,
             exact=exact,
         )
-        entries = await self._entries.convert(listing.entries)
-        return replace(listing, entries=selection.select(entries))
+        return replace(stored, entries=entries)
 
     async def watch(
         self,

@@ -32,6 +32,7 @@ from msgspec import structs
 from kubechronicle.actors.admission.chain import CONNECT, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import Conversions
+from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, list_both
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
@@ -276,14 +277,26 @@ class Writes:
         return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
     async def delete_collection(
-        self, caller: Caller, target: Target, selection: Selection, options: DeleteOptions, **listing: Any
+        self,
+        caller: Caller,
+        target: Target,
+        selection: Selection,
+        options: DeleteOptions,
+        *,
+        converted: ConvertedEntries | None = None,
+        limit: int = 0,
+        **listing: Any,
     ) -> Listing:
-        """DELETE the selected objects in key order, and return them as listed before.
+        """DELETE the selected objects in key order, and return them as listed and stored before.
 
-        An object that vanishes meanwhile counts as deleted. ``listing``: as in Reads.list.
+        An object that vanishes meanwhile counts as deleted. ``converted``: selectors apply to these forms of custom
+        objects. ``limit``, ``listing``: as in Reads.list.
         """
         target, turn = requested_by(caller, target), self._turn_of(caller)
-        listed = await self._reads.list(target.rt, selection, **listing)
+        if converted is None:
+            listed = await self._reads.list(target.rt, selection, limit=limit, **listing)
+        else:
+            listed, _ = await list_both(self._reads, converted, target.rt, selection, limit=limit, **listing)
         try:
             for chunk in _collection_chunks(listed.entries):
                 await self._delete_chunk(structs.replace(caller, turn=turn), target, chunk, options)

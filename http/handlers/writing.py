@@ -126,6 +126,7 @@ async def delete_collection(backend: Backend, request: Request, context: Context
             write.target,
             selection,
             write.options,
+            converted=backend.converted,
             limit=list_limit(list_options, rt),
             continue_token=list_options.continue_,
             revision=revision,
