@@ -42,7 +42,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stop the cluster as after Ctrl-C
+    for signum in (signal.SIGINT, signal.SIGTERM):  # SIGINT, too: a shell ignores it for programs in the background
+        signal.signal(signum, signal.default_int_handler)
     try:
         return run(arguments)
     except Unavailable as error:

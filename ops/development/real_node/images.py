@@ -25,7 +25,7 @@ BUSYBOX = f"{UPSTREAM}/busybox:1.37.0-1"
 NGINX = f"{UPSTREAM}/nginx:1.15-4"
 METRICS_SERVER = "kubechronicle.local/metrics-server:1"
 
-TOOLS = ("curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
+TOOLS = ("dash", "curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
 """Programs of this machine that tests call within agnhost. One that is not installed is left out."""
 
 USERS = {
@@ -122,6 +122,9 @@ def _tools() -> Tree:
     tree: dict[str, File | Link | Folder] = {
         f"usr/bin/{name.partition('.')[0]}": File(path) for name, path in found.items()
     }
+    if "dash" in found:
+        # busybox' shell runs its own applets, whatever PATH says, and its nc has fewer options.
+        tree["bin/sh"] = Link("../usr/bin/dash")
     return tree | dict(_libraries(list(found.values())))
 
 

@@ -28,6 +28,8 @@ NAME = "node-1"
 READY_TIMEOUT = 180.0
 COMMAND_TIMEOUT = 300.0
 
+KUBECTL = ROOT / ".cache" / "bin" / "kubectl"  # built by tests/clients/prepare.sh
+
 StartServer = Callable[[Path, Place], AbstractContextManager[ApiServer]]
 
 
@@ -43,10 +45,6 @@ class Node:
     proxied: bool = False
     """kube-proxy runs, so that Services have addresses."""
 
-    @property
-    def kubectl_binary(self) -> Path:
-        return ROOT / ".cache" / "bin" / "kubectl"
-
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a kubectl that is cluster administrator."""
         return os.environ | {"KUBECONFIG": str(self.admin), "HOME": str(self.home)} | dict(more or {})
@@ -60,7 +58,7 @@ class Node:
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl to its end."""
         return subprocess.run(
-            [str(self.kubectl_binary), *arguments],
+            [str(KUBECTL), *arguments],
             input=stdin, stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True, text=True, check=False, timeout=timeout, env=self.environment(environment),
         )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kubechronicle.ops.development.real_node.node import Node
+from kubechronicle.ops.development.real_node.node import KUBECTL, Node
 from kubechronicle.ops.development.real_node.programs import BIN, Unavailable
 
 CONFORMANCE = r"\[Conformance\]"
@@ -39,10 +40,11 @@ class Result:
     seconds: float
     message: str = ""
 
-    @property
-    def sig(self) -> str:
-        found = _SIG.search(self.name)
-        return found[1] if found else "?"
+
+def group_of(name: str) -> str:
+    """Return the special interest group in the name of a spec."""
+    found = _SIG.search(name)
+    return found[1] if found else "?"
 
 
 def run_specs(
@@ -57,14 +59,24 @@ def run_specs(
         str(BIN / "ginkgo"), "run", f"--procs={processes}", f"--timeout={minutes:g}m", "--no-color", "--silence-skips",
         f"--focus={focus}", *(f"--skip={pattern}" for pattern in skip), "--json-report=report.json",
         f"--output-dir={folder}", str(BIN / "e2e.test"), "--", f"--kubeconfig={node.admin}",
-        f"--kubectl-path={node.kubectl_binary}", "--provider=skeleton", "--num-nodes=1", "--dump-logs-on-failure=false",
+        f"--kubectl-path={KUBECTL}", "--provider=skeleton", "--num-nodes=1", "--dump-logs-on-failure=false",
         "--disable-log-dump", f"--kubelet-root-dir={node.home / 'kubelet'}",
     ]  # fmt: skip
-    with (folder / "output.log").open("wb") as output:
-        subprocess.run(
-            ["nice", *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, cwd=folder,
-            env=node.environment(), timeout=minutes * 60 + GRACE,
-        )  # fmt: skip
+    with (
+        (folder / "output.log").open("wb") as output,
+        subprocess.Popen(
+            ["nice", *command],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=node.environment(),
+        ) as ginkgo,
+    ):  # fmt: skip
+        try:
+            ginkgo.wait(minutes * 60 + GRACE)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            # The specs that have ended count.
+            ginkgo.send_signal(signal.SIGINT)
+            ginkgo.wait(GRACE)
+        finally:
+            ginkgo.kill()
     if not report.is_file():
         lines = (folder / "output.log").read_text(errors="replace").splitlines()
         raise Unavailable(f"ginkgo wrote no report; its output ends: {' '.join(lines[-3:])}")
@@ -112,7 +124,7 @@ def table(results: Mapping[str, Result]) -> str:
     counts: dict[str, Counter[str]] = {}
     for result in results.values():
         state = result.state if result.state in states else "failed"
-        counts.setdefault(result.sig, Counter())[state] += 1
+        counts.setdefault(group_of(result.name), Counter())[state] += 1
     lines = ["| group | passed | failed | skipped |", "|---|---|---|---|"]
     for sig in sorted(counts):
         lines.append(f"| {sig} | " + " | ".join(str(counts[sig][state]) for state in states) + " |")

@@ -11,7 +11,7 @@ from harness import unique
 from programs import Lines
 
 from kubechronicle.ops.development.real_node.images import BUSYBOX
-from kubechronicle.ops.development.real_node.node import Node
+from kubechronicle.ops.development.real_node.node import KUBECTL, Node
 
 SHELL = "while :; do sleep 0.2; done"
 
@@ -37,7 +37,7 @@ class Pod:
     @contextlib.contextmanager
     def following(self, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
         """Run a kubectl beside the block. Yields its process, and its output with its errors."""
-        command = [str(self.node.kubectl_binary), "--namespace", self.namespace, *arguments]
+        command = [str(KUBECTL), "--namespace", self.namespace, *arguments]
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from kubechronicle.ops.development.real_node.images import AGNHOST, BUSYBOX
-from kubechronicle.ops.development.real_node.node import Node
+from kubechronicle.ops.development.real_node.node import KUBECTL, Node
 from tests.clients.real_node.pods import Pod, run_pod
 
 LARGE = 100 << 20  # bytes
@@ -47,7 +47,7 @@ class Terminal:
     def __init__(self, pod: Pod, *arguments: str, size: tuple[int, int]) -> None:
         self._main, replica = pty.openpty()
         self.resize(*size)
-        command = [str(pod.node.kubectl_binary), "--namespace", pod.namespace, *arguments]
+        command = [str(KUBECTL), "--namespace", pod.namespace, *arguments]
         self.process = subprocess.Popen(
             command, stdin=replica, stdout=replica, stderr=replica, start_new_session=True,
             env=pod.node.environment(pod.environment), preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -103,7 +103,7 @@ def test_an_interactive_exec_has_a_terminal(pod: Pod) -> None:
 
 def test_attach_joins_the_first_process(node: Node, namespace: str, environment: dict[str, str]) -> None:
     script = "read line; echo got $line; sleep 600"
-    pod = run_pod(node, namespace, script, environment=environment, flags=("--stdin", "--restart=Never"))
+    pod = run_pod(node, namespace, script, environment=environment, flags=("--stdin", "--attach=false"))
     with pod.following("attach", "-i", pod.name) as (process, lines):
         assert process.stdin is not None
         process.stdin.write("hello\n")
