@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values import names
@@ -10,13 +12,15 @@ from kubechronicle.api.values.objects import Object
 
 def api_service(obj: Object) -> list[Cause]:
     """Check the name, group, version, priorities and service of an APIService."""
-    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    spec, metadata = obj["spec"], obj["metadata"]
     group, version = spec.get("group", ""), spec.get("version", "")
     causes: list[Cause] = []
     wanted = f"{version}.{group}"
-    if name != wanted:
-        detail = f'must be `spec.version+"."+spec.group`: "{wanted}"'
-        causes.append(invalid_value("metadata.name", name, detail))
+    for member in ("generateName", "name"):
+        name = metadata.get(member, "")
+        if name and name != wanted:
+            detail = f'must be `spec.version+"."+spec.group`: "{wanted}"'
+            causes.append(invalid_value(f"metadata.{member}", name, detail))
     if group:
         causes += dns_subdomain(group, "spec.group")
     elif version != "v1":
@@ -29,7 +33,7 @@ def api_service(obj: Object) -> list[Cause]:
     service, bundle, insecure = spec.get("service"), spec.get("caBundle"), spec.get("insecureSkipTLSVerify")
     if service is None:
         if bundle:
-            shown = f"{len(bundle) * 3 // 4} bytes"
+            shown = f"{len(base64.b64decode(bundle))} bytes"
             causes.append(invalid_value("spec.caBundle", shown, "local APIServices may not have a caBundle"))
         if insecure:
             detail = "local APIServices may not have insecureSkipTLSVerify"
