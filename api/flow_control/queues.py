@@ -9,12 +9,15 @@
 A flow has a hand of a few queues, dealt by a hash of its name, and a request joins the shortest of them. So a flow with
 many requests fills its own hand, and another one most likely has a queue of its own (shuffle sharding).
 
-Queues take turns by work, in seat seconds: fair queuing over virtual time. Virtual time advances as fast as a queue with
-a fair share of the level's seats works. The next request is the one that would finish first in it. A request's work is
-estimated when it starts, and corrected when it ends.
+Queues take turns by work, in seat seconds, as in start-time fair queuing (Goyal, Vin and Cheng, 1996): virtual time is
+the virtual start of the request that began last. A queue that becomes busy starts there, so it gains nothing by having
+been idle. The next request is the one that would finish first. Its work is estimated when it starts, and corrected
+when it ends. kube-apiserver advances virtual time by the seats of a level. That supposes that as many requests compute
+at once, which is not so here.
 
 Python runs one request at a time, so the seats of all levels do not say how many requests compute. They say how much
-work is begun and not finished: answers being built and sent, writes that wait for their commit.
+work is begun and not finished: answers being built and sent, writes that wait for their commit. What computes is
+limited by the pace of the event loop (pace.py): seats are given in the next pass if this one has begun enough.
 
 There are no locks and no clock here: every call has the time ``now``, in seconds of a clock that does not go back.
 """
@@ -26,6 +29,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
+from kubechronicle.api.flow_control.pace import Pace, Part
 from kubechronicle.api.flow_control.tickets import SERVICE_TIME, Flow, FlowCounts, Queue, Ticket, hand_of
 
 RUNS: Final = "runs"
@@ -44,11 +48,13 @@ class Level:
     ``dispatch_r``, ``latest_s``: the virtual time of the last dispatch, and the virtual start of its request.
     ``times``: seconds at each (executing, seats used, waiting, seats waiting) since the last ``take_times``.
     ``high``: the most seats, used and waiting, since the last ``take_high``.
+    ``part``: what it may begin in the present pass of the event loop.
     ``retiring``: its object is gone; it ends with its last request.
     """
 
-    def __init__(self, spec: LevelSpec, now: float) -> None:
+    def __init__(self, spec: LevelSpec, now: float, pace: Pace) -> None:
         self.spec = spec
+        self.part = Part(pace)
         self.limits = Limits(0, 0, 0, 0)
         self.current = 0
         self.retiring = False
@@ -63,7 +69,6 @@ class Level:
         self.no_room: dict[str, int] = {}  # dispatches that found too few seats
         self.high = 0
         self._last = now
-        self._active = 0  # queues with requests
         self._backlog: dict[int, Queue] = {}  # queues with waiting requests
         self._robin = 0
         self._joined = 0
@@ -121,8 +126,7 @@ class Level:
             ticket.queue, ticket.arrived_r = queue, self.virtual_time
             if not (queue.waiting or queue.executing):
                 queue.next_r = self.virtual_time
-                self._active += 1
-            if self.waiting or not self._fits(ticket.width):
+            if self.waiting or not (self._fits(ticket.width) and self.part.begins(ticket.width)):
                 return self._join(queue, ticket, now)
             if queue.next_r < self.virtual_time:
                 queue.next_r = self.virtual_time
@@ -143,7 +147,8 @@ class Level:
         counts.waiting_seats += ticket.width
         counts.joined[length] = counts.joined.get(length, 0) + 1
         self.high = max(self.high, self.seats_used + self.seats_waiting)
-        self._dispatch(now)
+        if not self.part.held_back:
+            self._dispatch(now)
         return RUNS if ticket.running else WAITS
 
     def _run(self, ticket: Ticket, queue: Queue | None, now: float) -> None:
@@ -152,6 +157,8 @@ class Level:
         if queue is None:
             self.without_queue[ticket] = None
         else:
+            if queue.next_r > self.virtual_time:
+                self.virtual_time = queue.next_r
             self.dispatch_r, self.latest_s = self.virtual_time, queue.next_r
             queue.executing[ticket] = None
             queue.seats += width
@@ -184,8 +191,6 @@ class Level:
             queue.next_r += ticket.seats * (now - ticket.started - SERVICE_TIME)
             if queue.waiting:
                 self._bound(queue)
-            elif not queue.executing:
-                self._active -= 1
         if ticket.extra > 0:
             self._order += 1
             heapq.heappush(self._lingering, (now + ticket.extra, self._order, ticket))
@@ -210,8 +215,6 @@ class Level:
             return
         queue.waiting.remove(ticket)
         self._left(queue, ticket)
-        if not (queue.waiting or queue.executing):
-            self._active -= 1
         self.timed_out += 1
         self._bound(queue)
         self._dispatch(now)  # the next one of the queue may need fewer seats
@@ -235,13 +238,10 @@ class Level:
     # Time
 
     def advance(self, now: float) -> None:
-        """Advance to ``now``: virtual time, the times of use, and seats that linger no longer."""
+        """Advance to ``now``: the times of use, and seats that linger no longer."""
         passed = now - self._last
         if passed > 0:
             self._last = now
-            if self._active:
-                wanted = self.seats_used + self.seats_waiting
-                self.virtual_time += passed * (wanted if wanted < self.current else self.current) / self._active
             key = (self.executing, self.seats_used, self.waiting, self.seats_waiting)
             self.times[key] = self.times.get(key, 0.0) + passed
         lingering = self._lingering
@@ -299,6 +299,8 @@ class Level:
             if not self._fits(ticket.width):
                 name = ticket.flow.schema
                 self.no_room[name] = self.no_room.get(name, 0) + 1
+                return
+            if not self.part.begins(ticket.width):
                 return
             queue.waiting.popleft()
             self._left(queue, ticket)

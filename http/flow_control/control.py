@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from hashlib import sha256
+from time import perf_counter
 from typing import Any, Final
 
 import trio
@@ -27,6 +28,7 @@ from kubechronicle.api.flow_control.limits import (
     level_spec,
     shared,
 )
+from kubechronicle.api.flow_control.pace import Pace
 from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.flow_control.schemas import FlowSchema
 from kubechronicle.api.flow_control.tickets import Flow, Ticket
@@ -88,8 +90,10 @@ class FlowControl:
             ViewFollower(views[f"prioritylevelconfigurations.{bootstrap.GROUP}"], self._take_level),
             ViewFollower(views[f"flowschemas.{bootstrap.GROUP}"], self._take_schema),
         )
+        self._pace = Pace()
         self._next_adjustment = 0.0
-        self._lingers = trio.Event()
+        self._wanted = trio.Event()
+        self._first = 0
 
     # Requests
 
@@ -131,8 +135,12 @@ class FlowControl:
     def finish(self, level: Level, ticket: Ticket, now: float) -> None:
         """End a request that ran."""
         level.finish(ticket, now)
-        if level.waiting and ticket.extra:
-            self._lingers.set()
+        if level.waiting:
+            self._wanted.set()
+
+    def waits(self) -> None:
+        """Note that a request waits: for seats, or for a later pass of the event loop."""
+        self._wanted.set()
 
     # Configuration
 
@@ -157,12 +165,13 @@ class FlowControl:
             if name in self.levels:
                 self.levels[name].configure(spec)
             else:
-                self.levels[name] = Level(spec, now)
+                self.levels[name] = Level(spec, now, self._pace)
                 self.demands[name], self.uses[name] = Demand(), Use()
         all_specs = [level.spec for level in self.levels.values()]
         for name, limits in shared(all_specs, self.seats).items():
             level = self.levels[name]
             current = level.current if level.limits.nominal else limits.nominal - (limits.nominal - limits.lower) // 2
+            level.part.share = limits.nominal / self.seats
             level.limit(limits, current, now)
         present = [flow_schemas.compiled(entry.object()) for entry in self._schema_objects.values()]
         self._schemas = flow_schemas.in_order(present, specs)
@@ -204,20 +213,53 @@ class FlowControl:
     # Time
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Adjust the limits every PERIOD seconds. Free seats that linger, if requests wait for them."""
-        task_status.started()
-        while True:
-            if self._lingers.is_set():
-                self._lingers = trio.Event()
-            now = trio.current_time()
-            if now >= self._next_adjustment:
-                self.adjust(now)
-            free = math.inf
-            for level in self.levels.values():
-                level.release(now)
-                free = min(free, level.next_free() or math.inf)
-            with trio.move_on_at(min(self._next_adjustment, free)):
-                await self._lingers.wait()
+        """Begin in each pass of the event loop what waits, free seats that linger, and adjust the limits."""
+        passes = _Passes(self._pace)
+        trio.lowlevel.add_instrument(passes)
+        try:
+            task_status.started()
+            while True:
+                await self._step()
+        finally:
+            trio.lowlevel.remove_instrument(passes)
+            self._pace.stop()
+
+    async def _step(self) -> None:
+        if self._wanted.is_set():
+            self._wanted = trio.Event()
+        now = trio.current_time()
+        if now >= self._next_adjustment:
+            self.adjust(now)
+        free, held_back = math.inf, False
+        for level in self._in_turn():
+            level.part.held_back = False
+            level.release(now)
+            held_back = held_back or level.part.held_back
+            free = min(free, level.next_free() or math.inf)
+        if held_back:
+            await trio.lowlevel.checkpoint()  # the next pass
+            return
+        with trio.move_on_at(min(self._next_adjustment, free)):
+            await self._wanted.wait()
+
+    def _in_turn(self) -> list[Level]:
+        """Return the levels; another one is first each time, and has the budget that the parts leave."""
+        levels = list(self.levels.values())
+        self._first = (self._first + 1) % max(1, len(levels))
+        return levels[self._first :] + levels[: self._first]
+
+
+class _Passes(trio.abc.Instrument):
+    """Tells the pace about the passes of Trio's event loop: they begin after the wait for I/O, and end before it."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    def before_io_wait(self, timeout: float) -> None:
+        self._pace.end_pass(perf_counter())
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._pace.begin_pass(perf_counter())
 
 
 def _put(objects: dict[str, Entry], name: str, entry: Entry | None) -> None:

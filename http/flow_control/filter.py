@@ -87,6 +87,7 @@ def with_seats(
         level, measures = known.level, known.measures
         kinds.advance(now)
         kinds.waiting[kind] += 1
+        control.waits()
         try:
             with trio.move_on_at(until):
                 await woken.wait()

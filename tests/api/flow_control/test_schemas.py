@@ -1,4 +1,4 @@
-"""Which FlowSchema a request belongs to, with the bootstrap objects and with others."""
+"""The FlowSchema of a request, with the bootstrap objects and with others."""
 
 from __future__ import annotations
 

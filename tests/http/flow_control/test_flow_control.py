@@ -221,3 +221,22 @@ async def test_off_the_two_limits_hold(autojump_clock: MockClock) -> None:
         answer = await server.ask("GET", MAPS, token=JOE)
         assert (answer.status, answer.header(FLOW)) == (403, "")
         assert (await server.ask("GET", DUMP + "queues")).status == 404
+
+
+async def test_one_client_with_many_connections_does_not_fill_a_pass(nursery: trio.Nursery) -> None:
+    """200 requests of one user become ready at once: the event loop begins a few in each pass, and others soon."""
+    async with open_server(loops=True) as server:
+        await server.get(MAPS)
+        ended: list[str] = []
+
+        async def ask(user: str) -> None:
+            await server.ask("GET", MAPS, headers={"impersonate-user": user})
+            ended.append(user)
+
+        async with trio.open_nursery() as asking:
+            for _ in range(200):
+                asking.start_soon(ask, "noisy")
+            await trio.lowlevel.checkpoint()
+            asking.start_soon(ask, "quiet")
+        assert ended.index("quiet") < 150
+        assert len(ended) == 201

@@ -1,0 +1,91 @@
+"""The pace of a process with one event loop: how much of what waits is begun in one pass of the loop.
+
+Seats limit the requests that are begun and not finished. That is not enough where one thread does all work: most
+requests begin and end in one pass of the loop, so they never take seats at the same time, and a pass with the requests
+of 200 connections takes as long as all of them. So each pass has a budget:
+
+    a request begins at once      while the pass has not begun BUDGET seconds of work,
+                                  or its level has not begun its part of it, or nothing at all
+    else it waits                 in the queue of its flow; the next passes begin what waits, in the order of the queues
+
+Work is measured in seats. The seconds of a seat are measured from the passes themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BUDGET: Final = 0.003
+"""Seconds of work that a pass begins."""
+FIRST_COST: Final = 0.0005
+LEAST_COST: Final = 0.00002
+MOST_COST: Final = 0.001
+"""Seconds of a seat: at first, and the bounds of what is measured. A pass is long for other reasons, too."""
+_WEIGHT: Final = 0.05
+
+
+class Pace:
+    """The budget of the present pass. Without ``begin_pass``, every request begins at once.
+
+    ``number``: of the present pass; 0: passes are not known.
+    ``cost``: seconds of a seat. ``spent``, ``seats``: what this pass has begun.
+    """
+
+    __slots__ = ("_started", "cost", "number", "seats", "spent")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.cost = FIRST_COST
+        self.spent = 0.0
+        self.seats = 0
+        self._started = 0.0
+
+    def begin_pass(self, now: float) -> None:
+        self.number += 1
+        self.spent = 0.0
+        self.seats = 0
+        self._started = now
+
+    def end_pass(self, now: float) -> None:
+        """Measure the cost of a seat."""
+        if self.seats:
+            measured = min(max((now - self._started) / self.seats, LEAST_COST), MOST_COST)
+            self.cost += (measured - self.cost) * _WEIGHT
+
+    def stop(self) -> None:
+        """Let every request begin at once from now on."""
+        self.number = 0
+
+
+class Part:
+    """What one level has begun in the present pass.
+
+    ``share``: its part of the budget, of 1.
+    ``held_back``: a request has had to wait for a later pass; whoever serves those resets it.
+    """
+
+    __slots__ = ("_number", "_pace", "_spent", "held_back", "share")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._number = 0
+        self._spent = 0.0
+        self.share = 0.0
+        self.held_back = False
+
+    def begins(self, seats: int) -> bool:
+        """Return whether a request may begin in this pass, and count it if so. ``held_back`` is set if not."""
+        pace = self._pace
+        if not pace.number:
+            return True
+        if self._number != pace.number:
+            self._number = pace.number
+            self._spent = 0.0
+        work = seats * pace.cost
+        if pace.spent + work > BUDGET and self._spent and self._spent + work > self.share * BUDGET:
+            self.held_back = True
+            return False
+        self._spent += work
+        pace.spent += work
+        pace.seats += seats
+        return True
