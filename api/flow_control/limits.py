@@ -131,7 +131,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one level asks of the adjustment."""
+    """The request of one level to the adjustment."""
 
     exempt: bool
     limits: Limits

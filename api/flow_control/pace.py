@@ -58,7 +58,7 @@ class Pace:
 
 
 class Part:
-    """What one level has begun in the present pass.
+    """The work of one level in the present pass.
 
     ``share``: its part of the budget, of 1.
     ``held_back``: a request has had to wait for a later pass; whoever serves those resets it.
