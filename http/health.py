@@ -26,11 +26,17 @@ class Unhealthy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check. ``name``: as in the path. ``live``: also part of /livez (restart the process if it fails)."""
+    """A named check.
+
+    ``name``: as in the path.
+    ``live``: also part of /livez (restart the process if it fails).
+    ``healthz``: also part of /healthz; None: if it is part of /livez.
+    """
 
     name: str
     check: Callable[[], None]
     live: bool = True
+    healthz: bool | None = None
 
 
 def ping() -> None:
@@ -51,7 +57,11 @@ class Health:
         return paths
 
     def _of(self, endpoint: str) -> list[Check]:
-        return self._checks if endpoint == "readyz" else [check for check in self._checks if check.live]
+        if endpoint == "readyz":
+            return self._checks
+        if endpoint == "livez":
+            return [check for check in self._checks if check.live]
+        return [check for check in self._checks if (check.live if check.healthz is None else check.healthz)]
 
     def answer(self, request: Request, context: Context) -> Response | None:
         """Answer a health path; None for any other path."""

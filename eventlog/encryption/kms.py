@@ -119,6 +119,7 @@ class KmsProvider:
     _fetching: dict[bytes, trio.Event] = field(default_factory=dict)
     _checked: _Checked = field(default_factory=_Checked)
     _checking: trio.Lock = field(default_factory=trio.Lock)
+    _check_wanted: trio.Event = field(default_factory=trio.Event)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -193,7 +194,9 @@ class KmsProvider:
         """Ask for the status at intervals, and change the seed when the key has changed, until cancelled."""
         task_status.started()
         while True:
-            await trio.sleep(FAILED_INTERVAL if self._checked.problem else HEALTHY_INTERVAL)
+            with trio.move_on_after(FAILED_INTERVAL if self._checked.problem else HEALTHY_INTERVAL):
+                await self._check_wanted.wait()
+            self._check_wanted = trio.Event()
             await self.check()
 
     async def check(self) -> str:
@@ -203,6 +206,11 @@ class KmsProvider:
                 problem = await self._problem()
                 self._checked = _Checked(problem, self.clock(), FAILED_TTL if problem else HEALTHY_TTL)
             return self._checked.problem
+
+    def request_check(self) -> None:
+        """Let ``run`` check soon, unless the last check is recent."""
+        if self.clock() - self._checked.at >= self._checked.ttl:
+            self._check_wanted.set()
 
     @property
     def last_problem(self) -> str:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
 from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
+from kubechronicle.actors.admission.state import CurrentManifests
+from kubechronicle.actors.admission.static import StaticNames
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
@@ -31,6 +33,7 @@ from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.views.rereading import Rereading
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import build_application
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -45,23 +48,44 @@ from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ServiceA
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
+from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
 from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
 
+NEEDED_TO_DECIDE: Final = (
+    "namespaces",
+    "serviceaccounts",
+    "resourcequotas",
+    "limitranges",
+    *(f"{name}.rbac.authorization.k8s.io" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")),
+    *(f"{name}webhookconfigurations.admissionregistration.k8s.io" for name in ("mutating", "validating")),
+    *(f"{name}admissionpolicies.admissionregistration.k8s.io" for name in ("mutating", "validating")),
+    *(f"{name}admissionpolicybindings.admissionregistration.k8s.io" for name in ("mutating", "validating")),
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "apiservices.apiregistration.k8s.io",
+)
+"""Resources without which no request is decided rightly: a server that cannot decrypt them is not ready."""
 
-def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
+
+def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None = None) -> Assembly:
+    """Return a server over a log. ``encryption``: of the contents in the log; it runs already."""
+    encryption = encryption or Encryption(None)
+    revision_log = encryption.over(stored_log)
     description = Description()
     describe = description.describe
     views = Views(describe, description.plain)
     tail = Tail(revision_log, views)
+    rereading = Rereading(views)
+    encryption.contents.on_change(rereading.notice_change)
     appender = Appender(revision_log, tail)
 
     def revision_of(resource: str, namespace: str, name: str) -> int:
@@ -85,12 +109,24 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     async def provide_namespace(name: str) -> None:
         await create_namespace(store, name)
 
-    state = _state(plan, reads, authorization, current, ask_webhook, provide_namespace)
+    manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
+    state = _state(
+        plan, reads, authorization, current, ask_webhook, provide_namespace, manifests.current if manifests else {}
+    )
     services = ServiceAllocator(plan.services)
-    storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
+    storage_hooks: tuple[StorageHook, ...] = (services, AdminAccess(), EscalationCheck(authorization.rbac))
+    if plan.static_names:
+        storage_hooks = (*storage_hooks, StaticNames())
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, storage_hooks)
     conversions = Conversions(ask_webhook)
-    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe, conversions=conversions)
+    writes = Writes(
+        reads=reads,
+        actors=actors,
+        admission=admission,
+        describe=describe,
+        conversions=conversions,
+        is_stale=revision_log.is_stale if encryption.contents.configured else None,
+    )
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
     own = own_objects(plan, store)
@@ -99,6 +135,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     assembly: Assembly
     checks = [
         *_log_checks(tail),
+        *encryption.checks(),
         *own.checks(),
         Check("shutdown", lambda: _check_not_draining(assembly), live=False),
     ]
@@ -131,8 +168,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     if application.flow_control is not None:
         loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
     outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
+    outside.append(ChildSpec(name="rereading", run=rereading.run))
     outside.append(ChildSpec(name="kept-connections", run=application.kept.run))
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
+    if manifests is not None:
+        outside.append(ChildSpec(name="admission-manifests", run=manifests.run))
     if audit is not None:
         outside += audit.children()
     if recorder is not None and plan.reads is not None:
@@ -153,7 +193,9 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
     if recorder is not None:
         audited = (*audited, recorder)
-    for collector in (unavailable, egress.metrics, *audited):
+    if manifests is not None:
+        audited = (*audited, manifests.metrics)
+    for collector in (unavailable, egress.metrics, *encryption.collectors(), *audited):
         application.metrics.registry.register(collector)
     return assembly
 
@@ -174,11 +216,12 @@ def _state(
     current: CurrentRegistry,
     ask: Webhooks,
     provide_namespace: Callable[[str], Awaitable[None]],
+    manifests: Mapping[str, CurrentManifests],
 ) -> State:
     """Return the state that admission decides on."""
     return State(
-        peek=reads.peek,
-        entries=reads.entries,
+        peek=reads.peek_for_rules,
+        entries=reads.entries_for_rules,
         permits=permission_check(authorization.chain),
         judge=judgement_of(authorization.chain),
         registry=lambda: current.registry,
@@ -186,6 +229,7 @@ def _state(
         image_reviews=ImageWebhookClient(plan.image_webhook, ask.outgoing) if plan.image_webhook else None,
         ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
         provide_namespace=provide_namespace,
+        manifests=manifests,
     )
 
 
@@ -232,7 +276,12 @@ def _log_checks(tail: Tail) -> list[Check]:
         if not tail.healthy:
             raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
 
-    return [Check("log", check_log, live=False), Check("informer-sync", check_log, live=False)]
+    def check_views() -> None:
+        check_log()
+        if unreadable := [name for name in NEEDED_TO_DECIDE if tail.views[name].unreadable]:
+            raise Unhealthy(f"objects of {', '.join(unreadable)} cannot be decrypted")
+
+    return [Check("log", check_log, live=False), Check("informer-sync", check_views, live=False)]
 
 
 def _check_not_draining(assembly: Assembly) -> None:

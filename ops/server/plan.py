@@ -31,8 +31,10 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
+from kubechronicle.ops.server.encryption.plan import EncryptionPlan
 
 if TYPE_CHECKING:
+    from kubechronicle.api.configuration.admission_manifests import Manifests
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
     from kubechronicle.http.outgoing.image_reviews import ImageWebhook
     from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
@@ -70,11 +72,17 @@ class Plan:
     """The authorities (PEM) by which pods verify the server; published unless empty."""
     admission_plugins: frozenset[str] = plugins.DEFAULT
     admission: PluginConfigurations = field(default_factory=PluginConfigurations)
+    manifests: Mapping[str, tuple[Path, Manifests]] = field(default_factory=dict)
+    """The directories with admission configurations, and their objects at the start, by plugin."""
+    static_names: bool = False
+    """The API refuses new configurations with the names of those from files."""
     webhook_users: Mapping[str, WebhookUsers] = field(default_factory=dict)
     """The credentials for admission webhooks, by the plugin that asks them."""
     image_webhook: ImageWebhook | None = None
     """The webhook that judges the images of pods."""
     audit: AuditPlan | None = None
+    encryption: EncryptionPlan | None = None
+    """The providers that encrypt contents in the log; None: contents are stored as plaintext."""
     reads: ReadsPlan | None = None
     """Reads to record in the database."""
     registry: Registry = field(default_factory=builtin_registry)

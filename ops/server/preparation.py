@@ -17,6 +17,7 @@ import trio
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
+from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
@@ -37,10 +38,18 @@ from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.addresses import Addresses, bracketed
-from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, plugin_configurations, webhook_users
+from kubechronicle.ops.server.admission import (
+    chosen_plugins,
+    image_webhook,
+    manifests,
+    manifests_enabled,
+    plugin_configurations,
+    webhook_users,
+)
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
+from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
@@ -58,10 +67,12 @@ class Inputs:
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
     admission: PluginConfigurations
+    manifests: Mapping[str, tuple[Path, Manifests]]
     webhook_users: Mapping[str, WebhookUsers]
     image_webhook: ImageWebhook | None
     egress: tuple[EgressSelection, ...] | None
     audit: AuditPlan | None
+    encryption: EncryptionPlan | None
     reads: ReadsPlan | None
     registry: Registry
     addresses: Addresses
@@ -123,10 +134,12 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         controllers=_controllers(settings),
         admission_plugins=admission_plugins,
         admission=admission,
+        manifests=manifests(admission),
         webhook_users=webhook_users(admission),
         image_webhook=image_webhook(admission),
         egress=egress_selections(settings),
         audit=audit_plan(settings),
+        encryption=encryption_plan(settings),
         reads=reads_plan(settings),
         registry=_registry(settings),
         retention=retention_policies(settings),
@@ -178,10 +191,13 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         admission=inputs.admission,
+        manifests=inputs.manifests,
+        static_names=manifests_enabled(settings),
         webhook_users=inputs.webhook_users,
         image_webhook=inputs.image_webhook,
         egress=inputs.egress or (),
         audit=inputs.audit,
+        encryption=inputs.encryption,
         reads=inputs.reads,
         registry=inputs.registry,
         retention=inputs.retention,

@@ -18,6 +18,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 
@@ -50,7 +51,9 @@ async def run_server(
     async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
         if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
-        assembly = assemble(revision_log, plan)
+        encryption = Encryption(plan.encryption, server=plan.server)
+        await nursery.start(encryption.run)
+        assembly = assemble(revision_log, plan, encryption)
         if assembly.sole is not None:
             nursery.start_soon(assembly.sole.run)
         nursery.start_soon(_retain, revision_log, plan)

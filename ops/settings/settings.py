@@ -114,12 +114,15 @@ class Settings:
     kubelet_client_certificate: types.ReadableFile | None
     kubelet_client_key: types.ReadableFile | None
     egress_selector_config_file: types.ReadableFile | None
+    encryption_provider_config: types.ReadableFile | None
+    encryption_provider_config_automatic_reload: bool
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     workers: types.WorkerCount
     service_cluster_ip_range: types.ServiceRanges
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None
+    feature_gates: types.Pairs | None
     history_retention: types.SeparatePairs | None
     history_retention_file: types.ReadableFile | None
     history_archive: types.Directory | None

@@ -1,6 +1,15 @@
 """All flags, one table per theme, in the order of --help and docs/settings.md."""
 
-from kubechronicle.ops.settings.flags import audit, authentication, authorization, history, nodes, running, serving
+from kubechronicle.ops.settings.flags import (
+    audit,
+    authentication,
+    authorization,
+    encryption,
+    history,
+    nodes,
+    running,
+    serving,
+)
 from kubechronicle.ops.settings.flags.flag import Flag
 
 FLAGS: tuple[Flag, ...] = (
@@ -10,5 +19,6 @@ FLAGS: tuple[Flag, ...] = (
     *audit.FLAGS,
     *nodes.FLAGS,
     *running.FLAGS,
+    *encryption.FLAGS,
     *history.FLAGS,
 )

@@ -1,0 +1,116 @@
+"""Metrics of encryption at rest, with kube-apiserver's names, read at each request for /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kubechronicle.eventlog.encryption.statistics import Durations, EncryptionStatistics
+from kubechronicle.http.reloading import sha256_label
+
+STORAGE, ENVELOPE = "apiserver_storage", "apiserver_envelope_encryption"
+
+
+Labels = TypeVar("Labels", bound=tuple[str, ...])
+
+
+@dataclass(slots=True, eq=False)
+class EncryptionCollector(Collector):
+    """``server``: the name of this server among those that share the cluster."""
+
+    statistics: EncryptionStatistics
+    server: str = ""
+
+    def collect(self) -> Iterable[Metric]:
+        found = self.statistics
+        operations = CounterMetricFamily(
+            f"{STORAGE}_transformation_operations",
+            "Total number of transformations. Successful ones have the status OK.",
+            labels=["resource", "transformation_type", "transformer_prefix", "status"],
+        )
+        for labels, number in found.operations.items():
+            operations.add_metric(labels, number)
+        yield operations
+        yield _histogram(
+            f"{STORAGE}_transformation_duration_seconds",
+            "Latencies in seconds of value transformation operations.",
+            ["transformation_type", "transformer_prefix"],
+            found.seconds,
+        )
+        yield _histogram(
+            f"{STORAGE}_data_key_generation_duration_seconds",
+            "Latencies in seconds of data encryption key (DEK) generation operations.",
+            [],
+            {(): found.generations},
+        )
+        misses = CounterMetricFamily(
+            f"{STORAGE}_envelope_transformation_cache_misses",
+            "Total number of data encryption keys that had to be decrypted by a key service.",
+        )
+        misses.add_metric([], found.misses)
+        yield misses
+        yield from self._envelope()
+
+    def _envelope(self) -> Iterable[Metric]:
+        found, server = self.statistics, sha256_label(self.server)
+        yield _histogram(
+            f"{ENVELOPE}_kms_operations_latency_seconds",
+            "KMS operation duration with gRPC error code status total.",
+            ["provider_name", "method_name", "grpc_status_code"],
+            found.calls,
+        )
+        labels = ["transformation_type", "provider_name", "key_id_hash", "apiserver_id_hash"]
+        uses = CounterMetricFamily(
+            f"{ENVELOPE}_key_id_hash",
+            "Number of times a keyID is used split by transformation type, provider, and apiserver identity.",
+            labels=labels,
+        )
+        last = GaugeMetricFamily(
+            f"{ENVELOPE}_key_id_hash_last_timestamp_seconds",
+            "The last time in seconds when a keyID was used.",
+            labels=labels,
+        )
+        for (kind, provider, key_id), use in found.key_uses.items():
+            values = [kind, provider, sha256_label(key_id), server]
+            uses.add_metric(values, use.count)
+            last.add_metric(values, use.last)
+        yield from (uses, last)
+        told = GaugeMetricFamily(
+            f"{ENVELOPE}_key_id_hash_status_last_timestamp_seconds",
+            "The last time in seconds when a keyID was returned by the Status RPC call.",
+            labels=["provider_name", "key_id_hash", "apiserver_id_hash"],
+        )
+        for (provider, key_id), when in found.keys_told.items():
+            told.add_metric([provider, sha256_label(key_id), server], when)
+        invalid = CounterMetricFamily(
+            f"{ENVELOPE}_invalid_key_id_from_status",
+            "Number of times an invalid keyID is returned by the Status RPC call split by error.",
+            labels=["provider_name", "error"],
+        )
+        for each, number in found.bad_key_ids.items():
+            invalid.add_metric(each, number)
+        cached = GaugeMetricFamily(
+            f"{ENVELOPE}_dek_source_cache_size",
+            "Number of records in the cache of data encryption keys (DEK source).",
+            labels=["provider_name"],
+        )
+        for provider, number in found.cached_keys.items():
+            cached.add_metric([provider], number)
+        yield from (told, invalid, cached)
+
+
+def _histogram(
+    name: str, help_text: str, labels: list[str], durations: Mapping[Labels, Durations]
+) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, help_text, labels=labels)
+    for values, each in durations.items():
+        bounds = [*(f"{bound:g}" for bound in each.buckets), "+Inf"]
+        counts = each.counts or [0] * len(bounds)
+        buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(counts), strict=True))
+        family.add_metric(list(values), buckets=buckets, sum_value=each.total)
+    return family

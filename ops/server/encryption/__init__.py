@@ -1,0 +1,1 @@
+"""Encryption at rest in a running server: its settings, the connections to key services, and reloads."""
