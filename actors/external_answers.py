@@ -16,11 +16,12 @@ An attempt may leave its unfinished work with the question (``NeedsExternalAnswe
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import trio
 
@@ -35,13 +36,16 @@ TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
 _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", default=None)
 _WORK: Final = object()
-"""The key of the unfinished work among the answers."""
+_DEADLINE: Final = object()
+"""Keys of the unfinished work and of the deadline among the answers."""
 
 
 class NeedsExternalAnswer(Exception):
     """Raised instead of a decision that lacks an answer from outside."""
 
     work: tuple[object, object] | None = None
+    keeps_deadline: ClassVar[bool] = False
+    """``resolve`` ends at ``decision_deadline()`` by itself."""
 
     def keep_work(self, owner: object, work: object) -> None:
         """Keep unfinished work for the next attempt. ``owner``: an object that both attempts know."""
@@ -64,6 +68,14 @@ def recall_answer(key: object) -> object | None:
     """Return the answer remembered for this task's decision."""
     answers = _answers.get()
     return answers.get(key) if answers is not None else None
+
+
+def decision_deadline() -> float:
+    """Return the trio time at which this task's decision must be made; infinity: at any time."""
+    answers = _answers.get()
+    found = math.inf if answers is None else answers.get(_DEADLINE, math.inf)
+    assert isinstance(found, float)
+    return found
 
 
 def take_work(owner: object) -> object | None:
@@ -110,10 +122,14 @@ async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: f
     except NeedsExternalAnswer as error:
         missing = error
     with _answers_of_one_decision() as answers:
+        answers[_DEADLINE] = deadline
         for _ in range(MAX_QUESTIONS):
-            with trio.move_on_at(deadline) as limit:
+            if missing.keeps_deadline:
                 await missing.resolve()
-            if limit.cancelled_caught:
+            else:
+                with trio.move_on_at(deadline):
+                    await missing.resolve()
+            if trio.current_time() >= deadline:
                 raise status.timeout("request did not complete within the allotted timeout")
             answers[_WORK] = missing.work
             try:

@@ -13,16 +13,17 @@ Views return the same object until it changes, so results are compared by identi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 EXPECTED: Final = 64
 """Decisions of one kind without a question, after which no further one is expected to ask."""
 
 
-Observation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
+Observation = tuple[Callable[..., Any], tuple[Any, ...], Any]
 """A function that reads, its arguments, and the result."""
 
 
@@ -64,7 +65,7 @@ class Progress:
 
     def is_current(self) -> bool:
         """Tell whether everything that was read is still so."""
-        return self.certain and all(read(*given, **named) is found for read, given, named, found in self.observations)
+        return self.certain and all(read(*given) is found for read, given, found in self.observations)
 
 
 class Observer:
@@ -73,13 +74,13 @@ class Observer:
     def __init__(self) -> None:
         self.progress: Progress | None = None
 
-    def reading(self, read: Callable[P, T]) -> Callable[P, T]:
+    def reading(self, read: Callable[[*Given], T]) -> Callable[[*Given], T]:
         """Return the function, with its results noted."""
 
-        def noted(*arguments: P.args, **named: P.kwargs) -> T:
-            found = read(*arguments, **named)
+        def noted(*given: *Given) -> T:
+            found = read(*given)
             if self.progress is not None:
-                self.progress.observations.append((read, arguments, named, found))
+                self.progress.observations.append((read, given, found))
             return found
 
         return noted
@@ -87,10 +88,10 @@ class Observer:
     def uncertain(self, read: Callable[P, T]) -> Callable[P, T]:
         """Return a function whose results cannot be compared: a decision with one always begins again."""
 
-        def noted(*arguments: P.args, **named: P.kwargs) -> T:
+        def noted(*given: P.args, **named: P.kwargs) -> T:
             if self.progress is not None:
                 self.progress.certain = False
-            return read(*arguments, **named)
+            return read(*given, **named)
 
         return noted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
 from kubechronicle.actors.conversion.conversions import AskWebhook
@@ -14,6 +14,9 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry, known_registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
+
+if TYPE_CHECKING:
+    from kubechronicle.api.configuration.admission_manifests import Manifests
 
 
 class ImageReviews(Protocol):
@@ -56,6 +59,15 @@ Judge = Callable[[Who, RequestInfo], Judgement]
 """Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
 
 
+class CurrentManifests:
+    """The configurations of one plugin from files, as of their last reload."""
+
+    __slots__ = ("current",)
+
+    def __init__(self, current: Manifests) -> None:
+        self.current = current
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The state plugins may read: this replica's views, which may lag.
@@ -70,6 +82,7 @@ class State:
     ``registry``: returns the served types of this moment.
     ``provide_namespace``: creates a namespace, or raises StatusError.
     ``metrics``: of admission.
+    ``manifests``: the configurations from files, by the plugins that have some.
     """
 
     peek: Callable[[str, str, str], Entry | None]
@@ -82,3 +95,4 @@ class State:
     registry: Callable[[], Registry] = known_registry
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
     metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
+    manifests: Mapping[str, CurrentManifests] = field(default_factory=dict)

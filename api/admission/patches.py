@@ -25,6 +25,14 @@ MAX_OBJECT: Final = 3 * 1024 * 1024
 """Bytes of a patched object: those of a request body."""
 
 
+SMALL_PATCH: Final = 64 * 1024
+"""Bytes up to which a patch that copies nothing makes no object too large."""
+
+
+def _copies(found: list[Any]) -> bool:
+    return any(operation and operation.get("op") == "copy" for operation in found)
+
+
 def operations(patch: bytes) -> list[Any]:
     """Return the operations of a patch as sent. Raises CallFailed."""
     try:
@@ -37,10 +45,11 @@ def operations(patch: bytes) -> list[Any]:
     raise CallFailed(f"received undecodable patch in webhook response: {why}")
 
 
-def patched(rt: ResourceType, obj: Object, found: list[Any]) -> Object:
+def patched(rt: ResourceType, obj: Object, found: list[Any], *, size: int = 0) -> Object:
     """Return a copy of an object after the operations of a patch, checked and defaulted. StatusError 500.
 
     ``rt``: the type of the object; of a subresource with a kind of its own, the type of that.
+    ``size``: the bytes of the patch.
     """
     try:
         result = json_patch.apply(copy_object(obj), found)
@@ -48,7 +57,7 @@ def patched(rt: ResourceType, obj: Object, found: list[Any]) -> Object:
         raise status.internal_error(str(error)) from None
     if not isinstance(result, dict):
         raise status.internal_error("the patched object is no object")
-    if len(orjson.dumps(result)) > MAX_OBJECT:
+    if (size > SMALL_PATCH or _copies(found)) and len(orjson.dumps(result)) > MAX_OBJECT:
         raise status.request_entity_too_large(f"limit is {MAX_OBJECT}")
     return decoded(rt, result)
 

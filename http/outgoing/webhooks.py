@@ -73,14 +73,13 @@ class Webhooks:
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
-        shown = ""
-        try:
-            with trio.fail_after(timeout):
-                address = await self._address(config, math.ceil(timeout))
-                shown = address.shown
-                answer = await self._asked(config, address, body)
-        except trio.TooSlowError:
-            raise WebhookError(f'Post "{shown}": context deadline exceeded') from None
+        shown, answer = "", None
+        with trio.move_on_after(timeout):
+            address = await self._address(config, math.ceil(timeout))
+            shown = address.shown
+            answer = await self._asked(config, address, body)
+        if answer is None:
+            raise WebhookError(f'Post "{shown}": context deadline exceeded')
         return _decoded(answer)
 
     async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes) -> Answer:

@@ -29,7 +29,7 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self) -> None:
-        self._configurations = Configurations(MUTATING)
+        self._configurations = Configurations(MUTATING, self.name)
 
     def admit(self, attributes: Attributes, state: State) -> None:
         """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
@@ -146,12 +146,12 @@ class _Calls:
         if before is None or attributes.object is None:
             raise reviews.not_modifiable(webhook.name)
         run = attributes.reinvocation
-        if run.original is None:
-            run.original = copy_object(attributes.object)
-        before = copy_object(before)
-        after = patches.patched(versions.type_of(rt), before, found)
+        after = patches.patched(versions.type_of(rt), before, found, size=len(answer.patch))
         # kube-apiserver's first decoding of a built-in kind sets the fields kind and apiVersion, which counts as well.
         changed = (rt.custom is None and not self._patched) or after != before
+        if run.original is None:
+            # The values of the members are left as they are: ``after`` shares none of them.
+            run.original = dict(attributes.object)
         self._patched = True
         versions.replace(rt, after)
         if len(answer.patch) <= MAX_SHOWN_PATCH:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import uuid
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -16,7 +14,8 @@ from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATING, AdmissionMetrics
 from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, decision_deadline, recall_answer, remember_answer
+from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 
@@ -88,21 +87,14 @@ class Question:
     async def _asked(self, ask: AskWebhook | None) -> Answer:
         if ask is None:
             raise CallFailed("failed to call webhook: this server sends no requests to others")
-        uid = str(uuid.uuid4())
-        head = reviews.review({}, uid=uid, version=self.version)
-        body = _with_request(head, self._request)
-        left = trio.current_effective_deadline() - trio.current_time()
-        timeout = min(self.webhook.timeout, left if math.isfinite(left) else math.inf)
+        uid = new_uid()
+        left = decision_deadline() - trio.current_time()
         try:
-            value = await ask(self.webhook.client, body, timeout=max(timeout, 0.0))
+            body = reviews.encoded(self._request, uid=uid, version=self.version)
+            value = await ask(self.webhook.client, body, timeout=max(min(self.webhook.timeout, left), 0.0))
         except WebhookError as error:
             raise CallFailed(f"failed to call webhook: {error}", code=error.code) from None
         return reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
-
-
-def _with_request(review: Mapping[str, Any], request: bytes) -> bytes:
-    """Return the body of a review whose request has only a uid so far, with the other members of the request."""
-    return orjson.dumps(review)[:-2] + b"," + request[1:] + b"}"
 
 
 def stop(attributes: Attributes, work: object) -> None:
@@ -123,6 +115,8 @@ def stopped_work(attributes: Attributes) -> object | None:
 
 class NeedsAnswers(NeedsExternalAnswer):
     """Some webhooks of a plugin must be asked; all of them at once."""
+
+    keeps_deadline = True
 
     def __init__(self, plugin: str, state: State, questions: Sequence[Question]) -> None:
         super().__init__(f"admission webhooks: {', '.join(question.webhook.name for question in questions)}")

@@ -23,7 +23,7 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self) -> None:
-        self._configurations = Configurations(VALIDATING)
+        self._configurations = Configurations(VALIDATING, self.name)
 
     def validate(self, attributes: Attributes, state: State) -> None:
         """Reject a write with the first denial, in the order of the webhooks. NeedsExternalAnswer, StatusError."""
