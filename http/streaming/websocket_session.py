@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import trio
 
@@ -65,7 +66,8 @@ class WebSocketSession:
         nothing."""
         if not self._closed and await self.send_frames(frames.encode_close(code, reason)):
             self._closed = True
-            with trio.move_on_after(LINGER):
-                while await receive_or_end(self._stream):
-                    pass
+            with trio.move_on_after(LINGER), suppress(frames.FrameError):
+                while data := await receive_or_end(self._stream):
+                    if any(isinstance(event, frames.Close) for event in self._reader.feed(data)):
+                        break
         await self._stream.aclose()

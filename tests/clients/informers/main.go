@@ -3,6 +3,7 @@
 //	informers write    several writers create, change and delete objects of many kinds, and record every answer
 //	informers follow   shared informers over many kinds, and a plain watch on every served resource, until stdin ends
 //	informers whoami   the user of each kubeconfig
+//	informers sessions commands in containers by the executors of client-go, and followed logs
 //	informers inform   one informer with a credential that is changed on disk, until stdin ends
 //
 // All print one JSON document a line on stdout: {"event":"ready"|"progress"|"report", ...}. The tests run writers and
@@ -25,10 +26,11 @@ import (
 func main() {
 	klog.LogToStderr(true)
 	if len(os.Args) < 2 {
-		fatal(fmt.Errorf("usage: informers write|follow|whoami|inform [flags]"))
+		fatal(fmt.Errorf("usage: informers write|follow|whoami|inform|sessions [flags]"))
 	}
 	commands := map[string]func([]string) error{
 		"write": writeCommand, "follow": followCommand, "whoami": whoamiCommand, "inform": informCommand,
+		"sessions": sessionsCommand,
 	}
 	command, known := commands[os.Args[1]]
 	if !known {

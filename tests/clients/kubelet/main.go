@@ -1,7 +1,9 @@
 // A kubelet stand-in for tests: exec, attach and portforward by the code that kubelets and container runtimes use
 // (k8s.io/cri-streaming). Commands run as processes of this machine; port-forward connects to ports of 127.0.0.1.
 //
-//	kubelet CERT KEY     prints its port, and serves until its standard input ends
+//	kubelet CERT KEY [translating]     prints its port, and serves until its standard input ends
+//
+// With translating it understands WebSockets itself, as a kubelet with the feature ExtendWebSocketsToKubelet does.
 package main
 
 import (
@@ -152,6 +154,10 @@ func serve(w http.ResponseWriter, req *http.Request) {
 			portforward.SupportedProtocols)
 		return
 	}
+	if parts[0] == "containerLogs" {
+		logOf(w, req)
+		return
+	}
 	if len(parts) == 4 && parts[3] == "missing" {
 		http.Error(w, `container not found ("missing")`, http.StatusNotFound)
 		return
@@ -180,6 +186,12 @@ func main() {
 		panic(err)
 	}
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
-	go http.Serve(listener, http.HandlerFunc(serve))
+	var handler http.Handler = http.HandlerFunc(serve)
+	if len(os.Args) > 3 && os.Args[3] == "translating" {
+		if handler, err = newTranslating(); err != nil {
+			panic(err)
+		}
+	}
+	go http.Serve(listener, handler)
 	io.Copy(io.Discard, os.Stdin)
 }

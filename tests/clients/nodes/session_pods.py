@@ -47,11 +47,11 @@ class Pod:
 
 
 @contextlib.contextmanager
-def kubelet_in(folder: Path) -> Iterator[tuple[Kubelet, int]]:
+def kubelet_in(folder: Path, *options: str) -> Iterator[tuple[Kubelet, int]]:
     """Run a stand-in within the block. Yields its process and port."""
     prepare("kubelet")
     certificate, key = CA("kubelets").files(folder, "kubelet")
-    command = [str(BINARIES / "kubelet-standin"), str(certificate), str(key)]
+    command = [str(BINARIES / "kubelet-standin"), str(certificate), str(key), *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -60,13 +60,14 @@ def kubelet_in(folder: Path) -> Iterator[tuple[Kubelet, int]]:
             process.kill()
 
 
-def create_pod(pod: Pod, port: int) -> None:
-    """Create the pod and its node, whose kubelet listens at this port of 127.0.0.1."""
+def create_pod(pod: Pod, port: int, *features: str) -> None:
+    """Create the pod and its node, whose kubelet listens at this port of 127.0.0.1 and declares these features."""
     api = pod.kubectl.server.api()
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": pod.name}}
     api.request("POST", "/api/v1/nodes", node).expect(201)
     addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-    node["status"] = {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+    endpoints = {"kubeletEndpoint": {"Port": port}}
+    node["status"] = {"addresses": addresses, "daemonEndpoints": endpoints, "declaredFeatures": list(features)}
     api.request("PUT", f"/api/v1/nodes/{pod.name}/status", node).expect(200)
     containers = [{"name": name, "image": "i", "stdin": True} for name in ("c", "missing")]
     spec = {"nodeName": pod.name, "containers": containers, "automountServiceAccountToken": False}
@@ -79,9 +80,9 @@ def create_pod(pod: Pod, port: int) -> None:
 
 
 @contextlib.contextmanager
-def pod_on(kubectl: Kubectl, environment: dict[str, str], port: int) -> Iterator[Pod]:
+def pod_on(kubectl: Kubectl, environment: dict[str, str], port: int, *features: str) -> Iterator[Pod]:
     pod = Pod(kubectl, environment)
-    create_pod(pod, port)
+    create_pod(pod, port, *features)
     try:
         yield pod
     finally:
