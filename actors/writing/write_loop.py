@@ -160,10 +160,9 @@ class WriteLoop:
         write.begin_attempt(self._reads.applied)
         try:
             if write.change is not None:
-                old = self._reads.peek(target.rt.resource, target.namespace, target.name)
-                if old is not None and old.labels is UNREADABLE:
-                    old = await self._reads.readable(old)
-                write.old = old
+                write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
+                if write.old is not None and write.old.labels is UNREADABLE:
+                    write.old = await self._reads.readable(write.old)
                 if write.old is not None:
                     write.proposal = await write.change(write.old, write.turn)
                     return

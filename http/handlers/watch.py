@@ -284,13 +284,27 @@ class WatchStream:
             await trio.sleep(LOG_RETRY)
             events = []
         if is_slow(self._encoder, events):
-            frames = await trio.to_thread.run_sync(self._frames_of, events, limiter=LARGE_ENTRIES)
+            frames = await trio.to_thread.run_sync(self._last_frames_of, events, limiter=LARGE_ENTRIES)
         else:
-            frames = self._frames_of(events)
+            frames = self._last_frames_of(events)
         now = trio.current_time()
         if now >= self._next_bookmark or now >= self._ends:
             frames.extend(self._due(now))
         return frames
+
+    def _last_frames_of(self, events: list[Event]) -> list[bytes]:
+        """As ``_frames_of``, but an object that cannot be decrypted ends the watch with an error."""
+        try:
+            return self._frames_of(events)
+        except status.StatusError as error:
+            self._over, failure = True, error
+        frames: list[bytes] = []
+        for event in events:
+            try:
+                frames += self._frames_of([event])
+            except status.StatusError:
+                break
+        return [*frames, self._encoder.error(failure)]
 
     def _frames_of(self, events: list[Event]) -> list[bytes]:
         frames = []
