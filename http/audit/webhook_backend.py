@@ -9,6 +9,7 @@ main facts. In a blocking mode, each event is sent alone, and the request waits 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -219,13 +220,11 @@ class _TokenBucket:
         self._rate = rate
         self._burst = burst
         self._tokens = float(burst)
-        self._filled = 0.0
+        self._filled = -math.inf
 
     async def wait(self) -> None:
         now = trio.current_time()
-        self._tokens = (
-            min(self._burst, self._tokens + (now - self._filled) * self._rate) if self._filled else self._tokens
-        )
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
         self._tokens -= 1
         if self._tokens < 0:
