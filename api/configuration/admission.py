@@ -109,6 +109,7 @@ class PluginConfigurations:
     ``default_tolerations``, ``toleration_whitelist``: of PodTolerationRestriction.
     ``pod_security``: of PodSecurity.
     ``webhook_kubeconfigs``: the kubeconfigs of MutatingAdmissionWebhook and ValidatingAdmissionWebhook, by plugin.
+    ``manifests``: the directories with manifests, by plugin.
     ``image_policy``: of ImagePolicyWebhook.
     ``limited_resources``: of ResourceQuota.
     """
@@ -119,6 +120,7 @@ class PluginConfigurations:
     toleration_whitelist: tuple[Mapping[str, Any], ...] = ()
     pod_security: PodSecurityConfiguration = PodSecurityConfiguration()
     webhook_kubeconfigs: Mapping[str, str] = field(default_factory=dict)
+    manifests: Mapping[str, str] = field(default_factory=dict)
     image_policy: ImagePolicy | None = None
     limited_resources: tuple[LimitedResource, ...] = ()
 

@@ -31,21 +31,21 @@ async def fetch_bounded(
     if limit <= FEW:
         return Chunk(await pool.fetch(statement, *arguments))
     try:
-        return await _fetch_with_cursor(pool, statement, *arguments, size=size, part=PART // objects)
+        return await _fetch_with_cursor(pool, statement, *arguments, size=size, most=PART // objects)
     except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch
         pool.drop_idle()
-    return await _fetch_with_cursor(pool, statement, *arguments, size=size, part=PART // objects)
+    return await _fetch_with_cursor(pool, statement, *arguments, size=size, most=PART // objects)
 
 
 async def _fetch_with_cursor(
-    pool: Pool, statement: str, *arguments: object, size: Callable[[Row], int], part: int
+    pool: Pool, statement: str, *arguments: object, size: Callable[[Row], int], most: int
 ) -> Chunk[Row]:
     result: Chunk[Row] = Chunk()
     total = 0
     async with (
         pool.session() as session,
         session.reading(),
-        aclosing(session.rows(statement, *arguments, chunk=part, size=size)) as parts,
+        aclosing(session.rows(statement, *arguments, chunk=most, size=size)) as parts,
     ):
         async for part in parts:
             result += part

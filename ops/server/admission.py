@@ -9,16 +9,22 @@ from typing import Any, Final
 from kubechronicle.actors.admission import plugins
 from kubechronicle.api.configuration import admission, image_policy, resource_quota, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
+from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.files import ConfigFileError
+from kubechronicle.api.configuration.webhook_admission import WebhookAdmission
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_kubeconfig, read_webhook_users
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.server.admission_manifests import load_directory
 from kubechronicle.ops.settings.settings import Settings
 
 FLAG: Final = "--admission-control-config-file"
 NODE: Final = "Node"
 WEBHOOKS: Final = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+POLICIES: Final = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+GATES: Final = (webhook_admission.GATE,)
+"""The feature gates that can be set."""
 
 
 def chosen_plugins(settings: Settings, authorization: AuthorizationPlan) -> frozenset[str]:
@@ -56,14 +62,51 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
             raise OperatorError(f"{FLAG}: {file}: {error}") from None
     for name, each in listed.items():
         given = each.configuration is not None or each.path
-        if given and name in enabled and name not in _READERS:
+        if given and name in enabled and name not in (*_READERS, *WEBHOOKS, *POLICIES):
             raise OperatorError(f"{FLAG}: {file}: this server has no configuration for the plugin {name}; remove it")
     values: dict[str, Any] = {}
-    for name, read in _READERS.items():
+    for name, read in _readers(manifests=manifests_enabled(settings)).items():
         if name in enabled:
             values |= _configured(name, read, listed.get(name), file)
-    kubeconfigs = {name: path for name in WEBHOOKS if (path := values.pop(name, ""))}
-    return PluginConfigurations(**values, webhook_kubeconfigs=kubeconfigs)
+    asked: dict[str, WebhookAdmission] = {name: values.pop(name) for name in WEBHOOKS if name in values}
+    directories: dict[str, str] = {name: values.pop(name) for name in POLICIES if name in values}
+    directories |= {name: each.static_manifests_dir for name, each in asked.items()}
+    return PluginConfigurations(
+        **values,
+        webhook_kubeconfigs={name: each.kube_config_file for name, each in asked.items() if each.kube_config_file},
+        manifests={name: path for name, path in directories.items() if path},
+    )
+
+
+def manifests_enabled(settings: Settings) -> bool:
+    """Tell whether the feature gate of manifests is on. OperatorError: a gate that cannot be set."""
+    enabled = False
+    for name, value in settings.feature_gates.pairs if settings.feature_gates else ():
+        if name not in GATES:
+            raise OperatorError(
+                f"--feature-gates: {name}: this server has no switch for it, only for {', '.join(GATES)}; "
+                "its features are those that v1.36 has by default"
+            )
+        if value.lower() not in ("true", "false", "t", "f", "1", "0"):
+            raise OperatorError(f"--feature-gates: {name}={value}: must be true or false")
+        enabled = value.lower() in ("true", "t", "1")
+    return enabled
+
+
+def manifests(configurations: PluginConfigurations) -> Mapping[str, tuple[Path, Manifests]]:
+    """Return the directories with manifests and their objects, by plugin. Raises OperatorError."""
+    found = {}
+    for name, path in configurations.manifests.items():
+        try:
+            if not Path(path).is_dir():
+                why = "must be a directory" if Path(path).exists() else "unable to read: no such file or directory"
+                raise ConfigFileError(f'staticManifestsDir: Invalid value: "{path}": {why}')
+            found[name] = (Path(path), load_directory(name, Path(path)))
+        except ConfigFileError as error:
+            kind = "webhook" if name in WEBHOOKS else "policy"
+            why = f'failed to load static {kind} manifests from "{path}": {error}'
+            raise OperatorError(f"{FLAG}: couldn't init admission plugin {name}: {why}") from None
+    return found
 
 
 def webhook_users(configurations: PluginConfigurations) -> Mapping[str, WebhookUsers]:
@@ -134,20 +177,35 @@ def _limited_resources(document: Any) -> Mapping[str, Any]:
     return {"limited_resources": resource_quota.limited_resources(document)}
 
 
-def _kubeconfig_of(name: str) -> Callable[[Any], Mapping[str, Any]]:
-    return lambda document: {name: webhook_admission.kubeconfig_of(document)}
+_Reader = Callable[[Any], Mapping[str, Any]]
 
 
-_READERS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
+def _readers(*, manifests: bool) -> Mapping[str, _Reader]:
+    """Return the functions that read configurations. ``manifests``: those may name directories with manifests."""
+
+    def of_webhooks(name: str) -> _Reader:
+        return lambda document: {name: webhook_admission.webhook_admission(document, manifests=manifests)}
+
+    def of_policies(name: str) -> _Reader:
+        kind = f"{name}Configuration"
+        return lambda document: {name: webhook_admission.policy_manifests(document, kind, manifests=manifests)}
+
+    return {
+        **_READERS,
+        **{name: of_webhooks(name) for name in WEBHOOKS},
+        **{name: of_policies(name) for name in POLICIES},
+    }
+
+
+_READERS: Final[Mapping[str, _Reader]] = {
     "EventRateLimit": _event_limits,
     "ImagePolicyWebhook": _image_policy,
     "PodNodeSelector": _node_selectors,
     "PodSecurity": _pod_security,
     "PodTolerationRestriction": _pod_tolerations,
     "ResourceQuota": _limited_resources,
-    **{name: _kubeconfig_of(name) for name in WEBHOOKS},
 }
-"""The plugins with a configuration."""
+"""The plugins with a configuration, but for those of webhooks and policies."""
 
 
 def _read(file: Path) -> bytes:

@@ -18,7 +18,7 @@ from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
-from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy, is_exempt
+from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -87,11 +87,11 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     operations = frozenset({CREATE, UPDATE, CONNECT})
 
     def __init__(self) -> None:
-        self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", _compiled)
+        self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", self.name, _compiled)
 
     def admit(self, attributes: Attributes, state: State) -> None:
-        index = self._policies.index(state)
-        if not len(index) or is_exempt(attributes.rt):
+        index = self._policies.index(state, attributes.rt)
+        if not len(index):
             return
         candidates = index.candidates(write_kind(attributes), state.registry())
         if candidates:

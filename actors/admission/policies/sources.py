@@ -4,6 +4,8 @@ Sources: k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (policy_source
 
 A policy counts from the next request after its write: each look-up first sees whether the views have changed. The
 programs of an unchanged policy are kept. They are compiled once, at the first write that it applies to.
+
+Policies from files (KEP-5793) come first. They alone apply to policies and bindings.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from kubechronicle.api.admission.policy_sources import (
     Binding,
     ConfigurationError,
     Policy,
+    is_exempt,
 )
+from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -36,8 +40,12 @@ T = TypeVar("T")
 class Policies(Generic[T]):
     """The policies of one kind that have bindings."""
 
-    def __init__(self, kind: str, make: Callable[[ReadOnlyObject], T]) -> None:
+    def __init__(self, kind: str, plugin: str, make: Callable[[ReadOnlyObject], T]) -> None:
         """``kind``: the plural of the policies without its ending: "validatingadmissionpolic"."""
+        self._plugin = plugin
+        self._static: Manifests | None = None
+        self._static_policies: Sequence[Policy[T]] = ()
+        self._static_index: Index[Policy[T]] = Index(())
         self._resources = (f"{kind}ies.{GROUP}", f"{kind}ybindings.{GROUP}")
         self._make = make
         self._seen: tuple[Sequence[Entry], Sequence[Entry]] = ((), ())
@@ -45,8 +53,12 @@ class Policies(Generic[T]):
         self._policies: dict[Entry, Policy[T]] = {}
         self._bindings: dict[Entry, Binding] = {}
 
-    def index(self, state: State) -> Index[Policy[T]]:
-        """Return the policies in force, by name."""
+    def index(self, state: State, rt: ResourceType) -> Index[Policy[T]]:
+        """Return the policies in force for objects of a type: those of files, then those of the API, by name."""
+        if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
+            self._take(manifests.current)
+        if is_exempt(rt):
+            return self._static_index
         policies = state.entries(self._resources[0], "")
         if not policies and not self._seen[0]:
             return self._index
@@ -55,6 +67,20 @@ class Policies(Generic[T]):
             self._read(policies, bindings)
             self._seen = (policies, bindings)
         return self._index
+
+    def _take(self, manifests: Manifests) -> None:
+        """Take policies from files, unless they are in force already."""
+        if manifests is self._static:
+            return
+        self._static = manifests
+        bound: defaultdict[str, list[Binding]] = defaultdict(list)
+        for binding in map(Binding, manifests.bindings):
+            bound[binding.policy].append(binding)
+        self._static_policies = [Policy(each, self._make) for each in manifests.configurations]
+        for policy in self._static_policies:
+            policy.bindings = bound[policy.name]
+        self._static_index = _index(self._static_policies)
+        self._index = _index([*self._static_policies, *self._policies.values()])
 
     def _read(self, policies: Sequence[Entry], bindings: Sequence[Entry]) -> None:
         before = self._policies, self._bindings
@@ -69,7 +95,11 @@ class Policies(Generic[T]):
         }
         for policy in self._policies.values():
             policy.bindings = bound[policy.name]
-        self._index = Index((policy, policy.match.rules.match) for policy in self._policies.values())
+        self._index = _index([*self._static_policies, *self._policies.values()])
+
+
+def _index(policies: Sequence[Policy[T]]) -> Index[Policy[T]]:
+    return Index((policy, policy.match.rules.match) for policy in policies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
 from kubechronicle.actors.admission.policies.sources import Params, Policies
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
-from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy, is_exempt
+from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -49,11 +49,11 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self) -> None:
-        self._policies: Policies[Validator] = Policies("validatingadmissionpolic", _compiled)
+        self._policies: Policies[Validator] = Policies("validatingadmissionpolic", self.name, _compiled)
 
     def validate(self, attributes: Attributes, state: State) -> None:
-        index = self._policies.index(state)
-        if not len(index) or is_exempt(attributes.rt):
+        index = self._policies.index(state, attributes.rt)
+        if not len(index):
             return
         candidates = index.candidates(write_kind(attributes), state.registry())
         if not candidates:

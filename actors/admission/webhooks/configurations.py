@@ -5,13 +5,18 @@ Source: k8s.io/apiserver ``pkg/admission/configuration``, ``pkg/admission/plugin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.api.admission.conditions import Conditions
-from kubechronicle.api.admission.matching import Index, Rules, Selectors
+from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Index, Rules, Selectors
+from kubechronicle.api.configuration.admission_manifests import Manifests
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -57,24 +62,52 @@ class Placed(NamedTuple):
 
 
 class Configurations:
-    """The webhooks of one resource, in the order of their configurations' names."""
+    """The webhooks of one plugin: those of files (KEP-5793), then those of a resource, by their configurations' names.
 
-    def __init__(self, resource: str) -> None:
+    Those of files alone are asked about configurations and policies.
+    """
+
+    def __init__(self, resource: str, plugin: str) -> None:
         self._resource = resource
+        self._plugin = plugin
+        self._static: Manifests | None = None
+        self._static_webhooks: list[Webhook] = []
+        self._static_index: Index[Placed] = Index(())
         self._entries: Sequence[Entry] = ()
         self._compiled: dict[str, tuple[Entry, list[Webhook]]] = {}
         self._index: Index[Placed] = Index(())
 
-    def index(self, state: State) -> Index[Placed] | None:
-        """Return the index of all webhooks as of this replica's view; None if there are none."""
+    def index(self, state: State, rt: ResourceType) -> Index[Placed] | None:
+        """Return the index of all webhooks for a type, as of this replica's view; None if there are none."""
+        if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
+            self._take(manifests.current)
+        if rt.group == EXEMPT_GROUP and rt.kind in EXEMPT_KINDS:
+            return self._static_index if self._static_webhooks else None
         entries = state.entries(self._resource, "")
-        if not entries:
+        if not entries and not self._static_webhooks:
             return None
         if entries is not self._entries:  # a view returns the same tuple until it changes
             self._entries = entries
             self._compiled = {entry.key.name: self._compile(entry) for entry in entries}
-            self._index = Index((placed, placed.webhook.rules.match) for placed in self._placed())
+            self._index = _index(self._webhooks())
         return self._index
+
+    def _take(self, manifests: Manifests) -> None:
+        """Take webhooks from files, unless they are in force already."""
+        if manifests is self._static:
+            return
+        self._static, known = manifests, {each.uid: each for each in self._static_webhooks}
+        self._static_webhooks = []
+        for obj in manifests.configurations:
+            name = obj["metadata"]["name"]
+            version = hashlib.sha256(orjson.dumps(obj)).hexdigest()
+            for place, spec in enumerate(obj.get("webhooks") or ()):
+                made = Webhook(spec, f"manifest/{name}", place, version)
+                made.configuration = name
+                same = known.get(made.uid)
+                self._static_webhooks.append(same if same is not None and same.version == version else made)
+        self._static_index = _index(self._static_webhooks)
+        self._index = _index(self._webhooks())
 
     def _compile(self, entry: Entry) -> tuple[Entry, list[Webhook]]:
         known = self._compiled.get(entry.key.name)
@@ -85,6 +118,12 @@ class Configurations:
         specs = obj.get("webhooks") or ()
         return entry, [Webhook(spec, entry.key.name, place, version) for place, spec in enumerate(specs)]
 
-    def _placed(self) -> Iterator[Placed]:
-        webhooks = (webhook for _, found in self._compiled.values() for webhook in found)
-        return (Placed(place, webhook) for place, webhook in enumerate(webhooks))
+    def _webhooks(self) -> Iterator[Webhook]:
+        yield from self._static_webhooks
+        for _, found in self._compiled.values():
+            yield from found
+
+
+def _index(webhooks: Iterable[Webhook]) -> Index[Placed]:
+    placed = [Placed(place, webhook) for place, webhook in enumerate(webhooks)]
+    return Index((each, each.webhook.rules.match) for each in placed)

@@ -25,7 +25,6 @@ from kubechronicle.actors.admission.webhooks.configurations import Configuration
 from kubechronicle.actors.admission.webhooks.questions import Question
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
-from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS
 from kubechronicle.api.admission.reviews import Answer
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
@@ -38,11 +37,8 @@ def candidates(
     configurations: Configurations, attributes: Attributes, state: State
 ) -> Sequence[tuple[Placed, ResourceType]]:
     """Return the webhooks whose rules match a write, each with the type in whose version."""
-    index = configurations.index(state)
+    index = configurations.index(state, attributes.rt)
     if index is None:
-        return ()
-    rt = attributes.rt
-    if rt.group == EXEMPT_GROUP and rt.kind in EXEMPT_KINDS:
         return ()
     return index.candidates(write_kind(attributes), state.registry())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin.admissionregistration import validation_policies, validation_webhooks
+from kubechronicle.api.builtin.admissionregistration import static_names, validation_policies, validation_webhooks
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.strategy.strategy import Check, Strategy, Validate
 
@@ -21,6 +21,7 @@ _WEBHOOKS: Final = Strategy(
     generation_counts_empties=True,
     unconditional_update=False,
     validate=validation_webhooks.webhooks,
+    warnings=static_names.warnings,
 )
 
 
@@ -32,6 +33,7 @@ def _policy(validate: Validate) -> Strategy:
         generation=True,
         unconditional_update=False,
         validate=validate,
+        warnings=static_names.warnings,
     )
 
 
@@ -44,6 +46,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation=True,
         unconditional_update=False,
         validate=validation_policies.validating_policy,
+        warnings=static_names.warnings,
         subresources=only_status(validation_policies.policy_status, checks=(Check.CHANGE,)),
     ),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.validating_binding),

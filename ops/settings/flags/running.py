@@ -35,6 +35,11 @@ FLAGS = (
         "discovery.k8s.io/v1beta1.",
     ),
     Flag(
+        name="feature-gates", placeholder="LIST", default="", repeatable=True,
+        help="Alpha features to enable, comma-separated: ManifestBasedAdmissionControlConfig=true (admission webhooks "
+        "and policies from files, staticManifestsDir in --admission-control-config-file). Other gates are an error.",
+    ),
+    Flag(
         name="controllers", placeholder="LIST", default="*", may_be_empty=True,
         help="The control loops to run, comma-separated: * means all, NAME adds one, -NAME removes one; empty: none.",
     ),
