@@ -100,6 +100,16 @@ def _node_status() -> Object:
     return {"status": {"conditions": conditions}}
 
 
+def _admitted(name: str, title: str, connections: int, **load: str | int) -> Case:
+    """Return a case that creates ConfigMaps which webhooks or policies admit. ``load``: flags that register them."""
+    return Case(
+        name=f"{name}-{connections}",
+        title=f"create ConfigMap of 1 KB, {title}, {connections} conn.",
+        load={"mode": "create", "size": 1024, "conns": connections, **load},
+        area=f"{name}-",
+    )
+
+
 def _list(objects: int, variant: str, milliseconds: float | None, wall: str, **load: str | int) -> Case:
     """Return a case that lists. ``milliseconds``: CPU of the reference's server and etcd together."""
     return Case(
@@ -218,6 +228,16 @@ CASES: tuple[Case, ...] = (
         conns=64,
         subresource="status",
         setup=json.dumps(NODE),
+    ),
+    _admitted("webhooks", "one mutating and one validating webhook", 1, webhooks="true"),
+    _admitted("webhooks", "one mutating and one validating webhook", 16, webhooks="true"),
+    _admitted("policies", "20 policies of three expressions", 16, policies=20),
+    _admitted("other-policies", "500 policies for other objects", 16, **{"other-policies": 500}),
+    Case(
+        name="held-500",
+        title="GET 4 KB while 500 writes wait 2 s for a webhook, 4 conn.",
+        load={"mode": "held", "webhooks": "true", "size": 4096, "conns": 4, "held-writers": 500},
+        area="held-",
     ),
     _watch(100, (28, 8), "p50 2.2, p99 7.3 ms"),  # 0.14 + 0.04 cores at 5,000 events/s
     _http2(_watch(100, (0, 0), ""), 10),

@@ -72,30 +72,47 @@ func (w *worker) fail(problem string) {
 }
 
 func closedLoop(o options, workers []*worker) (map[string]any, error) {
+	if err := connect(o, workers); err != nil {
+		return nil, err
+	}
+	runAll(o, workers, o.warm)
+	forget(workers)
+	took := measured(func() { runAll(o, workers, o.seconds) })
+	return summary(workers, took), nil
+}
+
+// connect gives each worker its connection.
+func connect(o options, workers []*worker) error {
 	for _, w := range workers {
-		var err error
 		if w.send != nil {
 			continue
 		}
+		var err error
 		if w.c, err = o.target.dial(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	all := func(seconds float64) {
-		until := time.Now().Add(time.Duration(seconds * float64(time.Second)))
-		var group sync.WaitGroup
-		for _, w := range workers {
-			group.Add(1)
-			go func() { defer group.Done(); w.run(o.target, until) }()
-		}
-		group.Wait()
+	return nil
+}
+
+func runAll(o options, workers []*worker, seconds float64) {
+	until := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	var group sync.WaitGroup
+	for _, w := range workers {
+		group.Add(1)
+		go func() { defer group.Done(); w.run(o.target, until) }()
 	}
-	all(o.warm)
+	group.Wait()
+}
+
+// forget drops the latencies so far, but not the errors.
+func forget(workers []*worker) {
 	for _, w := range workers {
 		w.sample = w.sample[:0]
 	}
-	took := measured(func() { all(o.seconds) })
+}
 
+func summary(workers []*worker, took time.Duration) map[string]any {
 	var sample []time.Duration
 	errors, problem := 0, ""
 	for _, w := range workers {
@@ -108,7 +125,7 @@ func closedLoop(o options, workers []*worker) (map[string]any, error) {
 	return map[string]any{
 		"operations": len(sample), "seconds": took.Seconds(), "errors": errors, "problem": problem,
 		"per_second": float64(len(sample)) / took.Seconds(), "ms": latencies(sample), "connections": len(workers),
-	}, nil
+	}
 }
 
 func put(o options, method, path, name, value string) error {

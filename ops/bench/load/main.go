@@ -53,7 +53,7 @@ func main() {
 	flag.StringVar(&tokenFile, "token-file", "", "file with a bearer token")
 	flag.StringVar(&cert, "cert", "", "client certificate file")
 	flag.StringVar(&key, "key", "", "client key file")
-	flag.StringVar(&o.mode, "mode", "get", "get, create, update, objects, fill, list, watch, fanout, informers, churn, nodes or hour")
+	flag.StringVar(&o.mode, "mode", "get", "get, create, update, objects, fill, list, watch, held, fanout, informers, churn, nodes or hour")
 	flag.StringVar(&o.namespace, "namespace", "bench", "namespace to work in, created when absent")
 	flag.IntVar(&o.conns, "conns", 1, "connections, each with one request in flight")
 	flag.Float64Var(&o.seconds, "seconds", 5, "length of the measured part")
