@@ -82,6 +82,8 @@ class Context:
     ``at``: the resolved moment; None for ordinary requests.
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
+    ``waited``: seconds that the request has waited for its turn.
+    ``terminated``: True if the server ended it in self-defence.
     ``seats``: of a watch: ends when its initial events are sent; the handler of watches takes it.
     ``audit``: the audit record of the request; None if it has none.
     ``unchanged``: the request is a write that left its object as it was.
@@ -100,9 +102,11 @@ class Context:
         "query",
         "received",
         "seats",
+        "terminated",
         "turn",
         "unchanged",
         "user",
+        "waited",
         "warnings",
     )
 
@@ -122,6 +126,8 @@ class Context:
         self.at: Moment | None = None
         self.flow_headers: tuple[tuple[str, str], ...] = ()
         self.seats: Seats | None = None
+        self.waited = 0.0
+        self.terminated = False
         self.audit: AuditRecord | None = None
         self.unchanged = False
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
 import trio
-from prometheus_client import Gauge
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.api.errors import status
@@ -35,9 +34,9 @@ from kubechronicle.http.context import Context, audit_ids, authorized_as
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
-from kubechronicle.http.list_body import ListBody
+from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
-from kubechronicle.http.metrics import Metrics, Series, request_labels
+from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import (
     CACHE_CONTROL,
     internal_error_text,
@@ -46,7 +45,6 @@ from kubechronicle.http.representation.answers import (
     undetermined_request,
     warning_fields,
 )
-from kubechronicle.http.wire.exchange import close_iterator
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +55,6 @@ LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portfo
 READ_VERBS = frozenset({"get", "list", "watch"})
 # Seconds to wait for the views to catch up, if a credential is not in them.
 CATCH_UP = 5.0
-# The metric labels of requests for unknown resources.
-NOT_SERVED = ("other", "", "", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,70 +131,8 @@ def identify(services: Services, following: Next) -> Next:
 
 
 def measure(services: Services, following: Next) -> Next:
-    """Count requests and their durations by verb, resource and code. A watch is counted when it ends."""
-    metrics = services.metrics
-
-    async def filtered(request: Request) -> Response:
-        context = request.attached(Context)
-        started = time.perf_counter()
-        info = context.info
-        if info.is_resource and not services.is_served(info):
-            labels = NOT_SERVED  # clients must not create metric series by requesting unknown resources
-        else:
-            labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
-        series = metrics.requests(labels)
-        taken = None
-        if request.upgrade is not None and context.long_running:  # the handler converses until it returns
-            taken = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
-            taken.inc()
-        try:
-            response = await following(request)
-        except ClientDisconnected:
-            raise
-        except Exception as error:
-            known = error if isinstance(error, StatusError) else as_status_error(error)
-            code = known.code if known is not None else 500
-            series.observe(code, time.perf_counter() - started, 0)
-            raise
-        finally:
-            if taken is not None:
-                taken.dec()
-        body = response.body
-        if isinstance(body, bytes):
-            series.observe(response.status, time.perf_counter() - started, len(body))
-        elif isinstance(body, ListBody):
-            series.observe(response.status, time.perf_counter() - started, body.length)
-        else:
-            gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
-            response.body = _Counted(body, gauge, series, response.status)
-        return response
-
-    return filtered
-
-
-class _Counted:
-    """A streamed body, counted as a long-running request until it is closed. Returns the body's own awaitables, so that
-    the iteration has no additional step."""
-
-    def __init__(self, body: AsyncIterator[bytes], gauge: Gauge, series: Series, code: int) -> None:
-        self._body = body
-        self._gauge, self._series, self._code = gauge, series, code
-        self._gauge.inc()
-        self._open = True
-
-    def __aiter__(self) -> _Counted:
-        return self
-
-    def __anext__(self) -> Awaitable[bytes]:
-        return self._body.__anext__()
-
-    async def aclose(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        self._gauge.dec()
-        self._series.ended(self._code)
-        await close_iterator(self._body)
+    """Count requests and their durations by verb, resource and code."""
+    return measured(services.metrics, services.is_served, following)
 
 
 def authenticate(services: Services, following: Next) -> Next:
@@ -295,8 +229,7 @@ def limit_in_flight(services: Services, following: Next) -> Next:
     watches are not counted."""
     counts = services.metrics.in_flight
     if services.flow_control is not None:
-        terminated = partial(services.metrics.terminated, 429)
-        return with_seats(services.flow_control, following, services.request_timeout, terminated)
+        return with_seats(services.flow_control, following, services.request_timeout)
     limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
 
     def filtered(request: Request) -> Awaitable[Response]:
@@ -308,7 +241,7 @@ def limit_in_flight(services: Services, following: Next) -> Next:
     async def counted(request: Request, context: Context, kind: str) -> Response:
         limit = limits[kind]
         if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
-            services.metrics.terminated(429)
+            context.terminated = True
             return too_many_requests(1)
         counts[kind] += 1
         try:
@@ -383,7 +316,7 @@ def limit_time(services: Services, following: Next) -> Next:
         else:
             with trio.CancelScope(deadline=context.deadline):
                 return await following(request)
-        services.metrics.terminated(504)
+        context.terminated = True
         raise status.timeout("request did not complete within the allotted timeout")
 
     return filtered

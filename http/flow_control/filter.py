@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS, Level
+from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS
 from kubechronicle.api.flow_control.tickets import Ticket
 from kubechronicle.http.context import Context
 from kubechronicle.http.flow_control.control import FlowControl, KnownFlow
@@ -25,13 +25,8 @@ LONGEST_WAIT: Final = 60.0
 """Seconds that a request waits at most; else a quarter of its time-out."""
 
 
-def with_seats(
-    control: FlowControl,
-    following: Next,
-    request_timeout: float,
-    note_429: Callable[[], object],
-) -> Next:
-    """Return the filter. ``note_429`` counts rejections."""
+def with_seats(control: FlowControl, following: Next, request_timeout: float) -> Next:
+    """Return the filter."""
     default_wait = min(request_timeout / 4, LONGEST_WAIT)
     estimate = control.estimates.work
 
@@ -58,7 +53,8 @@ def with_seats(
             else:
                 measures.refused += 1
             if decision is not RUNS:
-                return refused(level, ticket, decision)
+                context.terminated = True
+                return too_many_requests(control.rejected(level, ticket, decision))
         running = Running(control, known, ticket, kind)
         if context.long_running:
             context.seats = running
@@ -97,6 +93,7 @@ def with_seats(
             raise
         finally:
             later = trio.current_time()
+            context.waited += later - now
             kinds.advance(later)
             kinds.waiting[kind] -= 1
             if ticket.running:
@@ -105,10 +102,6 @@ def with_seats(
                 level.give_up(ticket, later)
                 measures.waited_in_vain.add(later - now)
         return RUNS if ticket.running else TOO_LATE
-
-    def refused(level: Level, ticket: Ticket, reason: str) -> Response:
-        note_429()
-        return too_many_requests(control.rejected(level, ticket, reason))
 
     return filtered
 

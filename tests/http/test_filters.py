@@ -440,7 +440,8 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
         is_served=lambda info: True,
     )
     response = await filters.build(services, handler)(Request.of("GET", "/api/v1/pods?watch=1"))
-    labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods"}
+    labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods", "subresource": "", "scope": "cluster"}
+    labels["component"] = "apiserver"
     value = metrics.registry.get_sample_value
     assert not isinstance(response.body, bytes)
     chunks = []

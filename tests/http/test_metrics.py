@@ -6,13 +6,16 @@ import random
 import string
 
 import pytest
+import trio
 from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, pod
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.http.request_metrics import Requests
 
-LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "code"}
+OURS = {"component": "apiserver"}
+LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component", "code"}
 
 
 async def series(server: InProcess) -> dict[str, list[dict[str, str]]]:
@@ -56,6 +59,7 @@ async def test_names_and_labels_are_kube_apiservers(autojump_clock: MockClock) -
         "resource": "configmaps",
         "subresource": "",
         "scope": "namespace",
+        "component": "apiserver",
         "code": "201",
     } in found["apiserver_request_total"]
     assert {"request_kind": "readOnly"} in found["apiserver_current_inflight_requests"]
@@ -67,7 +71,7 @@ async def test_requests_are_counted(autojump_clock: MockClock) -> None:
         for _ in range(3):
             await server.get(f"{MAPS}/a")
         await server.post(f"{MAPS}?dryRun=All", configmap("b"))
-        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
+        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": "", **OURS}
         got = await server.metric("apiserver_request_total", verb="GET", scope="resource", code="200", **labels)
         assert got == 3
         labels["dry_run"] = "All"
@@ -83,7 +87,7 @@ async def test_database_errors_are_counted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         server.log.fail_next("head", Fault.UNAVAILABLE)
         (await server.ask("GET", f"{MAPS}/a")).refused(503)
-        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
+        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": "", **OURS}
         assert await server.metric("apiserver_request_total", verb="GET", scope="resource", code="503", **labels) == 1
 
 
@@ -98,7 +102,7 @@ async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_cl
         assert await server.metric("apiserver_registered_watchers", **watchers) == 0
         events = await server.metric("apiserver_watch_events_total", group="", version="v1", resource="pods")
         assert events == 1
-        labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": ""}
+        labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": "", **OURS}
         total = await server.metric("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
         assert total == 1
 
@@ -180,3 +184,29 @@ async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
             after = {name: len(found) for name, found in (await series(server)).items()}
             assert after == before, token
         assert max(before.values()) < 2000
+
+
+async def test_the_wait_in_queues_is_no_part_of_the_service_level_indicator() -> None:
+    requests = Requests()
+    series = requests.of(("GET", "", "", "v1", "pods", "", "cluster", "apiserver"))
+    series.observe(200, 3.5, 100, 3.0)
+    series.observe(200, 0.1, 100, 0.0)
+    [durations] = [one for one in requests.collect() if one.name == "apiserver_request_duration_seconds"]
+    [indicators] = [one for one in requests.collect() if one.name == "apiserver_request_sli_duration_seconds"]
+    for metric, slow, total in ((durations, 1, 3.6), (indicators, 2, 0.6)):
+        values = {(one.name[len(metric.name) :], one.labels.get("le", "")): one.value for one in metric.samples}
+        assert (values["_bucket", "1.0"], values["_count", ""]) == (slow, 2)
+        assert values["_sum", ""] == pytest.approx(total)
+
+
+async def test_bodies_and_terminations_are_counted(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_server() as server:
+        await server.ask("POST", MAPS, configmap("a"), headers={"content-length": "70000"})
+        labels = {"group": "", "resource": "configmaps"}
+        bucket = "apiserver_request_body_size_bytes_bucket"
+        assert await server.metric(bucket, verb="create", le="50000.0", **labels) == 0
+        assert await server.metric(bucket, verb="create", le="150000.0", **labels) == 1
+        monkeypatch.setattr(server.log, "head", trio.sleep_forever)
+        (await server.ask("GET", f"{MAPS}/a?timeout=1s")).refused(504)
+        labels |= {"version": "v1", "subresource": "", "scope": "resource", **OURS}
+        assert await server.metric("apiserver_request_terminations_total", verb="GET", code="504", **labels) == 1

@@ -1,0 +1,98 @@
+"""The filter that counts requests and their durations by verb, resource and code. A watch is counted when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from prometheus_client import Gauge
+
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.http.context import Context
+from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.list_body import ListBody
+from kubechronicle.http.messages import ClientDisconnected, Request, Response
+from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.request_metrics import NOT_SERVED, Series, request_labels
+from kubechronicle.http.wire.exchange import close_iterator
+
+Next = Callable[[Request], Awaitable[Response]]
+
+BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+"""Methods whose bodies are counted."""
+
+
+def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Next) -> Next:
+    """Return the filter. ``is_served``: tells if the resource and subresource of a request exist."""
+
+    async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
+        started = time.perf_counter()
+        info = context.info
+        if info.is_resource and not is_served(info):
+            labels = NOT_SERVED  # clients must not create metric series by requesting unknown resources
+        else:
+            labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
+        series = metrics.requests(labels)
+        if request.method in BODIES:
+            length = request.headers.get("content-length")
+            if length:
+                series.received(int(length))
+        taken = None
+        if request.upgrade is not None and context.long_running:  # the handler converses until it returns
+            taken = metrics.long_running(labels)
+            taken.inc()
+        try:
+            response = await following(request)
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            known = error if isinstance(error, StatusError) else as_status_error(error)
+            code = known.code if known is not None else 500
+            series.observe(code, time.perf_counter() - started, 0, context.waited)
+            if context.terminated:
+                series.terminated(code)
+            raise
+        finally:
+            if taken is not None:
+                taken.dec()
+        body = response.body
+        if isinstance(body, bytes):
+            series.observe(response.status, time.perf_counter() - started, len(body), context.waited)
+            if context.terminated:
+                series.terminated(response.status)
+        elif isinstance(body, ListBody):
+            series.observe(response.status, time.perf_counter() - started, body.length, context.waited)
+        else:
+            gauge = metrics.long_running(labels)
+            response.body = _Counted(body, gauge, series, response.status)
+        return response
+
+    return filtered
+
+
+class _Counted:
+    """A streamed body, counted as a long-running request until it is closed. Returns the body's own awaitables, so that
+    the iteration has no additional step."""
+
+    def __init__(self, body: AsyncIterator[bytes], gauge: Gauge, series: Series, code: int) -> None:
+        self._body = body
+        self._gauge, self._series, self._code = gauge, series, code
+        self._gauge.inc()
+        self._open = True
+
+    def __aiter__(self) -> _Counted:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._body.__anext__()
+
+    async def aclose(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._gauge.dec()
+        self._series.ended(self._code)
+        await close_iterator(self._body)
