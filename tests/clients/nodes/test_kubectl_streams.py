@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
+import random
 import socket
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from harness import Server, unique
+from harness import Server, eventually, unique
 
 from tests.clients.nodes.session_pods import Pod
 
-LARGE = bytes(range(256)) * 40_000
+PAGE = bytes(range(256)) * 4_000
+COPIED = 20_000_000
+CONNECTIONS = 50
 
 
 def test_exec_returns_output_and_exit_codes(pod: Pod) -> None:
@@ -47,20 +51,44 @@ def test_attach_copies_both_ways(pod: Pod) -> None:
 
 
 def test_cp_both_ways(pod: Pod, tmp_path: Path) -> None:
-    (tmp_path / "from").write_bytes(LARGE)
+    (tmp_path / "from").write_bytes(random.Random(pod.name).randbytes(COPIED))
     there, back = f"{pod.name}:{tmp_path}/there", tmp_path / "back"
     for source, target in ((str(tmp_path / "from"), there), (there, str(back))):
         done = pod.call("cp", source, target, "-c", "c")
         assert done.returncode == 0, done.stderr
-    assert back.read_bytes() == LARGE
+    digests = {hashlib.file_digest(path.open("rb"), "sha256").hexdigest() for path in tmp_path.iterdir()}
+    assert len(digests) == 1
+
+
+def test_debug_attaches_to_an_ephemeral_container(pod: Pod) -> None:
+    """kubectl waits until a kubelet has started the container, which the test says in the status."""
+    api, kubectl = pod.kubectl.server.api(), pod.kubectl
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod.name}"
+    arguments = ("debug", "-i", pod.name, "--image=busybox", "-c", "debugger", "--target=c")
+    with pod.running(*arguments) as lines:
+        spec = eventually(
+            lambda: api.get(path)["spec"].get("ephemeralContainers"), "kubectl adds an ephemeral container"
+        )
+        assert [(each["name"], each["targetContainerName"]) for each in spec] == [("debugger", "c")]
+        state = {"name": "debugger", "ready": False, "restartCount": 0, "image": "i", "imageID": "i"}
+        status = {"ephemeralContainerStatuses": [state | {"state": {"running": {}}}]}
+        merge = {"Content-Type": "application/merge-patch+json"}
+        body = json.dumps({"status": status}).encode()
+        api.request("PATCH", f"{path}/status", body, headers=merge).expect(200)
+        assert lines.process.stdin is not None
+        lines.process.stdin.write("to the debugger\n")
+        lines.process.stdin.flush()
+        lines.until(lambda line: "to the debugger" in line)
+        lines.process.stdin.close()
+        assert lines.exit_code() == 0
 
 
 class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
-        self.send_header("content-length", str(len(LARGE)))
+        self.send_header("content-length", str(len(PAGE)))
         self.end_headers()
-        self.wfile.write(LARGE)
+        self.wfile.write(PAGE)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -80,12 +108,12 @@ def test_port_forward_carries_many_connections(pod: Pod) -> None:
                     got.append(connection.getresponse().read())
                     connection.close()
 
-                threads = [threading.Thread(target=fetch) for _ in range(8)]
+                threads = [threading.Thread(target=fetch) for _ in range(CONNECTIONS)]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                assert got == [LARGE] * 8
+                assert got == [PAGE] * CONNECTIONS
         finally:
             page.shutdown()
 
