@@ -28,6 +28,7 @@ from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.checks import AGGREGATOR, TIMEOUT
+from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Answer, AskError
 
@@ -99,8 +100,9 @@ class _Known:
 class RemoteDiscovery:
     """Requests the resources of other servers while ``run`` runs, and merges them with a registry."""
 
-    def __init__(self, routes: Routes, backends: Backends, views: Views) -> None:
+    def __init__(self, routes: Routes, backends: Backends, views: Views, openapi: RemoteOpenApi) -> None:
         self._routes = routes
+        self._documents = openapi
         self._backends = backends
         self._known: dict[str, _Known] = {}
         self._changed = trio.Event()
@@ -145,8 +147,10 @@ class RemoteDiscovery:
     def _begin_due(self, nursery: trio.Nursery) -> float:
         """Start the requests that are due. Return the time of the next one."""
         now, remote = trio.current_time(), {one.name: one for one in self._routes.remote().values()}
-        for name in self._known.keys() - remote.keys():
+        gone = self._known.keys() - remote.keys()
+        for name in gone:
             del self._known[name]
+        self._documents.forget_converted(gone)
         for name, one in remote.items():
             known = self._known.get(name)
             if known is None:
@@ -196,14 +200,24 @@ class RemoteDiscovery:
         return from_resource_list(_object(answer).get("resources") or ())
 
     async def _openapi(self, one: ApiService) -> str:
-        """Return the URL of an OpenAPI v3 document as the other server's index has it; "" if there is none."""
+        """Return the URL of an OpenAPI v3 document as the other server's index has it; "" if there is none.
+
+        A server without an index is asked for its v2 document, which is converted.
+        """
         assert one.service is not None
         url = await self._backends.url(one.service)
         client = await self._backends.client(one, url)
         answer = await client.ask("GET", url + OPENAPI, headers=AGGREGATOR, timeout=TIMEOUT)
         path = f"apis/{one.group}/{one.version}"
+        if answer.status == 404:
+            try:
+                return await self._documents.convert(one)
+            except (AskError, *MALFORMED, RecursionError) as error:
+                log.info("no OpenAPI document of %s: %s", one.name, error)
+                return ""
         if answer.status != 200:
             return ""
+        self._documents.forget_converted((one.name,))
         try:
             found = _object(answer)["paths"][path]["serverRelativeURL"]
         except MALFORMED:

@@ -1,15 +1,17 @@
-"""The OpenAPI v2 documents of other servers, for /openapi/v2 of this one.
+"""The OpenAPI v2 documents of other servers, for /openapi/v2 of this one, and as v3 where a server has no v3.
 
 They are requested when a client asks for /openapi/v2, each at most once in REFRESH, with the tag of the one before. The
 paths of its APIService's group version are kept, as bytes. While a server does not answer, its last document stays.
-Parsing is done in a thread. Source: kube-aggregator ``pkg/controllers/openapi/aggregator``.
+Parsing is done in a thread. Sources: kube-aggregator ``pkg/controllers/openapi/aggregator``,
+``pkg/controllers/openapiv3/aggregator``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +19,7 @@ import orjson
 import trio
 
 from kubechronicle.api.codecs.errors import EncodeError
-from kubechronicle.api.openapi import merging, messages
+from kubechronicle.api.openapi import conversion, merging, messages
 from kubechronicle.api.registry.api_services import ApiService
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.checks import TIMEOUT
@@ -32,7 +34,7 @@ MOST_REQUESTS: Final = 8
 """Servers asked at a time."""
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Bytes of all documents. Those beyond, in the order of merging, are left out."""
-V2: Final = "/openapi/v2"
+V2, V3 = "/openapi/v2", "/openapi/v3"
 HEADERS: Final = {"x-remote-user": "system:aggregator", "accept": "application/json"}
 MALFORMED: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
@@ -47,6 +49,16 @@ class RemoteDocument:
     body: bytes = field(repr=False)
     digest: str
     encodable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedDocument:
+    """A v2 document as v3. ``protobuf``: None if it has no such form. ``tag``: the ETag of the v2 document."""
+
+    json: bytes = field(repr=False)
+    protobuf: bytes | None = field(repr=False)
+    digest: str
+    tag: str = ""
 
 
 @dataclass(slots=True)
@@ -66,6 +78,7 @@ class RemoteOpenApi:
         self._routes = routes
         self._backends = backends
         self._kept: dict[str, _Kept] = {}
+        self._converted: dict[str, ConvertedDocument] = {}
         self._asking = trio.Lock()
 
     async def documents(self) -> Sequence[RemoteDocument]:
@@ -87,6 +100,36 @@ class RemoteOpenApi:
                 break
             found.append(kept.document)
         return found
+
+    def converted(self, one: ApiService) -> ConvertedDocument | None:
+        """Return the v3 document of a group version that was made here; None: its server has one, or none at all."""
+        return self._converted.get(one.name)
+
+    def forget_converted(self, names: Collection[str]) -> None:
+        """Drop the v3 documents of these APIServices."""
+        for name in names:
+            self._converted.pop(name, None)
+
+    async def convert(self, one: ApiService) -> str:
+        """Make the v3 document of a server that has v2 only. Return its URL for the index; "": there is none.
+
+        Raises AskError, or one of MALFORMED; the former document stays then.
+        """
+        assert one.service is not None
+        url = await self._backends.url(one.service)
+        client = await self._backends.client(one, url)
+        former = self._converted.get(one.name)
+        headers = {**HEADERS, "if-none-match": former.tag} if former is not None and former.tag else HEADERS
+        answer = await client.ask("GET", url + V2, headers=headers, timeout=TIMEOUT)
+        if answer.status == 404:
+            self._converted.pop(one.name, None)
+            return ""
+        if answer.status == 200:
+            tag = answer.headers.get("etag", "")
+            former = self._converted[one.name] = await trio.to_thread.run_sync(converted, answer.body, tag)
+        elif answer.status != 304 or former is None:
+            raise AskError(f"{V2} was answered with {answer.status}")
+        return f"{V3}/apis/{one.group}/{one.version}?hash={former.digest}"
 
     async def _refresh(self, remote: dict[str, ApiService]) -> None:
         for name in self._kept.keys() - remote.keys():
@@ -136,6 +179,19 @@ def read_document(body: bytes, group: str, version: str) -> RemoteDocument:
         encodable = False
     content = orjson.dumps(kept)
     return RemoteDocument(content, hashlib.sha256(content).hexdigest(), encodable)
+
+
+def converted(body: bytes, tag: str) -> ConvertedDocument:
+    """Return a v2 document as v3. Raises one of MALFORMED."""
+    document = orjson.loads(body)
+    if not isinstance(document, dict):
+        raise ValueError("the answer is no object")
+    made = conversion.to_v3(document)
+    protobuf: bytes | None = None
+    with suppress(EncodeError, RecursionError):
+        protobuf = messages.V3.encode(made)
+    content = orjson.dumps(made)
+    return ConvertedDocument(content, protobuf, hashlib.sha512(content).hexdigest().upper(), tag)
 
 
 def _merge_order(services: Sequence[ApiService]) -> list[str]:

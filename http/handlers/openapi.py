@@ -23,7 +23,7 @@ from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import one_of
 from kubechronicle.api.openapi import merging, messages, v2, v3
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.http.aggregation.openapi import MALFORMED, RemoteDocument
+from kubechronicle.http.aggregation.openapi import MALFORMED, ConvertedDocument, RemoteDocument
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import takes_gzip
@@ -194,8 +194,7 @@ class Documents:
             location = f"{_prefix(request, context)}{V3}/{path}?hash={current}"
             return Response(301, [*headers, REVALIDATE, ("location", location)])
         if requested:
-            expires = format_datetime(datetime.now(UTC) + LIFE, usegmt=True)
-            headers += [IMMUTABLE, ("expires", expires)]
+            headers += [IMMUTABLE, _expiry()]
         else:
             headers.append(REVALIDATE)
         headers.append(self._last_modified())
@@ -296,6 +295,27 @@ class Documents:
             return parsedate_to_datetime(request.headers.get("if-modified-since")) == self._modified
         except (TypeError, ValueError):
             return False
+
+
+async def answer_converted(request: Request, context: Context, document: ConvertedDocument) -> Response:
+    """Answer a v3 document that was made of another server's v2 document. It changes without a date."""
+    forms = {media_type: form for media_type, form in TYPES_V3.items() if form == JSON or document.protobuf is not None}
+    media_type = forms.get(one_of(request.headers.get("accept"), tuple(forms)))
+    if media_type is None:
+        return Response(406, [VARY, REVALIDATE])
+    etag = f'"{document.digest}"'
+    headers = [("content-type", media_type), ("etag", etag), VARY]
+    requested = context.query.get("hash")
+    if requested and requested != document.digest:
+        return Response(301, [*headers, REVALIDATE, ("location", f"{request.path}?hash={document.digest}")])
+    headers += [IMMUTABLE, _expiry()] if requested else [REVALIDATE]
+    if etag in request.headers.get("if-none-match"):
+        return Response(304, headers[1:])
+    return Response(200, headers, document.json if media_type == JSON else document.protobuf or b"")
+
+
+def _expiry() -> tuple[str, str]:
+    return "expires", format_datetime(datetime.now(UTC) + LIFE, usegmt=True)
 
 
 def _is_same(path: str, registry: Registry, former: Registry) -> bool:

@@ -16,7 +16,7 @@ from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
-from kubechronicle.http.handlers.openapi import V2, OpenApi
+from kubechronicle.http.handlers.openapi import V2, V3, OpenApi, answer_converted
 from kubechronicle.http.handlers.resources import handle
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
@@ -43,6 +43,9 @@ def router(
         if aggregation is not None and not context.moment:
             remote = aggregation.routes.find(request.path)
             if remote is not None:
+                converted = aggregation.openapi.converted(remote) if request.path.startswith(V3) else None
+                if converted is not None:
+                    return answer_converted(request, context, converted)
                 return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
         if info.is_resource and not context.moment and store.registry.versions(info.group):
             return handle(backend, request, context)

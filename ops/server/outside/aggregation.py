@@ -47,8 +47,8 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
     addresses = ServiceAddresses(find_service, find_slices, endpoints_first=plan.aggregator_routing, tried=not proxied)
     backends = Backends(outgoing, addresses, certificate=certificate, key=key)
     routes = Routes(reads.views)
-    discovery = RemoteDiscovery(routes, backends, reads.views)
     openapi = RemoteOpenApi(routes, backends)
+    discovery = RemoteDiscovery(routes, backends, reads.views, openapi)
     return backends, Aggregation(routes=routes, proxy=Proxy(backends), discovery=discovery, openapi=openapi)
 
 

@@ -189,6 +189,34 @@ async def test_discovery_is_merged_and_the_group_kept_while_the_server_is_gone(w
         assert (await server.ask("GET", f"/apis/{GROUP}")).status == 404
 
 
+async def test_a_server_with_openapi_v2_only_gets_a_v3_document(wire: Any, extension: Extension) -> None:
+    thing = {"type": "object", "x-kubernetes-group-version-kind": [{"group": GROUP, "kind": "Thing", "version": "v1"}]}
+    operation = {
+        "produces": ["application/json"],
+        "responses": {"200": {"description": "OK", "schema": {"$ref": "#/definitions/Thing"}}},
+    }
+    extension.openapi = {
+        "swagger": "2.0",
+        "info": {"title": "t", "version": "1"},
+        "paths": {f"{PATH}/things": {"get": operation}},
+        "definitions": {"Thing": thing},
+    }
+    async with aggregating(wire, extension) as server:
+        await discovered(server, "Current")
+        url = (await server.get("/openapi/v3"))["paths"][f"apis/{GROUP}/v1"]["serverRelativeURL"]
+        answer = await server.ask("GET", url)
+        document = answer.json()
+        assert document["components"]["schemas"]["Thing"] == thing
+        schema = document["paths"][f"{PATH}/things"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/Thing"}
+        assert answer.header("cache-control") == "public, immutable"
+        tag = {"if-none-match": answer.header("etag")}
+        assert (await server.ask("GET", f"/openapi/v3{PATH}", headers=tag)).status == 304
+        assert (await server.ask("GET", f"/openapi/v3{PATH}?hash=OLD")).header("location") == url
+        protobuf = {"accept": "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}
+        assert b"#/components/schemas/Thing" in (await server.ask("GET", url, headers=protobuf)).body
+
+
 async def test_openapi_v2_is_merged_and_kept_while_the_server_is_gone(wire: Any, extension: Extension) -> None:
     name = "io.k8s.api.core.v1.Pod"
     schema = {"schema": {"$ref": f"#/definitions/{name}"}, "description": "OK"}
