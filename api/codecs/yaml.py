@@ -126,13 +126,11 @@ def _make_plain(value: Any, depth: int) -> bool:
     """Make whole floats integers, in place. Return False for a value that libyaml may read differently."""
     if depth > _MAX_PLAIN_DEPTH:
         return False
-    items: Iterable[tuple[Any, Any]] = enumerate(value)
-    if value.__class__ is dict:
-        for name in value:
-            if len(name) > _MAX_PLAIN_KEY:
-                return False
-        items = value.items()
+    named = value.__class__ is dict
+    items: Iterable[tuple[Any, Any]] = value.items() if named else enumerate(value)
     for key, item in items:
+        if named and len(key) > _MAX_PLAIN_KEY:
+            return False
         kind = item.__class__
         if kind is str or kind is bool:
             continue

@@ -7,6 +7,7 @@ of elements (field_paths.py).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -76,6 +77,16 @@ def _key_default(name: str, kind: ListType) -> Any:
     return TYPE_KEY_DEFAULTS.get((item.go_name, name))
 
 
+MAX_CACHED: Final = 128
+"""Characters of a key whose element is cached. Names of items return in each object and in each step of an apply."""
+
+
+@lru_cache(maxsize=4096)
+def _plain_element(name: str, value: str) -> str:
+    """Return the element of an item with one key; "" if its text needs escapes."""
+    return f'k:{{"{name}":"{value}"}}' if _PLAIN(value) else ""
+
+
 def key_element(item: Any, kind: ListType) -> str:
     """Return the path element of an item of a keyed list. NoPathElement if it is not an object or has no key."""
     if item.__class__ is not dict:
@@ -84,8 +95,8 @@ def key_element(item: Any, kind: ListType) -> str:
     if len(kind.keys) == 1:
         name = kind.keys[0]
         value = item.get(name)
-        if value.__class__ is str and _PLAIN(value):
-            return f'k:{{"{name}":"{value}"}}'
+        if value.__class__ is str and len(value) <= MAX_CACHED and (element := _plain_element(name, value)):
+            return element
     keys = {}
     for name in kind.keys:
         value = item[name] if name in item else _key_default(name, kind)

@@ -25,7 +25,7 @@ import orjson
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.managed_fields import field_sets, managers
 from kubechronicle.api.managed_fields.field_paths import paths
-from kubechronicle.api.managed_fields.field_sets import FieldSet
+from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Paths, Writer, key_of
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
@@ -254,7 +254,14 @@ def _settle(
     kind: ObjectType,
 ) -> dict[ManagerKey, Entry]:
     """Return the entries after the change from ``live`` to ``merged``. Raises Conflicts unless ``force``."""
-    compared: dict[str, tuple[FieldSet, FieldSet]] = {writer.api_version: _compare(live, merged, kind, reset)}
+    others: dict[str, FieldSet] = {}  # by version
+    for key, entry in held.items():
+        if key != own:
+            version = entry.get("apiVersion", "")
+            others[version] = field_sets.union(others.get(version, {}), entry["fieldsV1"])
+    compared: dict[str, tuple[FieldSet, FieldSet]] = {}
+    if writer.api_version in others:
+        compared[writer.api_version] = _compare(live, merged, kind, reset, others[writer.api_version])
     left: dict[ManagerKey, Entry] = {}
     conflicts: list[tuple[Entry, FieldSet]] = []
     for key, entry in held.items():
@@ -266,7 +273,7 @@ def _settle(
                 after = _in_step(versions, merged, version, "failed to convert new object")
                 if before is None or after is None:
                     continue
-                compared[version] = _compare(before[0], after[0], before[1], reset)
+                compared[version] = _compare(before[0], after[0], before[1], reset, others[version])
             changed, removed = compared[version]
             taken = field_sets.intersection(fields, changed)
             if taken:
@@ -279,6 +286,28 @@ def _settle(
     return left
 
 
-def _compare(before: Object, after: Object, kind: ObjectType, reset: Paths) -> tuple[FieldSet, FieldSet]:
-    changed, removed = field_sets.compare(before, after, kind)
+def _compare(
+    before: Object, after: Object, kind: ObjectType, reset: Paths, within: FieldSet
+) -> tuple[FieldSet, FieldSet]:
+    """Return the changed and the removed paths; those outside of ``within`` may be missing."""
+    changed, removed = field_sets.compare(*parts(before, after, kind, within), kind)
     return field_sets.without_paths(changed, reset), field_sets.without_paths(removed, reset)
+
+
+def parts(before: Object, after: Object, kind: ObjectType, fields: FieldSet) -> tuple[Object, Object]:
+    """Return two objects without the fields outside of a set. Most managers own few fields: a status, labels."""
+    left: Object = {}
+    right: Object = {}
+    for element, node in fields.items():
+        name = element[2:]
+        field = kind.fields.get(name)
+        below = None if field is None or not node or SELF in node else field.type
+        held, new = before.get(name), after.get(name)
+        if below.__class__ is ObjectType and held.__class__ is dict and new.__class__ is dict and not below.atomic:
+            left[name], right[name] = parts(held, new, below, node)
+            continue
+        if name in before:
+            left[name] = held
+        if name in after:
+            right[name] = new
+    return left, right

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubechronicle.api.managed_fields import path_elements
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.schema.equality import same_json
-from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.types import ATOMIC, MAP, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 MISSING: Final = object()
 """An absent value, as opposed to null."""
@@ -89,6 +89,9 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
 
     An item only in ``live`` stays before its successor there. A shared item takes its position from ``applied``.
     """
+    if _in_step(live, applied, kind):
+        pairs = (merge(held, item, kind.item) for held, item in zip(live, applied, strict=True))
+        return [item for item in pairs if item is not MISSING] or MISSING
     left = [path_elements.item_element(item, kind) for item in live]
     right = [path_elements.item_element(item, kind) for item in applied]
     wanted = dict(zip(right, applied, strict=True))
@@ -126,6 +129,19 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
             take(right[j])
             j += 1
     return [item for item in merged if item is not MISSING] or MISSING
+
+
+def _in_step(live: list[Any], applied: list[Any], kind: ListType) -> bool:
+    """Return whether both lists have the same items by key, in the same order, which is common and quick to see."""
+    if len(kind.keys) != 1 or kind.list_type != MAP or len(live) != len(applied):
+        return False
+    name = kind.keys[0]
+    try:
+        keys = [item[name] for item in live]
+        same = keys == [item[name] for item in applied] and len(set(keys)) == len(keys)
+        return same and set(map(type, keys)) == {str}
+    except (TypeError, KeyError, IndexError):  # not objects, or without the key: an element's own rules apply
+        return False
 
 
 # -- removal ----------------------------------------------------------------------------------------------------------

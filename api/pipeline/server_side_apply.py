@@ -84,7 +84,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
                 f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
             )
         named = typed_values.field_set(config, kind)
-    if rt.custom is not None and (problems := typed_values.misfits(live, kind, valid=config)):
+    if rt.custom is not None and (problems := known_parts.misfits(live, kind, config)):
         raise status.unknown(
             f"failed to create typed live object ({_named(rt, live)}): {typed_values.explain(problems)}"
         )
@@ -96,6 +96,8 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     except Unconvertible as error:
         raise status.unknown(str(error)) from None
     obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
+    if rt.custom is not None and obj is not live:
+        known_parts.note_fitting(obj, live, kind)
     if noted is not None:
         _note_last_applied(obj, noted)
     if applied.entries:

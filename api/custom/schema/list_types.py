@@ -57,7 +57,7 @@ def repeated(items: Sequence[Any]) -> list[int]:
     >>> repeated([1, 2, 1, 1.0, True, 1])
     [2]
     """
-    if len(items) <= 1:
+    if len(items) <= 1 or _differ(items):
         return []
     seen: dict[Hashable, bool] = {}
     found: list[int] = []
@@ -70,6 +70,14 @@ def repeated(items: Sequence[Any]) -> list[int]:
             seen[identity] = True
             found.append(position)
     return found
+
+
+def _differ(items: Sequence[Any]) -> bool:
+    """Return whether no two items are equal; False if that is not certain."""
+    try:
+        return len(set(items)) == len(items)
+    except TypeError:  # lists or objects
+        return False
 
 
 def identity_of(item: Any) -> Hashable:
@@ -88,6 +96,8 @@ def _validate_map(items: list[Any], keys: Sequence[str], where: Where) -> Iterab
             problem = "must be an object for an array of list-type map"
             return [invalid_value(path_text(index(where, position)), bad_value(item), problem)]
     if len(items) <= 1:
+        return []
+    if len(keys) == 1 and _differ([None if item is None else item.get(keys[0]) for item in items]):
         return []
     found: list[dict[str, Any]] = [
         {} if item is None else {name: item[name] for name in keys if name in item} for item in items

@@ -68,3 +68,31 @@ def test_values_that_have_no_text_are_read() -> None:
     kind = object_type(SCHEMA)
     config = configuration(size=2**70)
     assert known_parts.read(config, kind) == typed_values.read(config, kind)
+
+
+def test_an_object_made_by_an_apply_fits_without_a_walk() -> None:
+    kind = object_type(SCHEMA)
+    before, made = configuration(), configuration(size=7)
+    config = configuration(size=8)
+    known_parts.note_fitting(made, before, kind)
+    with patch.object(typed_values, "fits", wraps=typed_values.fits) as fits:
+        assert known_parts.misfits(made, kind, config) == []
+    assert not any("spec" in call.args[0] for call in fits.call_args_list)
+
+
+def test_only_the_noted_contents_are_known_to_fit() -> None:
+    kind = object_type(SCHEMA)
+    made = configuration(size=9)
+    known_parts.note_fitting(made, {}, kind)
+    for wrong in (configuration(size="9"), configuration(items=[{"value": "v" * 2000}])):
+        assert known_parts.misfits(wrong, kind, configuration()) == typed_values.misfits(wrong, kind) != []
+    assert known_parts.misfits(configuration(size=9), object_type(SCHEMA), configuration()) == []
+
+
+def test_a_part_that_an_apply_leaves_is_not_noted_again() -> None:
+    live = configuration(size=10)
+    kind = object_type(SCHEMA)
+    known_parts.note_fitting({**live}, live, kind)
+    with patch.object(typed_values, "fits", wraps=typed_values.fits) as fits:
+        known_parts.misfits(live, kind, configuration())
+    assert any("spec" in call.args[0] for call in fits.call_args_list)

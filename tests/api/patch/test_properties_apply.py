@@ -20,6 +20,7 @@ from kubechronicle.api.managed_fields import field_sets, managers
 from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.managers import Writer
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import apply as patch_apply
 from kubechronicle.api.patch import structured_merge, typed_values
 from kubechronicle.api.pipeline import defaulting, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
@@ -197,3 +198,21 @@ def test_field_sets_in_every_representation(rt: ResourceType, data: st.DataObjec
     assert field_sets.union(apart, shared) == fields
     assert field_sets.difference(together, other) == apart
     assert set(paths(together)) == set(paths(fields)) | set(paths(other))
+
+
+@pytest.mark.parametrize("rt", KINDS, ids=repr)
+@given(data=st.data())
+@example_settings(6)
+def test_other_managers_lose_the_same_fields_by_a_comparison_of_theirs_alone(
+    rt: ResourceType, data: st.DataObject
+) -> None:
+    kind = kind_of(rt)
+    before, after, theirs = (canonical(rt, data.draw(configurations(rt))) for _ in range(3))
+    if data.draw(st.booleans()):
+        after = {**before, **{name: value for name, value in after.items() if data.draw(st.booleans())}}
+    fields = typed_values.field_set(theirs if data.draw(st.booleans()) else before, kind)
+    whole = field_sets.compare(before, after, kind)
+    alone = field_sets.compare(*patch_apply.parts(before, after, kind, fields), kind)
+    for combine in (field_sets.intersection, field_sets.difference):
+        for all_of, part_of in zip(whole, alone, strict=True):
+            assert combine(fields, part_of) == combine(fields, all_of)

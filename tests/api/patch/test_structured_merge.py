@@ -68,3 +68,48 @@ def test_a_field_that_became_atomic_is_owned_as_a_whole() -> None:
 def test_a_set_without_atomic_fields_stays_the_same() -> None:
     fields = {"f:spec": {"f:plain": {"f:a": {}}, "f:entries": {"f:x": {}}, "f:metadata": {"f:labels": {"f:a": {}}}}}
     assert reconcile(fields, KIND) is fields
+
+
+KEYED = object_type(
+    {
+        "type": "object",
+        "properties": {
+            "items": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "properties": {"name": {}, "a": TEXT, "b": TEXT}},
+            }
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "merged"),
+    [
+        # The same keys in the same order: in pairs.
+        ("x1 y2", "x3 y4", "x3 y4"),
+        # Another order, another number, and keys that are repeated in the live object.
+        ("x1 y2", "y3 x4", "y3 x4"),
+        ("x1 y2 z3", "y4", "x1 y4 z3"),
+        ("x1 x2", "x3", "x3"),
+    ],
+)
+def test_items_are_merged_by_their_key(live: str, applied: str, merged: str) -> None:
+    def items(text: str, field: str, **more: str) -> Any:
+        return {"items": [{"name": word[0], field: word[1:], **more} for word in text.split()]}
+
+    found = merge(items(live, "a"), items(applied, "a"), KEYED)
+    assert found == items(merged, "a")
+    found = merge(items(live, "a", b="kept"), items(applied, "a"), KEYED)
+    assert [item["name"] for item in found["items"]] == [word[0] for word in merged.split()]
+    if live != "x1 x2":  # items that share a key are replaced as one
+        assert all(item["b"] == "kept" for item in found["items"])
+
+
+def test_keys_of_other_classes_are_no_pairs() -> None:
+    live = {"items": [{"name": 1, "a": "x"}, {"name": "1", "a": "y"}]}
+    applied = {"items": [{"name": True, "a": "z"}, {"name": "1", "a": "y"}]}
+    names = [item["name"] for item in merge(live, applied, KEYED)["items"]]
+    assert {name.__class__ for name in names} == {int, bool, str}
