@@ -86,6 +86,7 @@ class Context:
     ``terminated``: True if the server ended it in self-defence.
     ``seats``: of a watch: ends when its initial events are sent; the handler of watches takes it.
     ``audit``: the audit record of the request; None if it has none.
+    ``credential_notes``: collects annotations about the credential for the audit event; None while audit is off.
     ``unchanged``: the request is a write that left its object as it was.
     """
 
@@ -93,6 +94,7 @@ class Context:
         "at",
         "audit",
         "audit_id",
+        "credential_notes",
         "deadline",
         "flow_headers",
         "impersonator",
@@ -129,6 +131,7 @@ class Context:
         self.waited = 0.0
         self.terminated = False
         self.audit: AuditRecord | None = None
+        self.credential_notes: dict[str, str] | None = None
         self.unchanged = False
 
     def annotate(self, key: str, value: str) -> None:

@@ -138,14 +138,16 @@ def measure(services: Services, following: Next) -> Next:
 def authenticate(services: Services, following: Next) -> Next:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
-    chain = services.authentication
+    chain, annotates = services.authentication, services.audit is not None
     metrics = chain.metrics
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
+        if annotates:
+            context.credential_notes = {}
         started = time.perf_counter()
         try:
-            user = chain.authenticate(request, context.warnings)
+            user = chain.authenticate(request, context.warnings, context.credential_notes)
         except (NotSeen, NeedsExternalAnswer) as undecided:
             return authenticate_again(request, context, undecided, started)
         except Rejected as error:
@@ -179,10 +181,10 @@ def authenticate(services: Services, following: Next) -> Next:
 
 async def _with_answers(services: Services, request: Request, undecided: NotSeen | NeedsExternalAnswer) -> User:
     """Authenticate with the answers of external servers and, if that does not suffice, after a consistent read."""
-    warnings = request.attached(Context).warnings
+    context = request.attached(Context)
 
     def user() -> User:
-        return services.authentication.authenticate(request, warnings)
+        return services.authentication.authenticate(request, context.warnings, context.credential_notes)
 
     if isinstance(undecided, NeedsExternalAnswer):
         try:

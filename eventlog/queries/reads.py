@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 FORMS: Final = ("object", "metadata", "table", "dry-run", "no-op")
-"""The contents of an answer: whole objects; their metadata alone; the columns of a table. Or the request was a write that
-left no change: a dry run, or one after which the object is as it was."""
+"""The contents of an answer: whole objects; their metadata alone; the columns of a table. Or the request was a write
+that left no change: a dry run, or one after which the object is as it was."""
 
 
 class ReadRecord(NamedTuple):

@@ -61,6 +61,8 @@ class Audit:
             agent=headers.get("user-agent"),
             received=context.received,
         )
+        if context.credential_notes:
+            record.annotations.update(context.credential_notes)
         return record
 
     def offer(self, event: Event) -> list[Delivery | None]:

@@ -66,13 +66,15 @@ class AuthenticationChain:
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
         self._credential_prefixes = tuple({*STANDARD.extra_prefix, *proxy.extra_prefix})
 
-    def authenticate(self, request: Request, warnings: list[str] | None = None) -> User:
+    def authenticate(
+        self, request: Request, warnings: list[str] | None = None, notes: dict[str, str] | None = None
+    ) -> User:
         """Return the user of the request, and remove the credentials from it, so that no later code can log them.
 
-        Warnings for the client are appended to ``warnings``. Raises Rejected, NotSeen if the result may change once the
-        views have caught up, and NeedsExternalAnswer.
+        Warnings for the client are appended to ``warnings``, annotations for the audit event to ``notes``. Raises
+        Rejected, NotSeen if the result may change once the views have caught up, and NeedsExternalAnswer.
         """
-        user = self._identify(request, warnings if warnings is not None else [])
+        user = self._identify(request, warnings if warnings is not None else [], notes)
         request.headers.remove(self._credentials, self._credential_prefixes)
         websocket = request.websocket
         if websocket is not None and any(each.startswith(SUBPROTOCOL) for each in websocket.subprotocols):
@@ -80,7 +82,7 @@ class AuthenticationChain:
             request.headers.remove(_SUBPROTOCOLS)
         return user
 
-    def _identify(self, request: Request, warnings: list[str]) -> User:
+    def _identify(self, request: Request, warnings: list[str], notes: dict[str, str] | None) -> User:
         rejected: Rejected | None = None
         for authenticator in self._authenticators:
             try:
@@ -94,14 +96,14 @@ class AuthenticationChain:
         try:
             token = bearer_token(authorization) if authorization else None
             if token is not None:
-                return self._bearer(token, warnings)
+                return self._bearer(token, warnings, notes)
         except Rejected as error:
             rejected = _worse(rejected, error)
         if request.websocket is not None:
             try:
                 token = subprotocol_token(request)
                 if token is not None:
-                    return self._bearer(token, warnings)
+                    return self._bearer(token, warnings, notes)
             except Rejected as error:
                 rejected = _worse(rejected, error)
         if rejected is not None:
@@ -122,7 +124,7 @@ class AuthenticationChain:
             known = self._users[id(user)] = (user, authenticated(user))
         return known[1]
 
-    def _bearer(self, token: str, warnings: list[str]) -> User:
+    def _bearer(self, token: str, warnings: list[str], notes: dict[str, str] | None) -> User:
         """Return the user of a token. Raises Rejected."""
         rejected: Rejected | None = None
         for authenticator in self._tokens:
@@ -133,6 +135,8 @@ class AuthenticationChain:
                 continue
             if identified is not None:
                 warnings.extend(identified.warnings)
+                if notes is not None:
+                    notes.update(identified.annotations)
                 return self._authenticated(identified.user)
         raise rejected if rejected is not None else Rejected(INVALID)
 

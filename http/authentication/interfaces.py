@@ -20,11 +20,13 @@ class Identified:
 
     ``audiences``: those of the requested audiences for which the token is valid; none: a token of its kind names none
     ``warnings``: warnings for the client that sent it
+    ``annotations``: pairs for the audit event of the request
     """
 
     user: User
     audiences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Authenticator(Protocol):

@@ -28,7 +28,12 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.legacy_tokens import SecretToken, TokenUses
+from kubechronicle.http.authentication.legacy_tokens import (
+    SecretToken,
+    TokenUses,
+    legacy_annotations,
+    stale_annotations,
+)
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
@@ -184,9 +189,13 @@ class ServiceAccountTokens:
             each.look(now)
         if known.stored_in is not None:
             warnings = self._uses.of_secret(known.stored_in, now)
-            return Identified(identified.user, identified.audiences, warnings) if warnings else identified
+            notes = legacy_annotations(known.stored_in, identified.user.name)
+            return Identified(identified.user, identified.audiences, warnings, notes)
         if known.warn_after:
             known.stale = self._uses.of_pod(identified.user.name, known.warn_after, now, logged=known.stale)
+            if known.stale:
+                notes = stale_annotations(identified.user.name, known.warn_after, now)
+                return Identified(identified.user, identified.audiences, annotations=notes)
         return identified
 
     # -- verification of a new token ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options
@@ -20,6 +20,9 @@ from kubechronicle.http.handlers.responses import computed_response
 from kubechronicle.http.handlers.write_request import decode_object, enter_manager, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
+
+ISSUED: Final = "authentication.kubernetes.io/issued-credential-id"
+"""The annotation of an audit event with the id of the new token."""
 
 
 async def request_token(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -56,12 +59,14 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         spec["expirationSeconds"] = limit
     lasts, warn_after = token_request.lifetime(spec, bound, ours=issuer.audiences, extend=issuer.extend_expiration)
     now = int(time.time())
+    token_id = str(uuid.uuid4())
+    context.annotate(ISSUED, f"JTI={token_id}")
     claims = token_request.claims(
         account,
         bound,
         issuer=issuer.issuers[0],
         audiences=spec["audiences"],
-        token_id=str(uuid.uuid4()),
+        token_id=token_id,
         now=now,
         lasts=lasts,
         warn_after=warn_after,

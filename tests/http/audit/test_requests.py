@@ -308,3 +308,14 @@ async def test_what_identifies_the_client_is_bounded(tmp_path: Path) -> None:
 )
 def test_source_addresses(headers: dict[str, str], peer: str, expected: list[str]) -> None:
     assert source_addresses(Headers(headers.items()), peer) == expected
+
+
+async def test_an_issued_token_is_named_by_its_id(tmp_path: Path) -> None:
+    async with recording(tmp_path, "rules: [{level: Metadata}]") as (server, recorder):
+        await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
+        token = await server.post("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {}})
+        annotations = recorder.last()["annotations"]
+        assert annotations["authentication.kubernetes.io/issued-credential-id"].startswith("JTI=")
+        await server.ask("GET", "/version", token=token["status"]["token"])
+        extra = recorder.last()["user"]["extra"]["authentication.kubernetes.io/credential-id"]
+        assert extra == [annotations["authentication.kubernetes.io/issued-credential-id"]]
