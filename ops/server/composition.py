@@ -15,8 +15,8 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
 from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
+from kubechronicle.actors.admission.policies.static_names import StaticNames
 from kubechronicle.actors.admission.state import CurrentManifests
-from kubechronicle.actors.admission.static import StaticNames
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
@@ -28,9 +28,11 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
+from kubechronicle.api.registry import discovery
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.measured_log import MeasuredLog
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
@@ -51,8 +53,10 @@ from kubechronicle.ops.server.access import authentication_chain, judgement_of, 
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import audit_parts
+from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
+from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
@@ -79,7 +83,8 @@ NEEDED_TO_DECIDE: Final = (
 def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None = None) -> Assembly:
     """Return a server over a log. ``encryption``: of the contents in the log; it runs already."""
     encryption = encryption or Encryption(None)
-    revision_log = encryption.over(stored_log)
+    measured = MeasuredLog(stored_log)
+    revision_log = encryption.over(measured)
     description = Description()
     describe = description.describe
     views = Views(describe, description.plain)
@@ -190,6 +195,9 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     )
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
+    registry = application.metrics.registry
+    registry.register(StorageCollector(measured, views))
+    process.register(registry, discovery.version_info(plan.http.server_version))
     audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
     if recorder is not None:
         audited = (*audited, recorder)

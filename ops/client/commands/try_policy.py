@@ -13,6 +13,7 @@ from kubechronicle.ops.client.output import format_time
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.trials import policy_files
 from kubechronicle.ops.client.trials.changes import find_bounds, registry_with_custom_types
+from kubechronicle.ops.client.trials.policy_files import PolicyFile
 from kubechronicle.ops.client.trials.report import Report
 from kubechronicle.ops.client.trials.trial import Trial, prepare
 from kubechronicle.ops.client.trials.webhook_calls import WebhookCalls
@@ -24,6 +25,7 @@ EXAMPLES: Final = """\
   kubectl chronicle try-policy -f policy.yaml -f binding.yaml --since 2026-11-01 --until 2026-11-08
   kubectl chronicle try-policy -f webhooks.yaml --webhook-url https://127.0.0.1:8443/validate --webhook-ca ca.crt
   kubectl chronicle try-policy -f policy.yaml -o json            all users, namespaces and messages
+  kubectl chronicle try-policy --audited --since 7d              the policies of the cluster that only audit so far
 """
 SINCE: Final = "30d"
 EXAMPLES_KEPT: Final = 5
@@ -37,8 +39,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--filename",
         metavar="FILE",
         action="append",
-        required=True,
+        default=[],
         help="policies, bindings, webhook configurations, parameter objects; - for standard input; may be repeated",
+    )
+    parser.add_argument(
+        "--audited",
+        action="store_true",
+        help="instead of a file: the policies of the cluster whose bindings only audit, as if they denied",
     )
     parser.add_argument(
         "--since", metavar="MOMENT", default=SINCE, help=f"only writes after it: 2h, a time, a revision ({SINCE})"
@@ -58,9 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0 if no write would have been refused, 1 if some would, 130 after Ctrl-C. OperatorError."""
     if arguments.examples < 0:
         raise OperatorError("--examples must not be negative")
-    file = policy_files.read(arguments.filename)
+    if bool(arguments.filename) is arguments.audited:
+        raise OperatorError("give either -f FILE or --audited")
+    file = PolicyFile() if arguments.audited else policy_files.read(arguments.filename)
     session = Session.open(arguments)
     client = replace(session.client, compressed=arguments.compress)
+    if arguments.audited:
+        file = policy_files.audited(client)
     bounds = find_bounds(client, arguments.since, arguments.until)
     if file.webhooks and not arguments.webhook_url:
         raise OperatorError("webhooks are asked at --webhook-url, not at their clientConfig; start them and name it")

@@ -22,6 +22,7 @@ from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.errors import OperatorError
 
 POLICIES: Final = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
@@ -103,6 +104,27 @@ def read(paths: Sequence[str]) -> PolicyFile:
             "ValidatingWebhookConfiguration or MutatingWebhookConfiguration is needed"
         )
     return found
+
+
+def audited(client: Client) -> PolicyFile:
+    """Return the validating policies of the cluster that are bound with Audit alone, as if they denied.
+
+    Raises OperatorError, ApiError.
+    """
+    path = f"/apis/{GROUP}/v1/"
+    bindings = [each for each in client.items(f"{path}{BINDINGS[0].lower()}s") if _only_audits(each)]
+    named = {each["spec"].get("policyName") for each in bindings}
+    policies = [each for each in client.items(f"{path}validatingadmissionpolicies") if name_of(each) in named]
+    if not policies:
+        raise OperatorError("no policy of the cluster is bound with validationActions: [Audit] alone")
+    known = set(map(name_of, policies))
+    for binding in bindings:
+        binding["spec"]["validationActions"] = ["Deny"]
+    return PolicyFile(policies, [each for each in bindings if each["spec"].get("policyName") in known])
+
+
+def _only_audits(binding: Object) -> bool:
+    return set(binding["spec"].get("validationActions") or ()) == {"Audit"}
 
 
 def _documents(path: str) -> list[Object]:

@@ -174,6 +174,29 @@ def test_mutations_and_rights(chronicle: Chronicle, running: Any, namespace: str
     assert "labels" not in running.ask("GET", maps(namespace, "x"))["metadata"]
 
 
+def test_policies_of_the_cluster_that_only_audit(
+    chronicle: Chronicle, running: Any, namespace: str, tmp_path: Path
+) -> None:
+    assert "give either -f FILE or --audited" in chronicle("try-policy").err
+    nothing = chronicle("try-policy", "--audited")
+    assert (nothing.code, "no policy of the cluster is bound" in nothing.err) == (2, True)
+    audits, warns = (policy(EXPRESSIONS[0]) for _ in range(2))
+    objects = [("ies", audits), ("ies", warns), ("ybindings", binding(audits, namespace, "Audit"))]
+    objects.append(("ybindings", binding(warns, namespace, "Audit", "Warn")))
+    for ending, obj in objects:
+        running.ask("POST", f"{GROUP}/validatingadmissionpolic{ending}", obj)
+    since = newest(running)
+    for name, value in (("x", "1"), ("y", "5")):
+        running.ask("POST", maps(namespace), {"metadata": {"name": name}, "data": {"a": value}})
+    report = chronicle("try-policy", "--audited", "--since", since, "-n", namespace, "-o", "json").json()
+    assert report["effects"]["refused"] == 1
+    assert [each["name"] for each in report["policies"]] == [audits["metadata"]["name"]]
+    [example] = report["policies"][0]["examples"]
+    assert (example["user"], example["object"]) == ("admin", "configmaps/y")
+    for ending, obj in objects:
+        running.ask("DELETE", f"{GROUP}/validatingadmissionpolic{ending}/{obj['metadata']['name']}")
+
+
 def test_an_invalid_policy_is_explained(chronicle: Chronicle, running: Any, tmp_path: Path) -> None:
     found = chronicle("try-policy", "-f", written(tmp_path, policy("object.spec +")))
     assert found.code == 2
