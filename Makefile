@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test test-node lint conformance differential fuzz bench bench-curves bench-nodes \
+.PHONY: install install-test serve test test-neighbours test-node lint conformance differential fuzz bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -34,6 +34,11 @@ endif
 
 lint: install-test
 	@.venv/bin/python -m tests.run --lint-only
+
+# Use real neighbours of an API server: konnectivity, and Kubernetes' sample-apiserver with etcd. Builds them first.
+test-neighbours: install-test
+	@tests/clients/prepare.sh kubectl kubelet neighbours
+	@KUBECHRONICLE_NEIGHBOURS=yes .venv/bin/python -m pytest -q tests/clients/neighbours $(ARGS)
 
 conformance: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS)

