@@ -111,6 +111,8 @@ projects() {
         example/prometheus-operator-crd-full prometheus-operator
     definitions github.com/argoproj/argo-cd/v3@v3.3.0 manifests/crds argo-cd
     definitions github.com/argoproj/argo-rollouts@v1.8.3 manifests/crds argo-rollouts
+    definitions github.com/argoproj/argo-workflows/v3@v3.7.0 manifests/base/crds/full argo-workflows
+    definitions github.com/crossplane/crossplane@v1.20.0 cluster/crds crossplane
 }
 
 [ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet load
@@ -123,14 +125,14 @@ for program in "$@"; do
     helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
     kubelet) build "$clients/kubelet" . kubelet-standin ;;
     load) build "$root/ops/bench/load" . load ;;
-    projects) projects ;;
-    go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, neighbours, projects or go)"; exit 2 ;;
-    esac
     neighbours)
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/server konnectivity-server
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/agent konnectivity-agent
         build "$clients/extension" k8s.io/sample-apiserver sample-apiserver
         build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
         ;;
+    projects) projects ;;
+    go) find_go ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, load, neighbours, projects or go)"; exit 2 ;;
+    esac
 done

@@ -1,4 +1,4 @@
-"""Definitions of cert-manager, Gateway API, Prometheus operator and Argo, as these projects ship them.
+"""Definitions of cert-manager, Gateway API, Prometheus operator, Argo and Crossplane, as these projects ship them.
 
 They come from the projects' Go modules (prepare.sh projects) and are not part of this repository. Some of each project
 are tested by default, all of them with KUBECHRONICLE_PROJECTS=all.
@@ -28,7 +28,9 @@ ESTABLISHED = 0.9  # seconds of CPU at most until it is served: against surprise
 SOME = {  # the largest or the most peculiar of each project
     "argo-cd": {"applicationsets.argoproj.io"},
     "argo-rollouts": {"rollouts.argoproj.io"},
+    "argo-workflows": {"workflowtemplates.argoproj.io", "workfloweventbindings.argoproj.io"},
     "cert-manager": {"issuers.cert-manager.io"},
+    "crossplane": {"compositions.apiextensions.crossplane.io", "functions.pkg.crossplane.io"},
     "gateway-api": {"httproutes.gateway.networking.k8s.io", "gateways.gateway.networking.k8s.io"},
     "prometheus-operator": {"prometheuses.monitoring.coreos.com", "alertmanagerconfigs.monitoring.coreos.com"},
 }
