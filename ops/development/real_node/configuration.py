@@ -109,17 +109,23 @@ def kubelet(home: Path, place: Place, client_ca: Path) -> str:
 def corefile(kubeconfig: Path, place: Place) -> str:
     """Return CoreDNS' configuration: the names of the cluster, and none of the world outside."""
     return f"""
-.:53 {{
+{DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53 {{
     bind {place.inside}
     errors
     kubernetes {DOMAIN} in-addr.arpa ip6.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
-        fallthrough in-addr.arpa ip6.arpa
         ttl 5
     }}
     cache 5
     loadbalance
+}}
+.:53 {{
+    bind {place.inside}
+    errors
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
 }}
 """
 

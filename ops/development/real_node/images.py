@@ -1,9 +1,9 @@
 """The images of a real node's pods, made from programs of this machine and of .cache/node/bin.
 
 No registry is asked. The images of Kubernetes' end-to-end tests have their upstream names, so that these tests run
-unchanged. Where upstream builds on Alpine Linux, these contain busybox and a few programs of this machine with their
-libraries. nginx is busybox' httpd: no test looks at more than the pages it serves. Images that no module and no program
-here can build are absent, and ``docs/conformance.md`` names the tests that need them.
+unchanged. Where upstream builds on Alpine Linux, these contain busybox, bash and a few programs of this machine with
+their libraries. nginx is busybox' httpd: no test looks at more than the pages it serves. Images that no module and no
+program here can build are absent, and ``docs/conformance.md`` names the tests that need them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUSYBOX = f"{UPSTREAM}/busybox:1.37.0-1"
 NGINX = f"{UPSTREAM}/nginx:1.15-4"
 METRICS_SERVER = "kubechronicle.local/metrics-server:1"
 
-TOOLS = ("dash", "curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
+TOOLS = ("curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
 """Programs of this machine that tests call within agnhost. One that is not installed is left out."""
 
 USERS = {
@@ -100,15 +100,23 @@ def _images_of_specs(base: Tree) -> Iterator[Image]:
 
 
 def _busybox() -> Tree:
-    """Return a small system: busybox under the names of its applets, users, and a writable /tmp."""
-    program = Path(shutil.which("busybox") or "busybox").resolve()
-    if _libraries([program]):
-        raise Unavailable("a real node needs a static busybox: apt-get install busybox-static")
+    """Return a small system: busybox under the names of its applets, bash, users, and a writable /tmp.
+
+    The shell is bash. busybox' own runs its applets whatever PATH says, and drops environment variables whose names are
+    not those of shell variables.
+    """
+    program, shell = (
+        Path(shutil.which("busybox") or "busybox").resolve(),
+        Path(shutil.which("bash") or "bash").resolve(),
+    )
     listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
     applets = {f"bin/{name}": Link("busybox") for name in listed.stdout.split() if name != "busybox"}
     return {
+        **_libraries([program, shell]),
         **applets,
         "bin/busybox": File(program),
+        "bin/bash": File(shell),
+        "bin/sh": Link("bash"),
         "tmp": Folder(0o1777),
         "root": Folder(0o700),
         "usr/bin/env": Link("../../bin/busybox"),
@@ -122,9 +130,6 @@ def _tools() -> Tree:
     tree: dict[str, File | Link | Folder] = {
         f"usr/bin/{name.partition('.')[0]}": File(path) for name, path in found.items()
     }
-    if "dash" in found:
-        # busybox' shell runs its own applets, whatever PATH says, and its nc has fewer options.
-        tree["bin/sh"] = Link("../usr/bin/dash")
     return tree | dict(_libraries(list(found.values())))
 
 

@@ -76,12 +76,15 @@ class Place:
 
     def cut(self) -> None:
         """Cut the node off, as a broken cable does: packets are lost, and no connection is reset."""
-        _run("ip", "link", "set", self.devices[0], "down")
+        self.run("iptables", "-t", "raw", "-I", "PREROUTING", *self._from_outside)
 
     def mend(self) -> None:
-        """Undo ``cut``. The route to the pods went with the device."""
-        _run("ip", "link", "set", self.devices[0], "up")
-        self.route()
+        """Undo ``cut``."""
+        self.run("iptables", "-t", "raw", "-D", "PREROUTING", *self._from_outside)
+
+    @property
+    def _from_outside(self) -> tuple[str, ...]:
+        return "-i", self.devices[1], "-j", "DROP"
 
     def route(self) -> None:
         _run("ip", "route", "replace", self.pods, "via", self.inside, "dev", self.devices[0])

@@ -88,7 +88,8 @@ MACHINE = {
     "iptables": "iptables",
     "ip": "iproute2",
     "nsenter": "util-linux",
-    "busybox": "busybox-static",
+    "busybox": "busybox",
+    "bash": "bash",
     "gcc": "gcc libc6-dev",
 }
 

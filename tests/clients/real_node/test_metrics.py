@@ -58,7 +58,7 @@ spec:
         image: {METRICS_SERVER}
         imagePullPolicy: IfNotPresent
         args: [--secure-port=10250, --cert-dir=/tmp, --kubelet-insecure-tls, --metric-resolution=10s,
-               --kubelet-preferred-address-types=InternalIP]
+               --kubelet-request-timeout=5s, --kubelet-preferred-address-types=InternalIP]
         readinessProbe: {{httpGet: {{path: /readyz, port: 10250, scheme: HTTPS}}, periodSeconds: 2}}
 ---
 apiVersion: apiregistration.k8s.io/v1

@@ -47,8 +47,8 @@ def test_a_rollout_with_readiness_probes_and_a_service(node: Node, namespace: st
     node.kubectl(*own, "expose", "deployment", "web", "--port=80", "--target-port=8080")
     client = run_pod(node, namespace)
     url = f"http://web.{namespace}.svc.cluster.local"
-    eventually(lambda: client.shell(f"wget -T 2 -qO - {url}").stdout.startswith("one "), "the Service answers")
-    asking = f"while :; do wget -T 5 -qO - {url} || echo failed; sleep 0.1; done"
+    eventually(lambda: client.shell(f"timeout 5 wget -qO - {url}").stdout.startswith("one "), "the Service answers")
+    asking = f"while :; do timeout 5 wget -qO - {url} || echo failed; sleep 0.1; done"
     with client.following("exec", client.name, "--", "sh", "-c", asking) as (_, lines):
         lines.until(lambda line: line.startswith("one "))
         apply(node, namespace, web("web", replicas=2, version="two"))
@@ -56,7 +56,9 @@ def test_a_rollout_with_readiness_probes_and_a_service(node: Node, namespace: st
         lines.until(lambda line: line.startswith("two "))
     node.kubectl(*own, "rollout", "undo", "deployment/web")
     node.kubectl(*own, "rollout", "status", "deployment/web", "--timeout=120s")
-    eventually(lambda: client.shell(f"wget -T 2 -qO - {url}").stdout.startswith("one "), "the first version is back")
+    eventually(
+        lambda: client.shell(f"timeout 5 wget -qO - {url}").stdout.startswith("one "), "the first version is back"
+    )
     # The server itself by the name of its Service, as programs in pods reach it.
     token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
     found = client.shell(f"wc -c < {token}; nslookup kubernetes.default.svc.cluster.local")
