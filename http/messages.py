@@ -145,6 +145,11 @@ class Headers:
                 for name in [name for name in first if name.startswith(prefix)]:
                     del first[name]
 
+    def replace(self, name: str, value: str) -> None:
+        """Set a field (its name in lower case) to one value, instead of those received."""
+        self._items = [item for item in self._items if item[0] != name] + [(name, value)]
+        self._first[name] = value
+
 
 class WebSocket(Protocol):
     """The server's side of one RFC 6455 conversation. One task may send while another receives."""

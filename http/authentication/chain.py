@@ -32,7 +32,6 @@ INVALID: Final = "invalid bearer token"
 # Users in the cache. Some authenticators make a new User for each request; the cache is cleared when it is full.
 MAX_USERS: Final = 8192
 
-_SUBPROTOCOLS: Final = frozenset({SUBPROTOCOL_FIELD})
 
 
 class AuthenticationChain:
@@ -79,7 +78,7 @@ class AuthenticationChain:
         websocket = request.websocket
         if websocket is not None and any(each.startswith(SUBPROTOCOL) for each in websocket.subprotocols):
             websocket.withdraw(SUBPROTOCOL)
-            request.headers.remove(_SUBPROTOCOLS)
+            request.headers.replace(SUBPROTOCOL_FIELD, ",".join(websocket.subprotocols))
         return user
 
     def _identify(self, request: Request, warnings: list[str], notes: dict[str, str] | None) -> User:

@@ -58,7 +58,7 @@ class _Refused(Exception):
 class Tunnel:
     """One connection through a proxy server. `carry` does everything.
 
-    ``nursery``: of all tunnels. It outlives a dial that is given up, so that the proxy server is told.
+    ``nursery``: of all tunnels. It outlives a dial that is given up, so that the proxy server can learn of it.
     """
 
     def __init__(self, proxy: trio.abc.Stream, address: str, metrics: EgressMetrics, nursery: trio.Nursery) -> None:

@@ -34,7 +34,7 @@ from kubechronicle.http.authentication.request_header import AuthenticatingProxy
 from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import UID, ClientCertificates
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.wire import tls
 from kubechronicle.ops.klog import set_up
 
@@ -283,6 +283,14 @@ async def test_a_websocket_may_have_its_token_in_a_subprotocol(gate: Open) -> No
         assert client.subprotocol == "base64.binary.k8s.io"
         event = json.loads(await client.get_message())
         assert (event["type"], event["object"]["kind"]) == ("ADDED", "Namespace")
+
+
+def test_the_other_subprotocols_stay_for_the_servers_behind() -> None:
+    headers = Headers([("a", "1"), ("sec-websocket-protocol", "secret, x"), ("sec-websocket-protocol", "y")])
+    copy = headers.copy()
+    headers.replace("sec-websocket-protocol", "x,y")
+    assert list(headers) == [("a", "1"), ("sec-websocket-protocol", "x,y")]
+    assert copy.get_all("sec-websocket-protocol") == ["secret, x", "y"]
 
 
 @pytest.mark.parametrize(
