@@ -194,10 +194,10 @@ class KmsProvider:
         """Ask for the status at intervals, and change the seed when the key has changed, until cancelled."""
         task_status.started()
         while True:
+            await self.check()
             with trio.move_on_after(FAILED_INTERVAL if self._checked.problem else HEALTHY_INTERVAL):
                 await self._check_wanted.wait()
             self._check_wanted = trio.Event()
-            await self.check()
 
     async def check(self) -> str:
         """Return the problem of the service, "" if it is healthy: from the last check if that was just now."""

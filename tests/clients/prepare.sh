@@ -6,6 +6,7 @@
 #   .cache/bin/webhook-server   the webhook server of tests/clients/webhooks/server, on controller-runtime
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
+#   .cache/bin/kms-plugin  the program of tests/clients/kms: a KMS v2 plugin by the code of k8s.io/kms
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
@@ -115,7 +116,7 @@ projects() {
     definitions github.com/crossplane/crossplane@v1.20.0 cluster/crds crossplane
 }
 
-[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet load
+[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load
 for program in "$@"; do
     case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
@@ -124,6 +125,7 @@ for program in "$@"; do
     webhooks) build "$clients" ./webhooks/server webhook-server ;;
     helm) build "$clients/helm" helm.sh/helm/v3/cmd/helm helm ;;
     kubelet) build "$clients/kubelet" . kubelet-standin ;;
+    kms) build "$clients/kms" . kms-plugin ;;
     load) build "$root/ops/bench/load" . load ;;
     neighbours)
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/server konnectivity-server
@@ -133,6 +135,6 @@ for program in "$@"; do
         ;;
     projects) projects ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, load, neighbours, projects or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, neighbours, projects or go)"; exit 2 ;;
     esac
 done
