@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -160,8 +161,13 @@ _GO_TEXTS: Final = (
     ("self-signed certificate", "x509: certificate signed by unknown authority"),
     ("certificate has expired", "x509: certificate has expired or is not yet valid"),
     ("Server disconnected without sending a response.", "EOF"),
+    ("tls: WRONG_VERSION_NUMBER", "http: server gave HTTP response to HTTPS client"),
 )
 """The ends of errors of Python's libraries, and Go's words for them."""
+
+
+_NO_NAME: Final = "Name or service not known"
+_MISMATCH = re.compile(r"(?:Hostname|IP address) mismatch, certificate is not valid for '([^']*)'\.$")
 
 
 def _shown(error: AskError, address: _Address) -> str:
@@ -177,6 +183,10 @@ def go_error(text: str, url: str) -> str:
     for ours, theirs in _GO_TEXTS:
         if text.endswith(ours):
             return text.removesuffix(ours) + theirs
+    if text.endswith(_NO_NAME):
+        return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"
+    if (mismatch := _MISMATCH.search(text)) is not None:
+        return f"{text[: mismatch.start()]}x509: certificate is not valid for {mismatch[1]}"
     return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
