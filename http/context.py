@@ -38,7 +38,7 @@ def audit_ids() -> Iterator[str]:
 
 
 class AuditRecord(Protocol):
-    """What filters and handlers add to the audit event of a request (http/audit/record.py)."""
+    """The facts that filters and handlers add to the audit event of a request (http/audit/record.py)."""
 
     @property
     def annotations(self) -> dict[str, str]: ...

@@ -111,19 +111,19 @@ def head() -> dict[str, Any]:
     return {"kind": "Event", "apiVersion": API_VERSION}
 
 
-_second: tuple[int, str] = (-1, "")
+_seconds: dict[int, str] = {}
+_MOST_SECONDS: Final = 64
 
 
 def micro_time(moment: float) -> str:
     """Return seconds since the epoch as a metav1.MicroTime: ``2026-03-01T12:00:00.123456Z``."""
-    global _second
-    micros = int(moment * 1_000_000)
-    second, rest = divmod(micros, 1_000_000)
-    kept, text = _second
-    if kept != second:
-        text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _second = (second, text)
-    return f"{text}.{rest:06d}Z"
+    second = int(moment)
+    text = _seconds.get(second)
+    if text is None:
+        if len(_seconds) >= _MOST_SECONDS:
+            _seconds.clear()
+        text = _seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{int((moment - second) * 1_000_000):06d}Z"
 
 
 # -- the legacy format ------------------------------------------------------------------------------------------------

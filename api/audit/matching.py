@@ -18,7 +18,7 @@ MOST_KEPT: Final = 4096
 
 
 class Decision(NamedTuple):
-    """How a request is recorded.
+    """The recording of a request.
 
     ``rank``: the index of the level in LEVELS.
     ``received``, ``started``, ``complete``, ``panic``: whether the stage has an event.

@@ -17,7 +17,7 @@ from kubechronicle.api.audit.events import Event
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend, Delivery
+from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.record import RequestAudit, error_payload, error_status, source_addresses
 from kubechronicle.http.context import Context, authorized_as, shown_uri
@@ -45,8 +45,13 @@ class Audit:
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
         """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
-        info, user = authorized_as(context), context.user
-        decision = self.matcher.decide(*((user.name, user.groups) if authenticated else ("", ())), info)
+        info, user = context.info, context.user
+        if info.field_selector:
+            info = authorized_as(context)
+        if authenticated:
+            decision = self.matcher.decide(user.name, user.groups, info)
+        else:
+            decision = self.matcher.decide("", (), info)
         self.metrics.levels[decision.level] += 1
         if not decision.rank:
             return None
@@ -65,15 +70,18 @@ class Audit:
             record.annotations.update(context.credential_notes)
         return record
 
-    def offer(self, event: Event) -> list[Delivery | None]:
+    def offer(self, event: Event) -> None:
         """Pass an event to the backends, without waiting."""
         self.metrics.events += 1
-        return [backend.offer(event) for backend in self.backends]
+        for backend in self.backends:
+            backend.offer(event)
 
     async def deliver(self, event: Event) -> bool:
         """Pass an event to the backends, and wait for those that block. False: a strict one has not recorded it."""
+        self.metrics.events += 1
+        deliveries = [backend.offer(event) for backend in self.backends]
         ok = True
-        for strict, delivery in zip(self._strict, self.offer(event), strict=True):
+        for strict, delivery in zip(self._strict, deliveries, strict=True):
             if delivery is not None and not await delivery.wait() and strict:
                 ok = False
         return ok

@@ -77,7 +77,7 @@ class WebhookSettings:
 
 
 class Backend(Protocol):
-    """Where events go."""
+    """A destination of events."""
 
     @property
     def mode(self) -> str: ...

@@ -3,7 +3,7 @@
 A read is noted when its answer is made, and written later: each second, or as soon as there are many. So no request
 waits for it. A crash loses the reads of the last second or two. While the database is away, reads wait in a buffer of
 MOST_WAITING; what does not fit is counted, and the recording says so for ever. A period without a recording, or one
-that ended in a crash, is told apart from a period without reads.
+that ended in a crash, differs from a period without reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What audit knows of one request, collected while it is served.
+"""The facts about one request for its audit events, collected while it is served.
 
 It exists only for requests that the policy records, as ``Context.audit``. Filters and handlers add to it; every stage
 makes an event from it.
@@ -78,7 +78,7 @@ class RequestAudit:
         self._audit_id = audit_id
         self._uri = uri
         self._verb = info.verb
-        self._user = {} if user is None else user_info(user)
+        self._user = {} if user is None else _known_info(user)
         self._agent = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
         self._impersonated: dict[str, Any] | None = None
         self._constraint = ""
@@ -162,6 +162,8 @@ class RequestAudit:
         return Event(values, request, response, omit_managed_fields=decision.omit_managed_fields)
 
     def _shown_annotations(self) -> dict[str, str]:
+        if len(self.annotations) <= 2:  # those of authorization, in order
+            return self.annotations.copy()
         if self.decision.rank >= REQUEST:
             return dict(sorted(self.annotations.items()))
         return {key: value for key, value in sorted(self.annotations.items()) if not key.startswith(FULL_ANNOTATIONS)}
@@ -173,6 +175,20 @@ _FROM_OBJECT: Final = (
     ("uid", "uid"),
     ("resourceVersion", "resourceVersion"),
 )
+
+
+_infos: dict[int, tuple[User, dict[str, Any]]] = {}
+_MOST_INFOS: Final = 1024
+
+
+def _known_info(user: User) -> dict[str, Any]:
+    """Return ``user_info``, kept by the User object: requests of one user share it."""
+    known = _infos.get(id(user))
+    if known is None or known[0] is not user:
+        if len(_infos) >= _MOST_INFOS:
+            _infos.clear()
+        known = _infos[id(user)] = (user, user_info(user))
+    return known[1]
 
 
 def user_info(user: User) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 import trio
 
+from kubechronicle.api.audit.events import Event
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.audit.policy import COMPLETE, PANIC, RECEIVED, STARTED
 from kubechronicle.api.codecs import protobuf
@@ -76,6 +77,14 @@ def audited(audit: Audit, following: Next) -> Next:
         except BaseException:  # cancelled: too late, or the client is gone
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
+        if response.body.__class__ is bytes and not context.long_running:
+            event = served.plain_event(response)
+            if event is not None:
+                if audit.blocking:
+                    await audit.deliver(event)
+                else:
+                    audit.offer(event)
+            return response
         return await served.answered(response)
 
     return filtered
@@ -107,22 +116,30 @@ class _Served:
             self._has_started = True
             await self._audit.deliver(self._record.event(STARTED, time.time(), status=shown, response=payload))
 
+    def plain_event(self, response: Response) -> Event | None:
+        """Return the last event of a request whose answer is no stream; None if it has none."""
+        return self._last_event(*self._shown(response)) if self._record.decision.complete else None
+
+    def _shown(self, response: Response) -> tuple[dict[str, Any], Payload | None]:
+        """Return the status and the object of an answer that is no stream."""
+        body, code = response.body, response.status
+        shown: dict[str, Any] = {"metadata": {}, "code": code}
+        if isinstance(body, bytes) and body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
+            shown = shown_status(_status_of(body), code)
+        if self._record.decision.rank < REQUEST_RESPONSE or not body:
+            return shown, None
+        return shown, response_payload(body, response.headers)
+
     async def answered(self, response: Response) -> Response:
         """Record an answer. Returns it, its body wrapped if it is a stream."""
-        body, code, record = response.body, response.status, self._record
-        shown: dict[str, Any] = {"metadata": {}, "code": code}
-        payload = None
-        if isinstance(body, bytes):
-            if body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
-                shown = shown_status(_status_of(body), code)
-        elif not isinstance(body, ListBody):
+        body = response.body
+        if not isinstance(body, bytes | ListBody):
+            shown = {"metadata": {}, "code": response.status}
             await self._started(shown)
             response.body = _Recorded(body, self, shown)
             return response
-        if record.decision.rank >= REQUEST_RESPONSE and body:
-            payload = response_payload(body, response.headers)
-        if self._long_running:
-            await self._started(shown, payload)
+        shown, payload = self._shown(response)
+        await self._started(shown, payload)
         await self._complete(shown, payload)
         return response
 
@@ -165,7 +182,7 @@ class _Served:
         else:
             self._audit.offer(event)
 
-    def _last_event(self, shown: Mapping[str, Any], payload: Payload | None) -> Any:
+    def _last_event(self, shown: Mapping[str, Any], payload: Payload | None) -> Event:
         record, now = self._record, time.time()
         for key, value in record.late.items():
             record.annotate(key, value)

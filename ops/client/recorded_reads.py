@@ -93,7 +93,7 @@ def _list(
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the recordings cover of a query.
+    """The recorded part of a query.
 
     ``since``: the first recorded moment; None: nothing was recorded.
     ``gaps``: periods within it without recordings, or with losses.

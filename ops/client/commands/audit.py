@@ -104,7 +104,7 @@ def _subject(session: Session) -> Subject | None:
 
 
 class _Search:
-    """What was asked for: changes in the log, and recorded reads."""
+    """The search of one run: changes in the log, and recorded reads."""
 
     def __init__(self, session: Session, subject: Subject | None) -> None:
         self._session = session
