@@ -10,6 +10,7 @@ import trio
 
 from kubechronicle.actors.conversion.conversions import Conversions, without_webhooks
 from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.actors.queue_measures import QueueMeasures
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.writes import Caller, Writes
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -35,6 +36,7 @@ class Store:
     """``served``: the present resource types; custom resources come and go. ``past``: those of earlier moments.
 
     ``conversions``: those of custom objects by webhooks.
+    ``queues``: the measures of the control loops' queues, by the name of the loop.
     """
 
     served: Served
@@ -42,11 +44,16 @@ class Store:
     reads: Reads
     writes: Writes
     conversions: Conversions = field(default_factory=without_webhooks)
+    queues: dict[str, QueueMeasures] = field(default_factory=dict)
 
     @property
     def registry(self) -> Registry:
         """The registry of this moment: a request or a pass of a loop asks once. Built-in types never change."""
         return self.served.registry
+
+    def queue(self, name: str) -> QueueMeasures:
+        """Return the measures of a loop's queues."""
+        return self.queues.setdefault(name, QueueMeasures())
 
 
 def system_caller(component: str, verb: str) -> Caller:

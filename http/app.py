@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
@@ -27,6 +28,8 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.operators.pages import OperatorPages
+from kubechronicle.http.operators.slis import Slis
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
@@ -42,6 +45,7 @@ class HttpSettings:
     ``server_address``: host:port for clients, in discovery.
     ``encoding_cache``: bytes of the cache of encoded objects and lists.
     ``ui``: serve the web page.
+    ``flags``: the values of the flags, for /flagz. ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
     """
 
@@ -52,6 +56,8 @@ class HttpSettings:
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     priority_and_fairness: bool = True
+    profiling: bool = True
+    flags: Mapping[str, str] = field(default_factory=dict)
     encoding_cache: int = MOST_BYTES
     ui: bool = False
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
@@ -127,6 +133,7 @@ def build_application(
         compression=Compression(encodings),
         kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
         networks=networks,
+        audited=AuditedPolicies(store.reads),
     )
     metrics.registry.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
@@ -152,6 +159,7 @@ def build_application(
         ui=ui,
         aggregation=aggregation,
         flow_control=flow_control,
+        pages=OperatorPages(version, settings.flags, Slis(health), profiling=settings.profiling),
     )
     application = filters.build(services, handler)
     return HttpApplication(

@@ -7,6 +7,7 @@ reason. The reason goes to the server's log; clients read "reason withheld", as 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kubechronicle.http.messages import Request, Response
 log = logging.getLogger(__name__)
 
 TEXT = ("content-type", "text/plain; charset=utf-8")
+ENDPOINTS = ("healthz", "livez", "readyz")
 HEADERS = [TEXT, ("x-content-type-options", "nosniff")]
 
 
@@ -43,15 +45,44 @@ def ping() -> None:
     """Succeed always: an answer proves that the server runs."""
 
 
+@dataclass(slots=True)
+class Results:
+    """The results of one check at one endpoint so far."""
+
+    healthy: bool = False
+    successes: int = 0
+    failures: int = 0
+
+
 class Health:
-    """Answers the health paths."""
+    """Answers the health paths. ``results``: by (check, endpoint)."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._checks = [Check("ping", ping), *checks]
+        self.results: dict[tuple[str, str], Results] = {}
+
+    def run_all(self) -> None:
+        """Run each check of each endpoint, and note its result."""
+        for endpoint in ENDPOINTS:
+            for check in self._of(endpoint):
+                with contextlib.suppress(Unhealthy):
+                    self._run(check, endpoint)
+
+    def _run(self, check: Check, endpoint: str) -> None:
+        """Run a check, and note its result. Raises Unhealthy."""
+        results = self.results.setdefault((check.name, endpoint), Results())
+        try:
+            check.check()
+        except Unhealthy:
+            results.healthy = False
+            results.failures += 1
+            raise
+        results.healthy = True
+        results.successes += 1
 
     def paths(self) -> list[str]:
         paths: list[str] = []
-        for endpoint in ("healthz", "livez", "readyz"):
+        for endpoint in ENDPOINTS:
             paths.append(f"/{endpoint}")
             paths.extend(f"/{endpoint}/{check.name}" for check in self._of(endpoint))
         return paths
@@ -66,13 +97,13 @@ class Health:
     def answer(self, request: Request, context: Context) -> Response | None:
         """Answer a health path; None for any other path."""
         endpoint, slash, name = request.path[1:].partition("/")
-        if endpoint not in ("healthz", "livez", "readyz"):
+        if endpoint not in ENDPOINTS:
             return None
         if slash and not name:
             return page_not_found()
         checks = self._of(endpoint)
         if name:
-            return self._answer_one(checks, name)
+            return self._answer_one(checks, name, endpoint)
         excluded = set(context.query.get_all("exclude"))
         lines, failed = [], []
         for check in checks:
@@ -80,7 +111,7 @@ class Health:
                 lines.append(f"[+]{check.name} excluded: ok")
                 continue
             try:
-                check.check()
+                self._run(check, endpoint)
             except Unhealthy as reason:
                 failed.append(check.name)
                 lines.append(f"[-]{check.name} failed: reason withheld")
@@ -97,12 +128,11 @@ class Health:
             return _text(200, "ok")
         return _text(200, "\n".join([*lines, f"{endpoint} check passed", ""]))
 
-    @staticmethod
-    def _answer_one(checks: list[Check], name: str) -> Response:
+    def _answer_one(self, checks: list[Check], name: str, endpoint: str) -> Response:
         for check in checks:
             if check.name == name:
                 try:
-                    check.check()
+                    self._run(check, endpoint)
                 except Unhealthy as reason:
                     return _text(500, f"internal server error: {reason}\n")
                 return _text(200, "ok")

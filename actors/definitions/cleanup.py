@@ -54,7 +54,9 @@ class Cleanup:
         self._store = store
         self._current = current
         self._rt = store.registry.builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        self._queue: WorkQueue[str] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue: WorkQueue[str] = WorkQueue(
+            first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
+        )
         self._waiting_since: dict[str, float] = {}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -61,7 +61,9 @@ class StorageMigrationLoop:
         self._store = store
         self._rt = store.registry.builtin("storagemigration.k8s.io", "v1beta1", "storageversionmigrations")
         self._definitions = store.registry.builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        self._queue: WorkQueue[GroupResource] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue: WorkQueue[GroupResource] = WorkQueue(
+            first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the migrations until cancelled."""

@@ -16,6 +16,7 @@ from typing import Generic, NoReturn, TypeVar
 import trio
 
 from kubechronicle.actors.loops.retries import RETRIED
+from kubechronicle.actors.queue_measures import QueueMeasures
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +25,11 @@ K = TypeVar("K")
 
 class WorkQueue(Generic[K]):
     """Retries wait ``first`` seconds after the first failure of a key, then twice as long each time, at most
-    ``longest``."""
+    ``longest``. ``measures``: of the loop's queues."""
 
-    def __init__(self, *, first: float, longest: float) -> None:
+    def __init__(self, *, first: float, longest: float, measures: QueueMeasures | None = None) -> None:
+        self._measures = measures if measures is not None else QueueMeasures()
+        self._measures.restart()
         self._first = first
         self._longest = longest
         self._ready: deque[K] = deque()
@@ -48,6 +51,7 @@ class WorkQueue(Generic[K]):
         if key in self._queued:
             return
         self._queued.add(key)
+        self._measures.added(key)
         if key not in self._in_process:
             self._ready.append(key)
             self._idle_workers.unpark()
@@ -59,6 +63,7 @@ class WorkQueue(Generic[K]):
         key = self._ready.popleft()
         self._queued.discard(key)
         self._in_process.add(key)
+        self._measures.taken(key)
         return key
 
     def done(self, key: K) -> None:
@@ -68,6 +73,7 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> None:
         """Return a key that failed: queue it again after a delay, or when it is added."""
+        self._measures.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self.later(key, min(self._longest, self._first * 2 ** min(failures - 1, 60)))
 
@@ -83,6 +89,7 @@ class WorkQueue(Generic[K]):
 
     def _give_back(self, key: K) -> None:
         self._in_process.discard(key)
+        self._measures.given_back(key)
         if key in self._queued:
             self._ready.append(key)
             self._idle_workers.unpark()

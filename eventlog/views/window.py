@@ -39,13 +39,14 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Window:
-    """See the head of this file."""
+    """See the head of this file. ``added``: the number of events so far."""
 
-    __slots__ = ("_bytes", "_expiry", "_revisions", "events", "held_since")
+    __slots__ = ("_bytes", "_expiry", "_revisions", "added", "events", "held_since")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.held_since = 0
+        self.added = 0
         self._revisions: list[int] = []
         self._bytes = 0
         self._expiry = _NEVER  # commit time after which a chunk of events is too old
@@ -60,6 +61,7 @@ class Window:
         if not self.events:
             self._expiry = event.committed_at + RECENT_AGE + RECENT_AGE / SLACK
         self.events.append(event)
+        self.added += 1
         self._revisions.append(event.revision)
         self._bytes += _cost(event)
         if len(self.events) > RECENT_EVENTS or self._bytes > RECENT_BYTES:

@@ -22,6 +22,7 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import CONTENT_TYPE, Metrics
+from kubechronicle.http.operators.pages import OperatorPages
 
 
 def router(
@@ -34,6 +35,7 @@ def router(
     ui: Ui | None = None,
     aggregation: Aggregation | None = None,
     flow_control: FlowControl | None = None,
+    pages: OperatorPages | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     store = backend.store
 
@@ -68,6 +70,8 @@ def router(
                 answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
             if answer is None and flow_control is not None and request.path.startswith(DUMPS):
                 answer = dump(flow_control, request.path, context.query)
+            if answer is None and pages is not None:
+                answer = await pages.answer(request, context.query.as_dict())
             if answer is None and ui is not None:
                 answer = ui.answer(request)
         if answer is None:

@@ -56,6 +56,7 @@ from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
+from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.encryption.encryption import Encryption
@@ -197,6 +198,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     _register_metrics(assembly, webhooks, services, state)
     registry = application.metrics.registry
     registry.register(StorageCollector(measured, views))
+    registry.register(QueueCollector(store.queues))
     process.register(registry, discovery.version_info(plan.http.server_version))
     audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
     if recorder is not None:

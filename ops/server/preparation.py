@@ -54,6 +54,7 @@ from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_e
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.settings.settings import Settings
+from kubechronicle.ops.settings.shown import shown
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
@@ -173,6 +174,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
             priority_and_fairness=settings.enable_priority_and_fairness,
+            profiling=settings.profiling,
+            flags=shown(settings),
             encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
             ui=settings.enable_ui,
             kubelets=_kubelets(settings, pki),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.http.metrics import Reading
 from kubechronicle.ops.server.assembly import Assembly
 
@@ -17,13 +16,6 @@ def readings(assembly: Assembly) -> Iterable[Reading]:
 
 def _view_readings(assembly: Assembly) -> Iterable[Reading]:
     views = list(assembly.views)
-    yield Reading(
-        "apiserver_resource_objects",
-        "Number of stored objects by resource.",
-        False,
-        "resource",
-        {view.resource: float(view.count()) for view in views if view.resource != NODE_PORTS},
-    )
     yield Reading(
         "kubechronicle_applied_revision",
         "The revision up to which the log is applied to the views.",

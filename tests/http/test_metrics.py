@@ -77,7 +77,7 @@ async def test_requests_are_counted(autojump_clock: MockClock) -> None:
         labels["dry_run"] = "All"
         dry = await server.metric("apiserver_request_total", verb="POST", scope="namespace", code="201", **labels)
         assert dry == 1
-        assert await server.metric("apiserver_resource_objects", resource="configmaps") == 1
+        assert await server.metric("apiserver_resource_objects", group="", resource="configmaps") == 1
         assert await server.metric("kubechronicle_applied_revision") == 2
         assert await server.metric("apiserver_current_inflight_requests", request_kind="readOnly") == 0
         await series(server)

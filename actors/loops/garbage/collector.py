@@ -67,7 +67,9 @@ class Collection:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: WorkQueue[Key] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue: WorkQueue[Key] = WorkQueue(
+            first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
+        )
         self._builder = GraphBuilder(store, self._queue)
         self._graph = self._builder.graph
 

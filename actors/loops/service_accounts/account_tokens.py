@@ -43,11 +43,13 @@ class AccountTokens:
         self._sign = sign
         self._secrets = store.registry.builtin("", "v1", "secrets")
         self._accounts = store.registry.builtin("", "v1", "serviceaccounts")
-        self._queue: WorkQueue[SecretKey] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue: WorkQueue[SecretKey] = WorkQueue(
+            first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow Secrets for new ones, and accounts for deleted ones."""
-        self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY, measures=self._store.queue(COMPONENT))
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._queue.run)

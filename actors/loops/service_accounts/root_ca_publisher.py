@@ -46,13 +46,15 @@ class RootCAPublisher:
         self._data = {KEY: bundle.decode(errors="replace")}
         self._namespaces = store.registry.builtin("", "v1", "namespaces")
         self._maps = store.registry.builtin("", "v1", "configmaps")
-        self._queue: WorkQueue[str] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue: WorkQueue[str] = WorkQueue(
+            first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
+        )
         # By namespace: repairs in a row, and the earliest time of the next one.
         self._repairs: dict[str, tuple[int, float]] = {}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow namespaces and ConfigMaps, and repair the ConfigMap of each namespace that has changed."""
-        self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY, measures=self._store.queue(COMPONENT))
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._queue.run)

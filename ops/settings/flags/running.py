@@ -93,6 +93,10 @@ FLAGS = (
         help="Share the seats among priority levels and flows, as the objects of flowcontrol.apiserver.k8s.io say.",
     ),
     Flag(
+        name="profiling", placeholder="true|false", default="true", switch=True,
+        help="Offer CPU profiles at /debug/pprof/profile to users with the right to that path.",
+    ),
+    Flag(
         name="encoding-cache-mib", placeholder="MIB", default="64",
         help="Memory for cached encodings: objects as protobuf, as table rows and as metadata, lists and pages; "
         "0: none. The metrics kubechronicle_encoding_cache_… show its effect.",

@@ -424,8 +424,8 @@ async def test_node_ports_are_not_served(autojump_clock: MockClock) -> None:
         await server.post(SERVICES, service(type="NodePort"))
         assert "kubechronicle" not in {group["name"] for group in (await server.get("/apis"))["groups"]}
         assert all(rt.resource != "nodeports.kubechronicle" for rt in server.store.registry.stored())
-        assert await server.metric("apiserver_resource_objects", resource="services") == 1
-        assert await server.metric("apiserver_resource_objects", resource="nodeports.kubechronicle") is None
+        assert await server.metric("apiserver_resource_objects", group="", resource="services") == 1
+        assert await server.metric("apiserver_resource_objects", group="kubechronicle", resource="nodeports") is None
 
 
 async def test_metrics(autojump_clock: MockClock) -> None:

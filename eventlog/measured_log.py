@@ -1,0 +1,142 @@
+"""MeasuredLog: a RevisionLog that notes how long each round trip of another one takes, and how many fail.
+
+The operations are those that clients of etcd know, where they mean the same:
+
+    create, update, delete   a batch of one such change         batch   several changes, maybe of several resources
+    head                     the newest revision                get, list, count   a past state
+    watch                    following the log                  changes, density   queries of history
+    load                     all live objects, at the start
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any, Final, TypeVar, cast
+
+from kubechronicle.eventlog.log import Claim, RevisionLog
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.density import Count, DensityQuery
+from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
+
+DURATIONS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
+    45, 60,
+)  # fmt: skip
+"""Upper bounds in seconds: kube-apiserver's for etcd, and three shorter ones."""
+_OPERATIONS: Final = {Operation.CREATE: "create", Operation.UPDATE: "update", Operation.DELETE: "delete"}
+
+T = TypeVar("T")
+Pair = tuple[Record, Record | None]
+
+
+class RoundTrips:
+    """The round trips of one operation on one resource: numbers by duration, their sum in seconds, and failures."""
+
+    __slots__ = ("counts", "failures", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(DURATIONS) + 1)
+        self.total = 0.0
+        self.failures = 0
+
+
+class MeasuredLog:
+    """See the head of this file. ``round_trips``: by (operation, resource); resource "": none or several."""
+
+    def __init__(self, log: RevisionLog) -> None:
+        self._log = log
+        self.recorded = log.recorded
+        self.round_trips: dict[tuple[str, str], RoundTrips] = {}
+
+    async def _measured(self, operation: str, resource: str, call: Awaitable[T]) -> T:
+        started = perf_counter()
+        found = self.round_trips.get((operation, resource))
+        if found is None:
+            found = self.round_trips[operation, resource] = RoundTrips()
+        try:
+            return await call
+        except Exception as error:
+            found.failures += not isinstance(error, StopAsyncIteration)
+            raise
+        finally:
+            seconds = perf_counter() - started
+            found.counts[bisect_left(DURATIONS, seconds)] += 1
+            found.total += seconds
+
+    async def head(self) -> Head:
+        return await self._measured("head", "", self._log.head())
+
+    async def append(self, batch: Batch) -> BatchResult:
+        operation, resource = "batch", ""
+        if len(batch.transactions) == 1 and len(changes := batch.transactions[0].changes) == 1:
+            operation, resource = _OPERATIONS[changes[0].operation], changes[0].key.resource
+        return await self._measured(operation, resource, self._log.append(batch))
+
+    async def settle(self, batch: Batch) -> BatchResult | None:
+        return await self._measured("settle", "", self._log.settle(batch))
+
+    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
+        return await self._measured("watch", "", self._log.read(after=after, limit=limit))
+
+    async def read_resource(
+        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
+    ) -> Chunk[Pair]:
+        read = self._log.read_resource(resource, after=after, until=until, limit=limit, namespace=namespace, name=name)
+        return await self._measured("watch", resource, read)
+
+    async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[Pair]:
+        return await self._measured("changes", "", self._log.changes(query, limit=limit))
+
+    async def density(self, query: DensityQuery) -> list[Count]:
+        return await self._measured("density", "", self._log.density(query))
+
+    async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
+        # The contract says AsyncIterator. All logs use a generator, which must be closed by its own task.
+        async with aclosing(cast(Any, self._log.load())) as chunks:
+            while True:
+                try:
+                    chunk = await self._measured("load", "", anext(chunks))
+                except StopAsyncIteration:
+                    return
+                yield chunk
+
+    async def get_at(self, key: Key, *, revision: int) -> Record | None:
+        return await self._measured("get", key.resource, self._log.get_at(key, revision=revision))
+
+    async def list_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
+    ) -> Chunk[Record]:
+        listed = self._log.list_at(resource, revision=revision, namespace=namespace, after=after, limit=limit)
+        return await self._measured("list", resource, listed)
+
+    async def count_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
+    ) -> int:
+        counted = self._log.count_at(resource, revision=revision, namespace=namespace, after=after)
+        return await self._measured("count", resource, counted)
+
+    async def revision_at(self, when: datetime | timedelta) -> Moment:
+        return await self._measured("moment", "", self._log.revision_at(when))
+
+    async def moment_of(self, revision: int) -> Moment:
+        return await self._measured("moment", "", self._log.moment_of(revision))
+
+    # Not round trips
+
+    @property
+    def newest_seen_revision(self) -> int:
+        return self._log.newest_seen_revision
+
+    async def claim(self) -> Claim | None:
+        return await self._log.claim()
+
+    async def wait_claim_in_doubt(self) -> None:
+        await self._log.wait_claim_in_doubt()
+
+    async def wait_notified(self) -> None:
+        await self._log.wait_notified()

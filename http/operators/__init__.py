@@ -1,0 +1,1 @@
+"""Pages for operators: /statusz, /flagz, /metrics/slis and /debug/pprof/profile."""

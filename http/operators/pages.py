@@ -1,0 +1,108 @@
+"""/statusz and /flagz: what runs, for how long, with which flags (KEP-4827, KEP-4828), as text or as an object.
+
+The text is for people: it has no stable form. The objects Statusz and Flagz of config.k8s.io are asked for in Accept.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+
+from kubechronicle.http.health import TEXT
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.operators.profile import PROFILE, profile
+from kubechronicle.http.operators.slis import Slis
+
+NAME: Final = "apiserver"
+GROUP_VERSION: Final = "config.k8s.io/v1beta1"
+PATHS: Final = ("/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version")
+_WARNING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees "
+    "and is for debugging purposes only."
+)
+
+
+class OperatorPages:
+    """Answers the paths of this package.
+
+    ``version``: as /version shows it.
+    ``flags``: the values of the flags by name, without secrets.
+    ``profiling``: offer /debug/pprof/profile.
+    """
+
+    def __init__(
+        self, version: Mapping[str, str], flags: Mapping[str, str], slis: Slis, *, profiling: bool = True
+    ) -> None:
+        self._version = version
+        self._flags = flags
+        self._slis = slis
+        self._profiling = profiling
+        self._started = time.time()
+
+    async def answer(self, request: Request, query: Mapping[str, list[str]]) -> Response | None:
+        """Answer a path of this package; None for any other path."""
+        match request.path:
+            case "/statusz":
+                return self._page(request, "Statusz", self._status_lines(), self._status())
+            case "/flagz":
+                lines = [f"{name} {value}" for name, value in sorted(self._flags.items())]
+                return self._page(request, "Flagz", lines, {"flags": dict(sorted(self._flags.items()))})
+            case "/metrics/slis":
+                return self._slis.answer()
+            case _ if request.path == PROFILE and self._profiling:
+                return await profile(query)
+        return None
+
+    def _page(self, request: Request, kind: str, lines: list[str], document: Mapping[str, object]) -> Response:
+        accept = request.headers.get("accept")
+        if f"as={kind}" in accept and "g=config.k8s.io" in accept:
+            if "v=v1beta1" not in accept and "v=v1alpha1" not in accept:
+                return page_not_acceptable()
+            version = GROUP_VERSION if "v=v1beta1" in accept else "config.k8s.io/v1alpha1"
+            whole = {"kind": kind, "apiVersion": version, "metadata": {"name": NAME}, **document}
+            return Response(200, [("content-type", "application/json")], orjson.dumps(whole))
+        text = "\n".join(["", f"{NAME} {kind.lower()}", _WARNING, *lines, ""])
+        return Response(200, [TEXT], text.encode())
+
+    def _status(self) -> dict[str, object]:
+        started = datetime.fromtimestamp(self._started, UTC)
+        return {
+            "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "uptimeSeconds": int(time.time() - self._started),
+            "goVersion": self._version.get("goVersion", f"python{platform.python_version()}"),
+            "binaryVersion": self._binary(),
+            "emulationVersion": f"{self._version.get('emulationMajor')}.{self._version.get('emulationMinor')}",
+            "paths": list(PATHS),
+        }
+
+    def _binary(self) -> str:
+        return self._version.get("gitVersion", "").removeprefix("v")
+
+    def _status_lines(self) -> list[str]:
+        status = self._status()
+        started = datetime.fromtimestamp(self._started, UTC)
+        return [
+            "",
+            f"Started: {started.strftime('%a %b %e %H:%M:%S UTC %Y')}",
+            f"Up: {_duration(time.time() - self._started)}",
+            f"Go version: {status['goVersion']}",
+            f"Binary version: {status['binaryVersion']}",
+            f"Emulation version: {status['emulationVersion']}",
+            f"Paths: {' '.join(PATHS)}",
+        ]
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as people read it: ``1 hr 04 min 18 sec``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} hr {minutes:02} min {rest:02} sec"
+
+
+def page_not_acceptable() -> Response:
+    return Response(406, [TEXT], b"only the following media types are accepted: application/json, text/plain\n")

@@ -1,0 +1,184 @@
+"""/debug/pprof/profile: where the CPU time of this process goes, in the format of pprof.
+
+    kubectl get --raw '/debug/pprof/profile?seconds=10' > cpu.pprof      for go tool pprof, speedscope and others
+    kubectl get --raw '/debug/pprof/profile?seconds=10&debug=1'          text: one stack a line, with its microseconds
+
+A timer of the process's CPU time interrupts the event loop HERTZ times a second of CPU. The CPU time since the last
+interrupt counts for the stack that it meets, that of other threads for theirs; so waiting costs nothing, as in Go's
+profiles. (A thread that looks at the stacks meets those that wait: they are the ones that let it run.) One profile at a
+time; each takes MOST seconds at most.
+Format: github.com/google/pprof, proto/profile.proto.
+"""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import trio
+
+from kubechronicle.http.health import TEXT
+from kubechronicle.http.messages import Response
+
+PROFILE: Final = "/debug/pprof/profile"
+HERTZ: Final = 100
+MOST: Final = 60.0
+DEFAULT: Final = 30.0
+MOST_STACKS: Final = 20_000
+DEPTH: Final = 128
+
+Stack = tuple[tuple[str, str, int], ...]
+"""(function, file, line of the function) of each frame, innermost first."""
+
+
+async def profile(query: Mapping[str, list[str]]) -> Response:
+    """Profile for ?seconds= and return the result. 400 for a wrong number, 500 while another profile runs."""
+    try:
+        seconds = float((query.get("seconds") or [str(DEFAULT)])[0])
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MOST:
+        return Response(400, [TEXT], f"seconds must be a number above 0, at most {MOST:g}\n".encode())
+    if (
+        signal.getsignal(signal.SIGPROF) is not signal.SIG_DFL
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        return Response(500, [TEXT], b"Could not enable CPU profiling: cpu profiling already in use\n")
+    sampler = _Sampler()
+    with sampler.running():
+        await trio.sleep(seconds)
+    stacks = sampler.stacks
+    if query.get("debug", ["0"])[0] not in ("", "0"):
+        return Response(200, [TEXT], _text(stacks))
+    body = await trio.to_thread.run_sync(_pprof, stacks, seconds)
+    headers = [
+        ("content-type", "application/octet-stream"),
+        ("content-disposition", 'attachment; filename="profile"'),
+        ("x-content-type-options", "nosniff"),
+    ]
+    return Response(200, headers, body)
+
+
+class _Sampler:
+    """``stacks``: the nanoseconds of CPU of each stack."""
+
+    def __init__(self) -> None:
+        self.stacks: Counter[Stack] = Counter()
+        self._used = 0
+        self._others: dict[int, int] = {}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Look at the stacks within the block. Only in the main thread."""
+        self._used, self._others = time.thread_time_ns(), _thread_times()
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
+
+    def _look(self, _: int, frame: FrameType | None) -> None:
+        now = time.thread_time_ns()
+        self._count(frame, now - self._used)
+        others = _thread_times()
+        for ident, running in sys._current_frames().items():
+            if ident in others:
+                self._count(running, others[ident] - self._others.get(ident, 0))
+        self._used, self._others = now, others
+
+    def _count(self, frame: FrameType | None, spent: int) -> None:
+        if spent <= 0:
+            return
+        stack: list[tuple[str, str, int]] = []
+        while frame is not None and len(stack) < DEPTH:
+            code = frame.f_code
+            stack.append((code.co_qualname, code.co_filename, code.co_firstlineno))
+            frame = frame.f_back
+        key = tuple(stack)
+        if key in self.stacks or len(self.stacks) < MOST_STACKS:
+            self.stacks[key] += spent
+
+
+def _thread_times() -> dict[int, int]:
+    """Return the nanoseconds of CPU of each thread but this one; none where /proc does not tell."""
+    times: dict[int, int] = {}
+    for thread in threading.enumerate():
+        if thread is threading.current_thread() or thread.ident is None or thread.native_id is None:
+            continue
+        with suppress(OSError, ValueError, IndexError):
+            text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+            times[thread.ident] = int(text.split()[0])
+    return times
+
+
+def _text(stacks: Counter[Stack]) -> bytes:
+    lines = [
+        ";".join(f"{name} ({Path(file).name}:{line})" for name, file, line in reversed(stack)) + f" {count // 1000}"
+        for stack, count in stacks.most_common()
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+# profile.proto
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value) if value else b""
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _packed(field: int, values: list[int]) -> bytes:
+    return _bytes(field, b"".join(map(_varint, values)))
+
+
+class _Strings(dict[str, int]):
+    def __missing__(self, text: str) -> int:
+        self[text] = number = len(self)
+        return number
+
+
+def _pprof(stacks: Counter[Stack], seconds: float) -> bytes:
+    """Return the profile, compressed. Each frame is one location with one function."""
+    strings = _Strings({"": 0})
+    period = round(1e9 / HERTZ)
+    types = [
+        _number(1, strings[kind]) + _number(2, strings[unit])
+        for kind, unit in (("samples", "count"), ("cpu", "nanoseconds"))
+    ]
+    frames: dict[tuple[str, str, int], int] = {}
+    parts = [_bytes(1, one) for one in types]
+    for stack, count in stacks.items():
+        ids = [frames.setdefault(frame, len(frames) + 1) for frame in stack]
+        parts.append(_bytes(2, _packed(1, ids) + _packed(2, [max(1, count // period), count])))
+    for (name, file, line), number in frames.items():
+        place = _number(1, number) + _number(2, line)
+        parts.append(_bytes(4, _number(1, number) + _bytes(4, place)))
+        function = _number(1, number) + _number(2, strings[name]) + _number(3, strings[name])
+        parts.append(_bytes(5, function + _number(4, strings[file]) + _number(5, line)))
+    parts += [_bytes(6, text.encode()) for text in strings]
+    parts.append(_number(9, time.time_ns() - round(seconds * 1e9)) + _number(10, round(seconds * 1e9)))
+    parts.append(_bytes(11, types[1]) + _number(12, period))
+    return gzip.compress(b"".join(parts), mtime=0)

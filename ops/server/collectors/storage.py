@@ -1,0 +1,98 @@
+"""Metrics of storage under kube-apiserver's names: the log stands for etcd, and the views for its watch caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
+from kubechronicle.eventlog.views.views import View, Views
+from kubechronicle.eventlog.views.window import RECENT_EVENTS
+
+_RESOURCE: Final = ("group", "resource")
+_ROUND_TRIP: Final = ("operation", "group", "resource")
+_SAMPLE: Final = 16
+_BOUNDS: Final = (*map(floatToGoString, DURATIONS), "+Inf")
+
+
+def _named(resource: str) -> tuple[str, str]:
+    """Return (group, plural) of a resource such as ``leases.coordination.k8s.io``."""
+    plural, _, group = resource.partition(".")
+    return group, plural
+
+
+class StorageCollector(Collector):
+    """Reads the numbers of the log and the views."""
+
+    def __init__(self, log: MeasuredLog, views: Views) -> None:
+        self._log = log
+        self._views = views
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._round_trips()
+        views = [view for view in self._views if view.resource != NODE_PORTS]
+        yield from self._objects(views)
+        yield from self._caches(views)
+
+    def _round_trips(self) -> Iterator[Metric]:
+        durations = HistogramMetricFamily(
+            "etcd_request_duration_seconds", "Duration of round trips to the log in seconds.", labels=_ROUND_TRIP
+        )
+        total = CounterMetricFamily("etcd_requests", "Round trips to the log.", labels=_ROUND_TRIP)
+        failures = CounterMetricFamily("etcd_request_errors", "Failed round trips to the log.", labels=_ROUND_TRIP)
+        for (operation, resource), found in list(self._log.round_trips.items()):
+            labels = (operation, *_named(resource))
+            counts = list(accumulate(map(float, found.counts)))
+            durations.add_metric(labels, list(zip(_BOUNDS, counts, strict=True)), found.total)
+            total.add_metric(labels, counts[-1])
+            if found.failures:
+                failures.add_metric(labels, found.failures)
+        yield from (durations, total, failures)
+
+    def _objects(self, views: list[View]) -> Iterator[Metric]:
+        former = GaugeMetricFamily(
+            "apiserver_storage_objects", "Stored objects (the former name).", labels=["resource"]
+        )
+        objects = GaugeMetricFamily("apiserver_resource_objects", "Stored objects by resource.", labels=_RESOURCE)
+        sizes = GaugeMetricFamily(
+            "apiserver_resource_size_estimate_bytes",
+            "Estimated bytes of stored objects: their number, times the average of a few.",
+            labels=_RESOURCE,
+        )
+        for view in views:
+            count, some = view.count(), view.page("", None, _SAMPLE)
+            former.add_metric([view.resource], count)
+            objects.add_metric(_named(view.resource), count)
+            average = sum(len(entry.json) for entry in some) / len(some) if some else 0.0
+            sizes.add_metric(_named(view.resource), round(count * average))
+        yield from (former, objects, sizes)
+
+    def _caches(self, views: list[View]) -> Iterator[Metric]:
+        events = {
+            name: CounterMetricFamily(name, text, labels=_RESOURCE)
+            for name, text in (
+                ("apiserver_storage_events_received", "Events received from the log."),
+                ("apiserver_watch_cache_events_received", "Events applied to the views."),
+                ("apiserver_watch_cache_events_dispatched", "Events passed to the dispatch of watchers."),
+            )
+        }
+        revisions = GaugeMetricFamily(
+            "apiserver_watch_cache_resource_version", "The revision up to which the view is applied.", labels=_RESOURCE
+        )
+        capacity = GaugeMetricFamily("watch_cache_capacity", "Most recent events held in memory.", labels=_RESOURCE)
+        for view in views:
+            labels = _named(view.resource)
+            for family in events.values():
+                family.add_metric(labels, view.window.added)
+            revisions.add_metric(labels, view.applied)
+            capacity.add_metric(labels, RECENT_EVENTS)
+        yield from (*events.values(), revisions, capacity)

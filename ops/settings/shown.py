@@ -1,0 +1,44 @@
+"""The settings as /flagz shows them: the text of each flag, without secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kubechronicle.api.values import durations
+from kubechronicle.ops.settings import types
+from kubechronicle.ops.settings.flags import FLAGS
+from kubechronicle.ops.settings.settings import Settings
+
+_CREDENTIALS: Final = re.compile(r"//[^@/]*@")
+_PASSWORD: Final = re.compile(r"(password=)[^&\s]*", re.IGNORECASE)
+
+
+def shown(settings: Settings) -> dict[str, str]:
+    """Return the values of all flags by name, as they would be written on the command line."""
+    values = {}
+    for flag in FLAGS:
+        text = _text(getattr(settings, flag.field), is_duration=flag.placeholder == "DURATION")
+        values[flag.name] = _PASSWORD.sub(r"\1REDACTED", _CREDENTIALS.sub("//REDACTED@", text))
+    return values
+
+
+def _text(value: Any, *, is_duration: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if is_duration:
+        return durations.text_of(round(value * durations.SECOND))
+    match value:
+        case types.Controllers():
+            return ",".join(value.patterns)
+        case types.ServiceRanges():
+            return ",".join(map(str, value.networks))
+        case types.PortRange():
+            return f"{value.first}-{value.last}"
+        case types.Pairs() | types.SeparatePairs():
+            return ",".join(f"{key}={text}" for key, text in value.pairs)
+    if isinstance(value, tuple | list):
+        return ",".join(_text(one, is_duration=False) for one in value)
+    return str(value)

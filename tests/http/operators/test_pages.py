@@ -1,0 +1,101 @@
+"""The pages for operators: texts and objects, the results of health checks, and profiles that pprof can read."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+import trio
+import trio.lowlevel
+from in_process import JOE, MAPS, configmap, open_server
+from trio.testing import MockClock
+
+from kubechronicle.http.operators.profile import PROFILE
+from kubechronicle.ops.settings.settings import load
+from kubechronicle.ops.settings.shown import shown
+
+STATUSZ = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
+FLAGZ = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"
+
+
+async def test_statusz_and_flagz(autojump_clock: MockClock) -> None:
+    async with open_server(flags={"secure-port": "6443", "v": "0"}) as server:
+        await trio.lowlevel.checkpoint()
+        text = (await server.ask("GET", "/statusz")).body.decode()
+        assert "apiserver statusz" in text
+        assert "Up: 0 hr 00 min" in text
+        document = (await server.ask("GET", "/statusz", headers={"accept": STATUSZ})).ok()
+        assert (document["kind"], document["metadata"]["name"]) == ("Statusz", "apiserver")
+        assert document["emulationVersion"] == "1.36"
+        assert "/statusz" in document["paths"]
+        flags = (await server.ask("GET", "/flagz", headers={"accept": FLAGZ})).ok()["flags"]
+        assert flags == {"secure-port": "6443", "v": "0"}
+        assert "secure-port 6443" in (await server.ask("GET", "/flagz")).body.decode()
+        other = {"accept": "application/json;v=v9;g=config.k8s.io;as=Flagz"}
+        assert (await server.ask("GET", "/flagz", headers=other)).status == 406
+        for page in ("/statusz", "/flagz", "/metrics/slis", PROFILE):
+            (await server.ask("GET", page, token=JOE)).refused(403)
+
+
+async def test_health_checks_are_metrics(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_server() as server:
+        await server.ask("GET", "/readyz")
+        text = (await server.ask("GET", "/metrics/slis")).body.decode()
+        assert 'kubernetes_healthcheck{name="log",type="readyz"} 1.0' in text
+        assert 'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2.0' in text
+        monkeypatch.setattr(type(server.assembly.tail), "healthy", False)
+        text = (await server.ask("GET", "/metrics/slis")).body.decode()
+        assert 'kubernetes_healthcheck{name="log",type="readyz"} 0.0' in text
+        assert 'kubernetes_healthchecks_total{name="log",status="error",type="readyz"} 1.0' in text
+
+
+async def test_a_profile_shows_where_time_goes() -> None:
+    async with open_server() as server, trio.open_nursery() as nursery:
+
+        async def work() -> None:
+            while True:
+                sum(range(10_000))
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(work)
+        text = (await server.ask("GET", f"{PROFILE}?seconds=0.5&debug=1")).body.decode()
+        assert "work" in text
+        answer = await server.ask("GET", f"{PROFILE}?seconds=0.3")
+        assert b"work" in gzip.decompress(answer.body)
+        nursery.cancel_scope.cancel()
+    async with open_server() as server:
+        for seconds in ("0", "-1", "61", "x", "nan"):
+            assert (await server.ask("GET", f"{PROFILE}?seconds={seconds}")).status == 400
+
+
+async def test_profiling_can_be_off(autojump_clock: MockClock) -> None:
+    async with open_server(profiling=False) as server:
+        assert (await server.ask("GET", PROFILE)).status == 404
+
+
+async def test_storage_and_queues_are_measured(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        labels = {"group": "", "resource": "configmaps"}
+        assert await server.metric("etcd_requests_total", operation="create", **labels) == 1
+        assert await server.metric("apiserver_storage_objects", resource="configmaps") == 1
+        assert await server.metric("apiserver_watch_cache_events_received_total", **labels) == 1
+        assert await server.metric("apiserver_watch_cache_resource_version", **labels) == server.store.reads.applied
+        assert await server.metric("process_resident_memory_bytes") is not None
+        queue = server.store.queue("some-loop")
+        queue.added("key")
+        assert await server.metric("workqueue_depth", name="some-loop") == 1
+        queue.taken("key")
+        await trio.sleep(2)
+        assert await server.metric("workqueue_unfinished_work_seconds", name="some-loop") == 2
+        queue.given_back("key")
+        assert await server.metric("workqueue_work_duration_seconds_sum", name="some-loop") == 2
+
+
+def test_flags_are_shown_without_secrets() -> None:
+    url = "postgresql://chronicle:secret@db.example:5432/log?password=hidden"
+    values = shown(load({"database-url": url, "request-timeout": "90s", "enable-ui": True}, environment={}))
+    assert values["database-url"] == "postgresql://REDACTED@db.example:5432/log?password=REDACTED"
+    assert (values["request-timeout"], values["enable-ui"]) == ("1m30s", "true")
+    assert values["service-node-port-range"] == "30000-32767"
+    assert "secret" not in str(values)
