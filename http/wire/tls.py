@@ -364,6 +364,8 @@ class TLSStream(trio.abc.Stream):
     def _release(self) -> None:
         self.closed = True
         trio.lowlevel.notify_closing(self._socket)
+        # OpenSSL's part has 50 KiB. It must not wait for the next full collection of cycles with this object.
+        self._write = self._socket.send
         with contextlib.suppress(OSError):
             self._socket.close()
 
