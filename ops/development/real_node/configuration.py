@@ -88,9 +88,8 @@ def kubelet(home: Path, place: Place, client_ca: Path) -> str:
             "clusterDomain": DOMAIN,
             "resolvConf": str(home / "resolv.conf"),
             "cgroupDriver": "cgroupfs",
-            # cgroup v1, and no right to limit all pods together.
+            # cgroup v1, and no limit for all pods together.
             "failCgroupV1": False,
-            "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [],
             # The machine's own disks, which other programs fill, must not evict pods.
             "localStorageCapacityIsolation": False,

@@ -20,11 +20,6 @@ from kubechronicle.ops.development.real_node.node import KUBECTL, Node
 from kubechronicle.ops.development.real_node.programs import BIN, Unavailable
 
 CONFORMANCE = r"\[Conformance\]"
-SKIPPED = {
-    r"\[Disruptive\]": "they restart the node, or delete its objects",
-    r"Pod InPlace Resize": "this kubelet panics at them with cgroupsPerQOS false (doPodResizeAction)",
-}
-"""Specs that are not run, with the reason."""
 # Ginkgo prints the names of specs with the texts of their containers before them; a label is in brackets.
 _SIG = re.compile(r"\[(sig-[a-z-]+)\]")
 _KEPT_MESSAGE = 600  # characters of a failure
