@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -10,22 +11,30 @@ from prometheus_client import Gauge
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, shown_uri
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.request_metrics import NOT_SERVED, Series, request_labels
+from kubechronicle.http.request_metrics import NOT_SERVED, RequestLabels, Series, request_labels
 from kubechronicle.http.wire.exchange import close_iterator
 
 Next = Callable[[Request], Awaitable[Response]]
 
+log = logging.getLogger(__name__)
+
+SLOW: Final = 0.5
+"""Seconds from which a request is written to the server's log, as kube-apiserver writes traces."""
+MOST_LINES: Final = 10
+MAX_URI: Final = 256
 BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods whose bodies are counted."""
 
 
 def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Next) -> Next:
     """Return the filter. ``is_served``: tells if the resource and subresource of a request exist."""
+
+    slow = SlowRequests()
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
@@ -38,7 +47,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         series = metrics.requests(labels)
         if request.method in BODIES:
             length = request.headers.get("content-length")
-            if length:
+            if length.isdecimal():
                 series.received(int(length))
         taken = None
         if request.upgrade is not None and context.long_running:  # the handler converses until it returns
@@ -51,7 +60,10 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         except Exception as error:
             known = error if isinstance(error, StatusError) else as_status_error(error)
             code = known.code if known is not None else 500
-            series.observe(code, time.perf_counter() - started, 0, context.waited)
+            seconds = time.perf_counter() - started
+            series.observe(code, seconds, 0, context.waited)
+            if seconds > SLOW:
+                slow.note(request, context, labels, code, seconds)
             if context.terminated:
                 series.terminated(code)
             raise
@@ -60,7 +72,10 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
                 taken.dec()
         body = response.body
         if isinstance(body, bytes):
-            series.observe(response.status, time.perf_counter() - started, len(body), context.waited)
+            seconds = time.perf_counter() - started
+            series.observe(response.status, seconds, len(body), context.waited)
+            if seconds > SLOW and request.upgrade is None:
+                slow.note(request, context, labels, response.status, seconds)
             if context.terminated:
                 series.terminated(response.status)
         elif isinstance(body, ListBody):
@@ -71,6 +86,38 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         return response
 
     return filtered
+
+
+class SlowRequests:
+    """Writes slow requests to the log, MOST_LINES a second at most; the next line says how many were left out."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._lines = self._left_out = 0
+
+    def note(self, request: Request, context: Context, labels: RequestLabels, code: int, seconds: float) -> None:
+        """Log one request: what it was, whose, and where its time went."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        if self._lines >= MOST_LINES:
+            self._left_out += 1
+            return
+        self._lines += 1
+        fields: dict[str, object] = {
+            "verb": labels[0],
+            "URI": shown_uri(request)[:MAX_URI],
+            "resp": code,
+            "latency": f"{seconds:.3f}s",
+            "userAgent": request.headers.get("user-agent")[:MAX_URI],
+            "audit-ID": context.audit_id,
+            "srcIP": request.client[0],
+        }
+        if context.waited:
+            fields["queued"] = f"{context.waited:.3f}s"
+        if self._left_out:
+            fields["leftOut"], self._left_out = self._left_out, 0
+        log.info("Slow request", extra=fields)
 
 
 class _Counted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import string
 
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.http import measured
 from kubechronicle.http.request_metrics import Requests
 
 OURS = {"component": "apiserver"}
@@ -210,3 +212,18 @@ async def test_bodies_and_terminations_are_counted(autojump_clock: MockClock, mo
         (await server.ask("GET", f"{MAPS}/a?timeout=1s")).refused(504)
         labels |= {"version": "v1", "subresource": "", "scope": "resource", **OURS}
         assert await server.metric("apiserver_request_terminations_total", verb="GET", code="504", **labels) == 1
+
+
+async def test_slow_requests_are_in_the_log(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(measured, "SLOW", -1.0)
+    async with open_server() as server:
+        with caplog.at_level(logging.INFO, logger=measured.__name__):
+            for _ in range(30):
+                await server.ask("GET", f"{MAPS}/a?token=secret")
+        lines = [record for record in caplog.records if record.message == "Slow request"]
+        assert 0 < len(lines) <= 2 * measured.MOST_LINES
+        fields = vars(lines[0])
+        assert (fields["verb"], fields["resp"], fields["URI"]) == ("GET", 404, f"{MAPS}/a?token=REDACTED")
+        assert fields["audit-ID"]
