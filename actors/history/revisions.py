@@ -19,12 +19,15 @@ from typing import Final
 
 import orjson
 import trio
+from msgspec import structs
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.change_records import change_of, states_json
 from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
+from kubechronicle.actors.history.verdicts import Pair, Verdicts, with_verdicts
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
+from kubechronicle.api.admission.replays import Outcome
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.revisions import PLAIN, Content
@@ -47,6 +50,8 @@ DEFAULT_LIMIT: Final = 500
 PAGE_BYTES: Final = 8 * 1024 * 1024
 # Changes one request scans before it answers with an incomplete page.
 MAX_SCANNED: Final = 20_000
+# The same if policies judge the changes.
+MAX_JUDGED: Final = 5_000
 
 Readable = Callable[[str, str, str], Awaitable[bool]]
 """Return True if the client may read an object: (storage resource, namespace, name)."""
@@ -57,6 +62,7 @@ class ChangeReads:
 
     ``at``: the newest revision to return; None: the current one.
     ``content``: how much of the objects a list returns. A get returns all of it.
+    ``verdicts``: judges the changes; a list has only those that a policy would have refused.
     ``turn``: the request's share in the large work; differences of large objects are computed there.
     """
 
@@ -72,6 +78,7 @@ class ChangeReads:
         at: Moment | None = None,
         content: Content = "",
         oldest_first: bool = False,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._log = log
         self._reads = reads
@@ -82,6 +89,7 @@ class ChangeReads:
         self._at = at
         self._content = content
         self._oldest_first = oldest_first
+        self._verdicts = verdicts
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
@@ -133,6 +141,9 @@ class ChangeReads:
         elif after:
             query = replace(query, until=min(query.until, after - 1))
         limit = limit or DEFAULT_LIMIT
+        if self._verdicts is not None and not query.resources:
+            query = replace(query, resources=self._verdicts.resources())
+            selected = replace(selected, is_empty=selected.is_empty or not query.resources)
         entries, last_scanned = ([], None) if selected.is_empty else await self._page(selected, query, limit)
         token_text = ""
         if last_scanned is not None:
@@ -195,32 +206,46 @@ class ChangeReads:
         """Return at most ``limit`` matching entries, and the last record scanned if there may be more."""
         entries: list[Entry] = []
         scanned, held, last = 0, 0, None
-        is_plain = self._content in PLAIN and not selected.needs_objects
+        judges = self._verdicts is not None
+        is_plain = self._content in PLAIN and not selected.needs_objects and not judges
         scopes: dict[tuple[str, str], bool] = {}
-        size = CHUNK if selected.needs_objects else min(PLAIN_CHUNK if is_plain else CHUNK, limit + 1)
+        size = CHUNK if selected.needs_objects or judges else min(PLAIN_CHUNK if is_plain else CHUNK, limit + 1)
         while True:
             chunk = await self._log.changes(query, limit=size)
-            for record, before in chunk:
+            judged = await self._judged(chunk)
+            for place, (record, before) in enumerate(chunk):
                 if len(entries) == limit or held >= PAGE_BYTES:
                     return entries, last
                 last, scanned = record, scanned + 1
+                if judged is not None and not judged[place]:
+                    continue
                 if is_plain and await self._all_readable(record.key, scopes):
                     entries.append(_entry_of(record, before, self._content, readable=True))
                     held += len(entries[-1].json)
                     continue
                 entry = await self._matching(selected, record, before)
+                if entry is not None and judged is not None:
+                    entry = structs.replace(entry, json=with_verdicts(entry.json, judged[place]))
                 if entry is not None:
                     entries.append(entry)
                     held += len(entry.json)
             if chunk.is_last(size):
                 return entries, None
-            if scanned >= MAX_SCANNED:
+            if scanned >= (MAX_JUDGED if judges else MAX_SCANNED):
                 return entries, last
             assert last is not None
             if query.newest_first:
                 query = replace(query, until=last.revision - 1)
             else:
                 query = replace(query, after=last.revision)
+
+    async def _judged(self, chunk: Sequence[Pair]) -> Sequence[Sequence[Outcome]] | None:
+        """Return the verdicts on changes, none for those that the client may not read; None: nothing is judged."""
+        if self._verdicts is None:
+            return None
+        readable = [await self._readable(*record.key) for record, _ in chunk]
+        found = iter(await self._verdicts.of([change for change, seen in zip(chunk, readable, strict=True) if seen]))
+        return [next(found) if seen else () for seen in readable]
 
     async def after(self, selected: RevisionSelection, revision: int) -> tuple[Sequence[tuple[Record, Entry]], int]:
         """Return the matching changes after a revision, oldest first, and the last revision scanned."""

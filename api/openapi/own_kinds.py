@@ -80,6 +80,22 @@ _REVISION: Final[Mapping[str, Schema]] = {
         **_ANY_OBJECT,
         "description": "The object as it was deleted. Lists have it with ?content=states or after.",
     },
+    "verdicts": {
+        "type": "array",
+        "description": "The policies bound with Audit alone that would have refused the write. Only in lists with "
+        "?verdicts=audited, which have no other writes.",
+        "items": _object(
+            "The verdict of one policy.",
+            policy=_text("The name of the ValidatingAdmissionPolicy."),
+            binding=_text("The name of its binding."),
+            message=_text("The reason."),
+            reason=_text("The reason as one word, such as Invalid."),
+            error={
+                "type": "boolean",
+                "description": "The policy could not be evaluated, and its failurePolicy is Fail.",
+            },
+        ),
+    },
     "redacted": {
         "type": "boolean",
         "description": "You may not read the object: the change is listed without its content.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
+from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -35,6 +36,7 @@ class Backend:
     ``kubelets``: connections to the kubelets of nodes.
     ``networks``: the ways to pods and Services.
     ``kept``: idle connections to pods, Services and kubelets.
+    ``audited``: the policies that only audit, for their verdicts on the log.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
@@ -51,5 +53,6 @@ class Backend:
     issuer: ServiceAccountIssuer | None = None
     kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None
+    audited: AuditedPolicies | None = None
     networks: Networks = DIRECT
     kept: KeptStreams = field(default_factory=KeptStreams)

@@ -28,7 +28,7 @@ from kubechronicle.api.selectors.field_selectors import (
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
-from kubechronicle.http.handlers.revisions import SUMMARY, summarize
+from kubechronicle.http.handlers.revisions import SUMMARY, VERDICTS, check_policies_listed, summarize
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
@@ -54,6 +54,8 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     if rt.group == HISTORY and SUMMARY in context.query and rt.plural not in RESOURCES:
         return await summarize(backend, context, rt, list_parameters(context, rt)[1])
+    if rt.group == HISTORY and VERDICTS in context.query:
+        await check_policies_listed(backend, context)
     encoder = backend.encoders.choose(request, context, rt)
     options, selection = list_parameters(context, rt)
     if options.continue_ and options.resource_version not in ("", "0"):

@@ -3,6 +3,7 @@
     ?content=diff|full    lists and watches: diffs only, or also the objects before and after; a get has all
     ?content=states       the objects alone, without any comparison, for readers of many changes
     ?content=after        of these, the objects after the changes, and deleted ones: at half the cost
+    ?verdicts=audited     only writes that a policy would have refused that is bound with Audit alone, with its verdict
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
@@ -23,6 +24,7 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revisions import ChangeReads, Readable
+from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Verdicts
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import parse_moment
@@ -36,6 +38,7 @@ from kubechronicle.http.messages import Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 
 SUMMARY = "summary"
+VERDICTS = "verdicts"
 
 
 def read_revisions(backend: Backend, context: Context) -> Backend:
@@ -45,7 +48,31 @@ def read_revisions(backend: Backend, context: Context) -> Backend:
         raise status.bad_request(f"content={content}: must be diff, full, states or after, or left out")
     if order not in ("newest", "oldest"):
         raise status.bad_request(f"order={order}: must be newest or oldest")
-    return replace(backend, reads=_changes(backend, context, content=content, oldest_first=order == "oldest"))
+    wanted = context.query.get(VERDICTS)
+    if wanted not in ("", "audited"):
+        raise status.bad_request(f"{VERDICTS}={wanted}: must be audited, or left out")
+    if wanted and context.info.verb != "list":
+        raise status.bad_request(f"{VERDICTS}={wanted}: only lists have verdicts")
+    changes = _changes(
+        backend,
+        context,
+        content=content,
+        oldest_first=order == "oldest",
+        verdicts=_verdicts(backend) if wanted else None,
+    )
+    return replace(backend, reads=changes)
+
+
+def _verdicts(backend: Backend) -> Verdicts:
+    policies = [] if backend.audited is None else backend.audited.current()
+    return Verdicts(policies, backend.store.reads, backend.store.registry)
+
+
+async def check_policies_listed(backend: Backend, context: Context) -> None:
+    """Check the user's right to list the policies whose verdicts are wanted, and their bindings. StatusError 403."""
+    for resource in (POLICIES, BINDINGS):
+        plural, _, group = resource.partition(".")
+        await _check_listed(backend, context, group, "v1", plural)
 
 
 def read_recorded(backend: Backend, context: Context) -> Backend:
@@ -53,7 +80,14 @@ def read_recorded(backend: Backend, context: Context) -> Backend:
     return replace(backend, reads=RecordedReads(backend.store.reads, at=context.at))
 
 
-def _changes(backend: Backend, context: Context, *, content: str = "", oldest_first: bool = False) -> ChangeReads:
+def _changes(
+    backend: Backend,
+    context: Context,
+    *,
+    content: str = "",
+    oldest_first: bool = False,
+    verdicts: Verdicts | None = None,
+) -> ChangeReads:
     reads = backend.store.reads
     return ChangeReads(
         reads.log,
@@ -65,6 +99,7 @@ def _changes(backend: Backend, context: Context, *, content: str = "", oldest_fi
         at=context.at,
         content=next(each for each in CONTENTS if each == content),
         oldest_first=oldest_first,
+        verdicts=verdicts,
     )
 
 
@@ -73,7 +108,7 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     included clusterrevisions."""
     wanted = _wanted(context, rt, selection)
     if wanted.everything:
-        await _check_listed(backend, context)
+        await _check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     changes = _changes(backend, context)
     summary = await density(backend.store.reads.log, changes, await changes.select(rt, selection), wanted)
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
@@ -105,15 +140,15 @@ def _width(text: str) -> timedelta | None:
     return width
 
 
-async def _check_listed(backend: Backend, context: Context) -> None:
-    """Check the user's right to list clusterrevisions. StatusError 403."""
+async def _check_listed(backend: Backend, context: Context, group: str, version: str, resource: str) -> None:
+    """Check the user's right to list a resource. StatusError 403."""
     info = RequestInfo(
         path="",
         verb="list",
         is_resource=True,
-        group=GROUP,
-        version=context.info.version,
-        resource="clusterrevisions",
+        group=group,
+        version=version,
+        resource=resource,
         field_selector=context.info.field_selector,
     )
     verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))

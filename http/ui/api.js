@@ -76,9 +76,9 @@ export function scopes(namespace, { clusterScoped = false } = {}) {
 
 /** The changes of several scopes in one order, newest first or (``order``) oldest first, in pages. */
 export class Changes {
-  constructor(places, fields, { content = "", signal, page = 100, order = "newest" } = {}) {
+  constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "" } = {}) {
     this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
-    this.query = { content, limit: page, order };
+    this.query = { content, limit: page, order, verdicts };
     this.sign = order === "newest" ? 1 : -1;
     this.fields = fields;
     this.signal = signal;

@@ -263,7 +263,7 @@ async def test_hidden_objects_and_errors_are_explained(served: Served) -> None:
 
 
 async def test_layout_themes_and_focus(served: Served) -> None:
-    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", "#/search?s=1", "#/deleted")
+    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", "#/search?s=1", "#/deleted", "#/policies")
     async with browser() as chromium:
         page = await open_page(chromium, served.admin, pages[0])
         for hash_ in pages:
@@ -291,14 +291,43 @@ async def test_layout_themes_and_focus(served: Served) -> None:
             await page.press("Tab")
             focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
             assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-        assert focused[:9] == [
+        assert focused[:10] == [
             "Skip to the content",
             "kubechronicle",
             "Timeline",
             "Search",
             "Deleted",
+            "Policies",
             "Theme: light",
             "Keys",
             "name",
             "kind",
         ]
+
+
+async def test_policies_that_only_audit(served: Served) -> None:
+    group = "/apis/admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}
+    validation = {"expression": "object.spec.replicas < 4", "message": HOSTILE}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+    bound = {"policyName": "few", "validationActions": ["Audit"]}
+    meta = {"metadata": {"name": "few"}}
+    ask = served.running.ask
+    await trio.to_thread.run_sync(ask, "POST", f"{group}/validatingadmissionpolicies", {**meta, "spec": spec})
+    async with browser() as chromium:
+        page = await open_page(chromium, served.admin, "#/timeline")
+        await page.press("p")
+        await page.wait(f"location.hash === '#/policies' && {SETTLED}")
+        assert "no policy only audits" in await page.text(".changes")
+        path = f"{group}/validatingadmissionpolicybindings"
+        await trio.to_thread.run_sync(ask, "POST", path, {**meta, "spec": bound})
+        await go_to(page, "#/policies?since=7d&ns=shop")
+        assert await page.eval("document.querySelector('h2').textContent") == "few"
+        assert "2 writes would have been refused, in the last week." in await page.text(".changes")
+        assert "Users: admin (2)" in await page.text(".changes")
+        assert HOSTILE in await page.text("tbody tr")
+        check_page(page)
+        refused = await open_page(chromium, served.joe, "#/policies")
+        assert "You lack a right" in await refused.text(".error")
+    await trio.to_thread.run_sync(ask, "DELETE", f"{path}/few")
+    await trio.to_thread.run_sync(ask, "DELETE", f"{group}/validatingadmissionpolicies/few")
