@@ -44,7 +44,7 @@ class HttpSettings:
 
     ``server_address``: host:port for clients, in discovery.
     ``encoding_cache``: bytes of the cache of encoded objects and lists.
-    ``ui``: serve the web page.
+    ``ui``: serve the web page. ``logs``: serve the files of /var/log.
     ``flags``: the values of the flags, for /flagz. ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
     """
@@ -60,6 +60,7 @@ class HttpSettings:
     flags: Mapping[str, str] = field(default_factory=dict)
     encoding_cache: int = MOST_BYTES
     ui: bool = False
+    logs: bool = False
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
 
 
@@ -101,7 +102,7 @@ def build_application(
     ui = Ui() if settings.ui else None
 
     def paths() -> list[str]:
-        pages = ui.paths() if ui is not None else []
+        pages = [*(ui.paths() if ui is not None else []), *(["/logs"] if settings.logs else [])]
         return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics", *pages])
 
     def is_served(info: RequestInfo) -> bool:
@@ -160,6 +161,7 @@ def build_application(
         aggregation=aggregation,
         flow_control=flow_control,
         pages=OperatorPages(version, settings.flags, Slis(health), profiling=settings.profiling),
+        logs=settings.logs,
     )
     application = filters.build(services, handler)
     return HttpApplication(

@@ -20,6 +20,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import proxies, reading, writing
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import evict
+from kubechronicle.http.handlers.machine import component_statuses
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
 from kubechronicle.http.handlers.responses import compressed
@@ -101,6 +102,8 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
     if rt.group == HISTORY:
         backend = read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, context)
+    elif rt.deprecated and rt.plural == component_statuses.RESOURCE and not context.moment:
+        backend = replace(backend, reads=component_statuses.ComponentStatuses(backend.store.reads))
     if needs_webhook(rt):
         converted = ConvertedEntries(backend.store.conversions, rt)
         backend = replace(backend, reads=ConvertedReads(backend.reads, converted), converted=converted)

@@ -16,6 +16,7 @@ from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
+from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
 from kubechronicle.http.handlers.openapi import V2, V3, OpenApi, answer_converted
 from kubechronicle.http.handlers.resources import handle
 from kubechronicle.http.handlers.ui import Ui
@@ -36,6 +37,7 @@ def router(
     aggregation: Aggregation | None = None,
     flow_control: FlowControl | None = None,
     pages: OperatorPages | None = None,
+    logs: bool = False,
 ) -> Callable[[Request], Awaitable[Response]]:
     store = backend.store
 
@@ -74,6 +76,8 @@ def router(
                 answer = await pages.answer(request, context.query.as_dict())
             if answer is None and ui is not None:
                 answer = ui.answer(request)
+            if answer is None and logs and is_log_path(request.path):
+                answer = await answer_logs(request)
         if answer is None:
             answer = discovery.answer(request, context, registry, others)
         if answer is None:

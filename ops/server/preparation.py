@@ -178,6 +178,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             flags=shown(settings),
             encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
             ui=settings.enable_ui,
+            logs=settings.enable_logs_handler,
             kubelets=_kubelets(settings, pki),
         ),
         authenticators=access.authenticators,

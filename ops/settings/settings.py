@@ -35,6 +35,7 @@ class Settings:
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
     enable_ui: bool
+    enable_logs_handler: bool
     token_auth_file: types.ReadableFile | None
     authentication_token_webhook_config_file: types.ReadableFile | None
     authentication_token_webhook_version: types.ReviewVersion

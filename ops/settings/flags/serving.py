@@ -35,6 +35,10 @@ FLAGS = (
         "share one authority, or each has a file with the authorities of all.",
     ),
     Flag(
+        name="enable-logs-handler", placeholder="BOOL", default="false", switch=True,
+        help="Serve the files of /var/log of this machine at /logs. Deprecated in Kubernetes.",
+    ),
+    Flag(
         name="enable-ui", placeholder="BOOL", default="false", switch=True,
         help="Serve a web page about history at /ui/ to users who may get that path; `kubechronicle ui` opens it.",
     ),

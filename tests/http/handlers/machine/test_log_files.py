@@ -1,0 +1,66 @@
+"""/logs: files, listings, and paths that lead elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
+from kubechronicle.http.messages import Request, Response
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "a&b.log").write_bytes(b"x" * 600_000)
+    (tmp_path / "syslog").write_text("line\n")
+    return tmp_path
+
+
+async def asked(folder: Path, path: str, **headers: str) -> tuple[Response, bytes]:
+    assert is_log_path(path)
+    answer = await answer_logs(Request.of("GET", path, headers=headers), folder)
+    body = answer.body
+    if isinstance(body, bytes):
+        return answer, body
+    return answer, b"".join([part async for part in body])  # type: ignore[union-attr]
+
+
+async def test_a_file(folder: Path) -> None:
+    answer, body = await asked(folder, "/logs/syslog")
+    assert (answer.status, body) == (200, b"line\n")
+    headers = dict(answer.headers)
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    again, _ = await asked(folder, "/logs/syslog", **{"if-modified-since": headers["last-modified"]})
+    assert again.status == 304
+    answer, body = await asked(folder, "/logs/app/a&b.log")
+    assert (len(body), dict(answer.headers)["content-length"]) == (600_000, "600000")
+
+
+async def test_listings(folder: Path) -> None:
+    answer, body = await asked(folder, "/logs/")
+    assert dict(answer.headers)["content-type"] == "text/html; charset=utf-8"
+    assert body.endswith(b'<pre>\n<a href="app/">app/</a>\n<a href="syslog">syslog</a>\n</pre>\n')
+    _, body = await asked(folder, "/logs/app/")
+    assert b'<a href="a&b.log">a&amp;b.log</a>' in body
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "location"),
+    [
+        ("/logs", 301, "logs/"),
+        ("/logs/app", 301, "app/"),
+        ("/logs/syslog/", 301, "../syslog"),
+        ("/logs/none", 404, None),
+        ("/logs/syslog/x", 404, None),
+        ("/logs/../etc/passwd", 400, None),
+    ],
+)
+async def test_other_paths(folder: Path, path: str, status: int, location: str | None) -> None:
+    answer, _ = await asked(folder, path)
+    assert (answer.status, dict(answer.headers).get("location")) == (status, location)
+
+
+async def test_other_methods(folder: Path) -> None:
+    assert (await answer_logs(Request.of("POST", "/logs/syslog"), folder)).status == 405
