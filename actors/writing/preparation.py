@@ -113,11 +113,13 @@ class Preparation:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
         progress = self._admission.progress_of(target.rt, CREATE)
         attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid, progress=progress)
-        return _Work(attributes=attributes, accepted=accepted, name=name)
+        managed = accepted["metadata"].get("managedFields")
+        return _Work(attributes=attributes, accepted=accepted, name=name, managed=managed)
 
     async def _finish_creation(self, work: _Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
         accepted, attributes = work.accepted, work.attributes
         await self._on_newest_state(self._admission.admit, attributes)
+        tracking.keep_usable(accepted, work.managed, attributes.warnings)
         if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it
             attributes = work.attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
         # Addresses and ports are allocated to the final name.
@@ -140,7 +142,8 @@ class Preparation:
             progress = self._admission.progress_of(target.rt, UPDATE)
             seed = f"{old.uid} {old.revision}"
             attributes = attributes_of(target, UPDATE, accepted, old, seed=seed, progress=progress)
-            work = _Work(attributes=attributes, accepted=accepted, stored=stored)
+            managed = accepted["metadata"].get("managedFields")
+            work = _Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
         with Measured(work.attributes.measured):
             try:
                 if work.admitted is None:
@@ -158,6 +161,7 @@ class Preparation:
     ) -> None:
         attributes, rt = work.attributes, target.rt
         self._admission.admit(attributes)
+        tracking.keep_usable(work.accepted, work.managed, attributes.warnings)
         self._admission.begin_write(attributes)
         prepared = await turn.run(
             size, pipeline.finish_update, rt, work.stored, work.accepted, context, attributes.causes
@@ -247,7 +251,7 @@ class _Work(msgspec.Struct, kw_only=True):
     """A write on its way through admission and rules.
 
     ``attributes``: for mutating admission. ``accepted``: their object. ``name``: of the object before admission.
-    ``stored``: the object to update.
+    ``stored``: the object to update. ``managed``: the managed fields of ``accepted`` before admission.
     ``prepared``: the result of the rules. ``admitted``: for validating admission, once that begins.
     """
 
@@ -255,6 +259,7 @@ class _Work(msgspec.Struct, kw_only=True):
     accepted: dict[str, Any] = msgspec.field(default_factory=dict)
     name: str = ""
     stored: dict[str, Any] = msgspec.field(default_factory=dict)
+    managed: Any = None
     prepared: Prepared | None = None
     admitted: Attributes | None = None
 

@@ -180,7 +180,7 @@ def _patched(obj: Object, operations: Any, rt: ResourceType) -> Object:
     except json_patch.PatchFailed as error:
         if isinstance(error.__cause__, json_patch.Unequal):
             return obj
-        raise Failed(f"JSON Patch: {_why(error, patch)}") from None
+        raise Failed(f"JSON Patch: {error}") from None
     if not isinstance(result, dict):
         raise status.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
     return _decoded(result, rt)
@@ -196,33 +196,6 @@ def _operation(value: Mapping[str, Any]) -> dict[str, Any]:
             _check_names(given)
         operation["value"] = _plain(given)
     return operation
-
-
-_REASONS: Final = {
-    "add": "add operation does not apply: doc is missing path: {quoted}: missing value",
-    "replace": "replace operation does not apply: doc is missing path: {path}: missing value",
-    "remove": "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value",
-    "move": "error in move for path: '{source}': Unable to remove nonexistent key: {source}: missing value",
-    "copy": "copy operation does not apply: doc is missing from path: {start}: missing value",
-    "test": "test operation does not apply: is missing path: {path}: missing value",
-}
-"""The library's texts for the usual failure of each operation: its place does not exist."""
-
-
-def _why(error: json_patch.PatchFailed, patch: list[dict[str, Any]]) -> str:
-    """Return the library's text for a failed operation."""
-    operation = patch[error.operation]
-    template = _REASONS.get(operation["op"])
-    if template is None:
-        return str(error)
-    path, start = operation["path"], operation.get("from", "")
-    return template.format(
-        path=path,
-        quoted=go_quote(path),
-        key=path.rpartition("/")[2],
-        start=start,
-        source=start.rpartition("/")[2],
-    )
 
 
 def _decoded(obj: Object, rt: ResourceType) -> Object:

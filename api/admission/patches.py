@@ -14,6 +14,7 @@ from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, defaulting
@@ -82,12 +83,13 @@ def decoded(rt: ResourceType, obj: Object) -> Object:
 
 
 def _match_type(rt: ResourceType, obj: Object) -> None:
-    given = (obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind)
-    if given != (rt.api_version, rt.kind):
-        raise status.internal_error(
-            f"no kind {given[1]!s} is registered for version {given[0]!s} here".replace("'", '"')
-        )
-    obj["apiVersion"], obj["kind"] = given
+    version, kind = obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind
+    if (version, kind) != (rt.api_version, rt.kind):
+        if isinstance(version, str) and version.count("/") > 1:
+            raise status.internal_error(f"unexpected GroupVersion string: {version}")
+        why = f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(version))}"
+        raise status.internal_error(f'{why} in scheme "pkg/runtime/scheme.go:111"')
+    obj["apiVersion"], obj["kind"] = version, kind
 
 
 def _decoded_custom(rt: ResourceType, obj: Object) -> Object:

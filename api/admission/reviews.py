@@ -133,7 +133,7 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
     response = _response(value, uid, version)
     if version == "v1" and response.keys() == _PLAIN and response["allowed"] is True:
         return ALLOWED
-    patch, patch_type = _decoded_patch(response.get("patch")), _text(response, "patchType")
+    patch, patch_type = _decoded_patch(response.get("patch")), _text(response, "patchType", f"{version}.PatchType")
     given = response.get("patchType") is not None
     if not mutating:
         if version == "v1":
@@ -154,7 +154,7 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
         raise _mismatch(allowed, "allowed", "bool")
     return Answer(
         allowed=bool(allowed),
-        result=_mapping(response, "status"),
+        result=_status(response.get("status")),
         patch=patch,
         warnings=[each[:MAX_TEXT] for each in _texts(response, "warnings")[:MAX_WARNINGS]],
         annotations=_annotations(response),
@@ -166,27 +166,42 @@ _PLAIN: Final = {"uid", "allowed"}
 """The members of most answers."""
 
 
+_OPTIONS: Final = ("List", "Get", "Create", "Update", "Patch", "Delete")
+_META_KINDS: Final = {"Status", "WatchEvent", *(f"{verb}Options" for verb in _OPTIONS)}
+"""Kinds of meta/v1, which every group version of Kubernetes has."""
+
+
 def _response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
+    if value is None:
+        value = {}
     if not _is_object(value):
-        raise CallFailed(
-            "failed to call webhook: couldn't get version/kind; json parse error: "
-            f"json: cannot unmarshal {json_word(value)} into Go value of type {_TYPE_META}"
-        )
+        raise _no_kind(value, f"Go value of type {_TYPE_META}")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field) or "", str):
+            raise _no_kind(value[field], f"Go struct field .{field} of type string")
     api_version, kind = _text(value, "apiVersion"), _text(value, "kind")
     group, _, name = (api_version or f"{GROUP}/{version}").rpartition("/")
+    if kind in _META_KINDS and group == GROUP and name in VERSIONS:
+        raise CallFailed(f"failed to call webhook: converting (v1.{kind}) to ({version}.{KIND}): unknown conversion")
     if (kind or KIND) != KIND or group != GROUP or name not in VERSIONS:
         shown = f"no kind {go_quote(kind or KIND)} is registered for version {go_quote(api_version)}"
         raise CallFailed(f'failed to call webhook: {shown} in scheme "pkg/runtime/scheme.go:111"')
     if name != version:
         converted = f"converting ({name}.{KIND}) to ({version}.{KIND}): unknown conversion"
         raise CallFailed(f"failed to call webhook: {converted}")
+    request = value.get("request")
+    if request is not None and not _is_object(request):
+        raise CallFailed(
+            f"failed to call webhook: json: cannot unmarshal {json_word(request)} into Go struct field "
+            f"{KIND}.request of type {version}.AdmissionRequest"
+        )
     response = value.get("response")
     if response is None:
         raise _invalid("webhook response was absent")
     if not _is_object(response):
         raise _mismatch(response, "", f"{version}.AdmissionResponse")
     if version == "v1":
-        found = _text(response, "uid")
+        found = _text(response, "uid", "types.UID")
         if found != uid:
             raise _invalid(f"expected response.uid={go_quote(uid)}, got {go_quote(found[:MAX_TEXT])}")
         if not api_version or not kind:
@@ -199,22 +214,37 @@ def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, dict)
 
 
+def _no_kind(value: Any, where: str) -> CallFailed:
+    why = f"json: cannot unmarshal {json_word(value)} into {where}"
+    return CallFailed(f"failed to call webhook: couldn't get version/kind; json parse error: {why}")
+
+
 def _invalid(why: str) -> CallFailed:
     return CallFailed(f"received invalid webhook response: {why}")
 
 
+_GO_STRUCTS: Final = {
+    "": "AdmissionResponse",
+    "status": "Status",
+    "status.details": "StatusDetails",
+    "status.details.causes": "StatusCause",
+}
+"""The Go struct of the members below a member of the response."""
+
+
 def _mismatch(value: Any, field: str, go_type: str) -> CallFailed:
-    path = f"AdmissionReview.response.{field}".rstrip(".")
+    outer, _, _ = field.rpartition(".")
+    path = f"{_GO_STRUCTS[outer]}.response.{field}" if field else "AdmissionReview.response"
     return CallFailed(
         f"failed to call webhook: json: cannot unmarshal {json_word(value)} into Go struct field {path} "
         f"of type {go_type}"
     )
 
 
-def _text(values: Mapping[str, Any], name: str) -> str:
+def _text(values: Mapping[str, Any], name: str, go_type: str = "string") -> str:
     value = values.get(name)
     if value is not None and not isinstance(value, str):
-        raise _mismatch(value, name, "string")
+        raise _mismatch(value, name, go_type)
     return value or ""
 
 
@@ -230,11 +260,46 @@ def _texts(values: Mapping[str, Any], name: str) -> list[str]:
     return [each or "" for each in value]
 
 
-def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = values.get(name)
+_STATUS_TEXTS: Final = (("status", "string"), ("message", "string"), ("reason", "v1.StatusReason"))
+_DETAIL_TYPES: Final = (("name", "string"), ("group", "string"), ("kind", "string"), ("uid", "types.UID"))
+_CAUSE_TYPES: Final = (("reason", "v1.CauseType"), ("message", "string"), ("field", "string"))
+
+
+def _status(value: Any) -> Mapping[str, Any]:
+    """Return the Status of a response, whose members have their types."""
+    found = _member(value, "status", "v1.Status")
+    _member(found.get("metadata"), "status.metadata", "v1.ListMeta")
+    _check_texts(found, "status", _STATUS_TEXTS)
+    _check_number(found, "status", "code")
+    details = _member(found.get("details"), "status.details", "v1.StatusDetails")
+    _check_texts(details, "status.details", _DETAIL_TYPES)
+    _check_number(details, "status.details", "retryAfterSeconds")
+    causes = details.get("causes")
+    if causes is not None and not isinstance(causes, list):
+        raise _mismatch(causes, "status.details.causes", "[]v1.StatusCause")
+    for cause in causes or ():
+        _check_texts(_member(cause, "status.details.causes", "v1.StatusCause"), "status.details.causes", _CAUSE_TYPES)
+    return found
+
+
+def _member(value: Any, field: str, go_type: str) -> Mapping[str, Any]:
     if value is not None and not _is_object(value):
-        raise _mismatch(value, name, "v1.Status")
+        raise _mismatch(value, field, go_type)
     return value or {}
+
+
+def _check_texts(values: Mapping[str, Any], field: str, types: Sequence[tuple[str, str]]) -> None:
+    for name, go_type in types:
+        value = values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise _mismatch(value, f"{field}.{name}", go_type)
+
+
+def _check_number(values: Mapping[str, Any], field: str, name: str) -> None:
+    value = values.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31):
+        return
+    raise _mismatch(value, f"{field}.{name}", "int32")
 
 
 def _annotations(response: Mapping[str, Any]) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.managed_fields import field_sets
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
@@ -169,6 +170,23 @@ def distinct(entries: list[Entry]) -> list[Entry]:
         return entries
     keyed = {key_of(entry): entry for entry in entries}
     return entries if len(keyed) == len(entries) else list(keyed.values())
+
+
+def problem(entries: list[Entry]) -> str:
+    """Return Kubernetes' reason why entries are unusable; "" if they are not."""
+    for index, entry in enumerate(entries):
+        form = entry.get("fieldsType")
+        if entry.get("operation") not in ("Apply", "Update"):
+            return "operation must be `Apply` or `Update`"
+        if not entry.get("apiVersion"):
+            return "apiVersion must not be empty"
+        if not form:
+            return f"missing fieldsType in managed fields entry {index}"
+        if form != "FieldsV1":
+            return f"invalid fieldsType {go_quote(form)} in managed fields entry {index}"
+        if not _readable(entry):
+            return "error decoding versioned set"
+    return ""
 
 
 def _readable(entry: Entry) -> bool:

@@ -9,7 +9,8 @@ Where the library differs from the RFC, this module follows the library:
     the members of an object that an operation enters are in the order of their names afterwards
     an array index may be negative, counted from the end, and may have a sign or leading zeros
 
-Kubernetes answers every failed operation with the same 422 without a reason; the reasons here are for the log.
+Kubernetes answers every failed operation of a request with the same 422 without a reason. The reasons here have the
+library's words, which clients see where a webhook has sent the patch.
 
 Invariant: a patch is applied whole or not at all, on the caller's copy; the copied bytes are bounded.
 """
@@ -18,11 +19,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.values import json_word
 
 MAX_OPERATIONS: Final = 10_000
@@ -33,7 +35,7 @@ MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 class PatchFailed(ValueError):
-    """A failed operation. The text names it and the reason. ``operation``: its position in the patch."""
+    """A failed operation. The text is the library's. ``operation``: its position in the patch."""
 
     def __init__(self, message: str, operation: int = 0) -> None:
         super().__init__(message)
@@ -112,11 +114,11 @@ def run(patching: Patching, operations: list[Any]) -> dict[str, Any] | list[Any]
         name = given.get("op")
         operate = _OPERATIONS.get(name) if isinstance(name, str) else None
         if operate is None:
-            raise PatchFailed(f"Unexpected kind: {name}", number)
+            raise PatchFailed(f"Unexpected kind: {name if isinstance(name, str) else 'unknown'}", number)
         try:
             operate(patching, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise PatchFailed(f"operation {number} ({name} {given.get('path')!r}): {error}", number) from error
+            raise PatchFailed(str(error), number) from error
     result: dict[str, Any] | list[Any] = patching.document
     return result
 
@@ -144,17 +146,20 @@ class Patching:
                 holder.update(members)
 
     def find(self, path: str) -> tuple[Any, str]:
-        """Return the object or array that holds the value at a path, and the last token of the path."""
+        """Return the object or array that holds the value at a path, and the last token of the path. _NoHolder."""
         _, *tokens = path.split("/")
         if not tokens:
-            raise ValueError("the path has no slash")
+            raise _NoHolder
         holder = self.document
         self.enter(holder)
         for token in tokens[:-1]:
-            holder = _get(holder, _unescaped(token))
+            try:
+                holder = _get(holder, _unescaped(token))
+            except ValueError:
+                raise _NoHolder from None
             self.enter(holder)
             if holder.__class__ is not dict and holder.__class__ is not list:
-                raise KeyError(token)
+                raise _NoHolder
         return holder, _unescaped(tokens[-1])
 
     def copy(self, value: Any) -> Any:
@@ -180,24 +185,24 @@ def _unescaped(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~") if "~" in token else token
 
 
-def _text(operation: dict[str, Any], member: str) -> str:
-    text = operation.get(member)
-    if not isinstance(text, str):
-        raise KeyError(f"no {member}")
-    return text
+_MISSING: Final = "missing value"
 
 
-_INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+class _NoHolder(ValueError):
+    """No object or array holds the value at a path."""
 
 
 def _index(token: str, length: int) -> int:
     """Return the position that an index names in an array of this length. Negative ones count from the end."""
     if _INDEX.fullmatch(token) is None:
-        raise ValueError(f"{token!r} is no index")
+        raise ValueError(f"strconv.Atoi: parsing {go_quote(token)}: invalid syntax")
     position = int(token)
     if not -length <= position < length:
-        raise IndexError(f"index {position} is out of bounds")
+        raise ValueError(f"Unable to access invalid index: {position}: invalid index referenced")
     return position + length if position < 0 else position
+
+
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def _get(holder: Any, token: str) -> Any:
@@ -211,7 +216,7 @@ def member(holder: Any, token: str) -> Any:
     """Return the member that a token of a path names, None if there is none."""
     try:
         return _get(holder, _unescaped(token))
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, TypeError):
         return None
 
 
@@ -220,57 +225,113 @@ def _add(holder: Any, token: str, value: Any) -> None:
         holder[token] = value
     elif token == "-":
         holder.append(value)
+    elif _INDEX.fullmatch(token) is None:
+        syntax = f"strconv.Atoi: parsing {go_quote(token)}: invalid syntax"
+        raise ValueError(f"value was not a proper array index: '{token}': {syntax}")
     else:
         holder.insert(_index(token, len(holder) + 1), value)
 
 
 def _remove(holder: Any, token: str) -> None:
-    if holder.__class__ is dict:
+    if holder.__class__ is not dict:
+        del holder[_index(token, len(holder))]
+    elif token in holder:
         del holder[token]
     else:
-        del holder[_index(token, len(holder))]
+        raise ValueError(f"Unable to remove nonexistent key: {token}: {_MISSING}")
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
 
+T = TypeVar("T")
+_NO_PATH: Final = f"operation missing path field: {_MISSING}"
+_NO_FROM: Final = f"operation, missing from field: {_MISSING}"
+
+
+def _text(operation: dict[str, Any], member: str, why: str) -> str:
+    """Return a path. ValueError with the reason: there is none."""
+    text = operation.get(member)
+    if not isinstance(text, str):
+        raise ValueError(why)
+    return text
+
+
+def _found(patching: Patching, path: str, why: str) -> tuple[Any, str]:
+    """Return the holder and the last token of a path. ValueError with the reason: nothing holds it."""
+    try:
+        return patching.find(path)
+    except _NoHolder:
+        raise ValueError(f"{why}: {_MISSING}") from None
+
+
+def _done(why: str, step: Callable[..., T], *given: Any) -> T:
+    """Return the result of a step. ValueError: with the reason before that of the step."""
+    try:
+        return step(*given)
+    except ValueError as error:
+        raise ValueError(f"{why}: {error}") from error
+
 
 def _run_add(patching: Patching, operation: dict[str, Any]) -> None:
-    _add(*patching.find(_text(operation, "path")), operation.get("value"))
+    path = _text(operation, "path", f"add operation failed to decode path: {_MISSING}")
+    holder, token = _found(patching, path, f'add operation does not apply: doc is missing path: "{path}"')
+    _done(f"error in add for path: '{path}'", _add, holder, token, operation.get("value"))
 
 
 def _run_remove(patching: Patching, operation: dict[str, Any]) -> None:
-    _remove(*patching.find(_text(operation, "path")))
+    path = _text(operation, "path", f"remove operation failed to decode path: {_MISSING}")
+    holder, token = _found(patching, path, f'remove operation does not apply: doc is missing path: "{path}"')
+    _done(f"error in remove for path: '{path}'", _remove, holder, token)
 
 
 def _run_replace(patching: Patching, operation: dict[str, Any]) -> None:
-    path, value = _text(operation, "path"), operation.get("value")
+    path = _text(operation, "path", f"replace operation failed to decode path: {_NO_PATH}")
+    value = operation.get("value")
     if not path:
         if not isinstance(value, dict | list):
-            raise ValueError("the document must be an object or an array")
+            raise ValueError("replace operation value must be object or array: %!w(<nil>)")
         patching.document = value
         return
-    holder, token = patching.find(path)
-    holder[token if holder.__class__ is dict else _index(token, len(holder))] = value
+    holder, token = _found(patching, path, f"replace operation does not apply: doc is missing path: {path}")
+    if holder.__class__ is dict:
+        holder[token] = value
+        return
+    try:
+        place = _index(token, len(holder))
+    except ValueError:
+        raise ValueError(f"replace operation does not apply: doc is missing key: {path}: {_MISSING}") from None
+    holder[place] = value
 
 
 def _run_move(patching: Patching, operation: dict[str, Any]) -> None:
-    holder, token = patching.find(_text(operation, "from"))
-    value = _get(holder, token)
-    _remove(holder, token)
-    _add(*patching.find(_text(operation, "path")), value)
+    source = _text(operation, "from", f"move operation failed to decode from: {_NO_FROM}")
+    holder, token = _found(patching, source, f"move operation does not apply: doc is missing from path: {source}")
+    value = _done(f"error in move for path: '{token}'", _get, holder, token)
+    _done(f"error in move for path: '{token}'", _remove, holder, token)
+    path = _text(operation, "path", f"move operation failed to decode path: {_NO_PATH}")
+    why = f"move operation does not apply: doc is missing destination path: {path}"
+    holder, token = _found(patching, path, why)
+    _done(f"error in move for path: '{path}'", _add, holder, token, value)
 
 
 def _run_copy(patching: Patching, operation: dict[str, Any]) -> None:
-    value = _get(*patching.find(_text(operation, "from")))
-    holder, token = patching.find(_text(operation, "path"))
-    _add(holder, token, patching.copy(value))
+    source = _text(operation, "from", f"copy operation failed to decode from: {_NO_FROM}")
+    holder, token = _found(patching, source, f"copy operation does not apply: doc is missing from path: {source}")
+    value = _done(f"error in copy for from: '{source}'", _get, holder, token)
+    path = _text(operation, "path", f"copy operation failed to decode path: {_MISSING}")
+    why = f"copy operation does not apply: doc is missing destination path: {path}"
+    holder, token = _found(patching, path, why)
+    _done("error while adding value during copy", _add, holder, token, patching.copy(value))
 
 
 def _run_test(patching: Patching, operation: dict[str, Any]) -> None:
-    path = _text(operation, "path")
-    found = _get(*patching.find(path)) if path else patching.document
+    path = _text(operation, "path", f"test operation failed to decode path: {_NO_PATH}")
+    found = patching.document
+    if path:
+        holder, token = _found(patching, path, f"test operation does not apply: is missing path: {path}")
+        found = _done(f"error in test for path: '{path}'", _get, holder, token)
     if not patching.equal(found, operation.get("value")):
-        raise Unequal("test failed")
+        raise Unequal(f"testing value {path} failed: test failed")
     _enter_all(patching, found)
 
 

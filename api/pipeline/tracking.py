@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -148,3 +148,22 @@ def _fits(obj: Object | None, kind: ObjectType) -> bool:
         return True
     meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
     return typed_values.fits({**obj, "metadata": meta}, kind)
+
+
+UNUSABLE: Final = (
+    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
+    "admission controller; please fix your requests: {}"
+)
+
+
+def keep_usable(obj: Object, before: Any, warnings: list[str]) -> None:
+    """Give an object its managed fields of before admission back, with a warning, if admission left unusable ones."""
+    entries = obj["metadata"].get("managedFields")
+    if not entries or entries == before:
+        return
+    if why := managers.problem(entries):
+        warnings.append(UNUSABLE.format(why))
+        if before is None:
+            del obj["metadata"]["managedFields"]
+        else:
+            obj["metadata"]["managedFields"] = before

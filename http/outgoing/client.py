@@ -58,6 +58,9 @@ class Answer:
     body: bytes = field(repr=False)
 
 
+UNAUTHORIZED: Final = 401
+
+
 class Client:
     """Requests to one server. Made by Outgoing.client."""
 
@@ -121,7 +124,10 @@ class Client:
         except trio.WouldBlock:
             await self._slots.acquire()
         try:
-            return await self._exchange(method, target_of(self.peer.url, url), body, headers or {})
+            answer = await self._exchange(method, target_of(self.peer.url, url), body, headers or {})
+            if answer.status == UNAUTHORIZED and self.peer.plugin is not None and self._credentials is not None:
+                self.peer.plugin.refused(self._credentials.serial)
+            return answer
         finally:
             self._slots.release()
 
@@ -226,7 +232,9 @@ class Client:
             if self._credentials is not None and version == self._version:
                 return
             try:
-                credentials = await trio.to_thread.run_sync(load_credentials, self.peer)
+                # The result of a program serves the next request if this one gives up.
+                programs = self.peer.plugin is not None
+                credentials = await trio.to_thread.run_sync(load_credentials, self.peer, abandon_on_cancel=programs)
             except ValueError as error:
                 if self._credentials is None:
                     raise AskError(f"{shown(self.peer.url)}: {error}") from None
@@ -235,6 +243,7 @@ class Client:
                 )
             else:
                 self._credentials = credentials
+                version = self.peer.version() if self.peer.plugin is not None else version
                 await self._retire()
             self._version = version
 

@@ -218,6 +218,9 @@ def _decoded(answer: Answer) -> Any:
     except orjson.JSONDecodeError:
         value = None  # not JSON: Kubernetes' decoder takes it for YAML, of which most texts are a string
     if 200 <= answer.status <= 206:
+        if not answer.body:
+            kind = answer.headers.get("content-type", "")
+            raise WebhookError(f"0-length response with status code: {answer.status} and content type: {kind}")
         if value is None and answer.body.strip() != b"null":
             raise WebhookError(NO_JSON)
         return value

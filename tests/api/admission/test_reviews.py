@@ -35,6 +35,7 @@ def test_an_answer() -> None:
 
 INVALID = "received invalid webhook response: "
 FAILED = "failed to call webhook: "
+MISMATCH = FAILED + "json: cannot unmarshal {} into Go struct field {} of type {}"
 SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 
 
@@ -67,7 +68,28 @@ SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
         ({"patchType": "x", "mutating": False}, INVALID + "validating webhook may not return response.patchType"),
         (
             {"allowed": "yes"},
-            FAILED + "json: cannot unmarshal string into Go struct field AdmissionReview.response.allowed of type bool",
+            FAILED
+            + "json: cannot unmarshal string into Go struct field AdmissionResponse.response.allowed of type bool",
+        ),
+        (
+            {"uid": 5},
+            FAILED
+            + "json: cannot unmarshal number into Go struct field AdmissionResponse.response.uid of type types.UID",
+        ),
+        (
+            {"status": {"code": "403"}},
+            FAILED + "json: cannot unmarshal string into Go struct field Status.response.status.code of type int32",
+        ),
+        (
+            {"status": {"details": {"causes": [{"field": 5}]}}},
+            FAILED + "json: cannot unmarshal number into Go struct field "
+            "StatusCause.response.status.details.causes.field of type string",
+        ),
+        ({"review": {"kind": "Status"}}, FAILED + "converting (v1.Status) to (v1.AdmissionReview): unknown conversion"),
+        (
+            {"review": {"request": "x"}},
+            FAILED + "json: cannot unmarshal string into Go struct field AdmissionReview.request of type "
+            "v1.AdmissionRequest",
         ),
     ],
 )
@@ -82,7 +104,12 @@ def test_the_old_version_checks_less() -> None:
     assert not answered(version="v1beta1", patch="W10=", mutating=False).patch
 
 
-@pytest.mark.parametrize("value", [[], "text", None, 3])
+def test_null_is_an_empty_answer() -> None:
+    with pytest.raises(CallFailed, match="webhook response was absent"):
+        answer_of(None, uid="u", version="v1", mutating=False)
+
+
+@pytest.mark.parametrize("value", [[], "text", 3])
 def test_an_answer_that_is_no_object(value: Any) -> None:
     with pytest.raises(CallFailed, match="json parse error"):
         answer_of(value, uid="u", version="v1", mutating=False)

@@ -11,6 +11,9 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
 from kubechronicle.api.schema import types
 
+MISSING = "missing value"
+NO_KEY = "Unable to remove nonexistent key: x: missing value"
+INDEX = "Unable to access invalid index: 5: invalid index referenced"
 DEPLOYMENT = types.object_type("io.k8s.api.apps.v1.Deployment")
 POD_SPEC = types.object_type("io.k8s.api.core.v1.PodSpec")
 META = types.object_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
@@ -311,3 +314,29 @@ def test_a_strategic_patch_in_an_error_lacks_its_nulls_for_new_maps() -> None:
     strategic_merge.apply(held, patch, META)
     assert patch == {"labels": {"b": {}, "d": [{}]}, "annotations": {"a": None}}
     assert held == {"annotations": {"b": "c"}, "labels": {"b": {}, "d": [{}]}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        ({"op": "remove", "path": "/a/x"}, "error in remove for path: '/a/x': " + NO_KEY),
+        ({"op": "remove", "path": "/x/y"}, 'remove operation does not apply: doc is missing path: "/x/y": ' + MISSING),
+        ({"op": "add", "path": ""}, 'add operation does not apply: doc is missing path: "": ' + MISSING),
+        ({"op": "add"}, "add operation failed to decode path: " + MISSING),
+        ({"op": "add", "path": "/l/5"}, "error in add for path: '/l/5': " + INDEX),
+        ({"op": "replace", "path": "/l/5"}, "replace operation does not apply: doc is missing key: /l/5: " + MISSING),
+        ({"op": "replace", "path": "", "value": 7}, "replace operation value must be object or array: %!w(<nil>)"),
+        ({"op": "move", "from": "/a/x", "path": "/b"}, "error in move for path: 'x': " + NO_KEY),
+        (
+            {"op": "copy", "from": "/x/y", "path": "/b"},
+            "copy operation does not apply: doc is missing from path: /x/y: " + MISSING,
+        ),
+        ({"op": "test", "path": "/a", "value": 1}, "testing value /a failed: test failed"),
+        ({"op": "test", "path": "/x/y"}, "test operation does not apply: is missing path: /x/y: " + MISSING),
+        ({"path": "/a"}, "Unexpected kind: unknown"),
+    ],
+)
+def test_failures_have_the_words_of_the_library(operation: dict[str, Any], why: str) -> None:
+    with pytest.raises(json_patch.PatchFailed) as caught:
+        json_patch.apply({"a": {}, "l": [1]}, [operation])
+    assert str(caught.value) == why

@@ -17,6 +17,8 @@ from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.records import Who
 
+MERGE = {"content-type": "application/merge-patch+json"}
+
 
 @pytest.fixture(params=["begins again", "goes on"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,3 +263,21 @@ async def test_an_eviction_follows_the_options_that_a_webhook_has_left(hooks: Ho
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
         await server.post(f"{pods}/p/eviction", eviction)
         assert "deletionTimestamp" not in (await server.get(f"{pods}/p"))["metadata"]
+
+
+async def test_unusable_managed_fields_are_not_taken_over(hooks: Hooks) -> None:
+    hooks.replies = {"a": patching({"op": "replace", "path": "/metadata/managedFields", "value": [{"manager": "x"}]})}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a"))
+        answer = await server.ask("POST", f"{MAPS}?fieldManager=m", configmap("m", x="0"))
+        assert [entry["manager"] for entry in answer.ok()["metadata"]["managedFields"]] == ["m"]
+        assert "operation must be `Apply` or `Update`" in answer.header("warning")
+        changed = await server.ask("PATCH", f"{MAPS}/m", {"data": {"y": "1"}}, headers=MERGE)
+        assert "in an invalid state after admission" in changed.header("warning")
+
+
+async def test_a_webhook_may_mark_a_new_object_for_deletion(hooks: Hooks) -> None:
+    hooks.replies = {"a": adding("/metadata/deletionTimestamp", "2020-01-01T00:00:00Z")}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a"))
+        assert (await server.post(MAPS, configmap("m")))["metadata"]["deletionTimestamp"] == "2020-01-01T00:00:00Z"
