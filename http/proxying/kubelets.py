@@ -56,9 +56,9 @@ class Kubelets:
         """Return the address of a Node's kubelet. Raises NoAddress."""
         status = node.get("status") or {}
         host = self._host(node, status.get("addresses") or [])
-        told = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+        declared = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
         features = frozenset(status.get("declaredFeatures") or ())
-        return KubeletAddress(host, told if told > 0 else self._settings.port, features)
+        return KubeletAddress(host, declared if declared > 0 else self._settings.port, features)
 
     def _host(self, node: Mapping[str, Any], addresses: Sequence[Mapping[str, str]]) -> str:
         for kind in self._settings.address_types:

@@ -1,1 +1,1 @@
-"""What this server knows of its own machine: the components beside it, and the files of /var/log."""
+"""The machine of this server: the components beside it, and the files of /var/log."""
