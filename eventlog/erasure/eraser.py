@@ -151,6 +151,8 @@ class Eraser:
             for table in self._tables:
                 if await self._erase_in(table):
                     result.tables.append(f"kubechronicle.{table}")
+            if await self._erase_reads():
+                result.tables.append("kubechronicle.reads")
             await self._add(self._archived)
             result.erasure = await self._append_entry(author)
             await self._session.execute("commit")
@@ -158,6 +160,18 @@ class Eraser:
             if not self._session.closed:
                 await self._session.execute("rollback")
             raise
+
+    async def _erase_reads(self) -> int:
+        """Erase the user, or the name of the object, from recorded reads, and return their number."""
+        request = self._request
+        if request.scope == "who":
+            found = await self._session.fetch(statements.ERASE_READER, request.user, request.first, request.last)
+        elif request.scope == "object":
+            key = (request.resource, request.namespace, request.name)
+            found = await self._session.fetch(statements.ERASE_READ_NAME, request.first, request.last, *key)
+        else:
+            return 0
+        return int(found[0][0])
 
     async def _check_gone(self) -> None:
         """Note the revision of the present state, which stays. ObjectExists: the whole object is to be erased."""

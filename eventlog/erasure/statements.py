@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.eventlog.integrity.digests import DIGESTED
+from kubechronicle.eventlog.integrity.erasures import ERASED_USER
 
 CHUNK: Final = 200  # rows at a time
 
@@ -54,6 +55,24 @@ CHANGED_COLUMNS = (
     "object",
 )
 _CASTS: Mapping[str, str] = {"user_groups": "::text[]", "user_extra": "::json", "object": "::json"}
+# Recorded reads (queries/reads.py). $1: the user; $2, $3: first and last revision.
+ERASE_READER = f"""
+with erased as (
+    update kubechronicle.reads set user_name = '{ERASED_USER}', user_uid = '', user_groups = '{{}}', impersonator = '',
+        request_uri = '', user_agent = '', source_address = '', audit_id = ''
+    where (user_name = $1 or impersonator = $1) and user_name <> '{ERASED_USER}'
+        and revision between $2::bigint and $3::bigint
+    returning 1)
+select count(*) from erased
+"""
+# $1, $2: first and last revision; $3, $4, $5: resource, namespace and name of the object. Its name becomes ERASED_NAME.
+ERASED_NAME = "<erased>"
+ERASE_READ_NAME = f"""
+with erased as (
+    update kubechronicle.reads set name = '{ERASED_NAME}', request_uri = ''
+    where revision between $1::bigint and $2::bigint and resource = $3 and namespace = $4 and name = $5 returning 1)
+select count(*) from erased
+"""
 UPDATE_ROWS = (
     "update kubechronicle.{} l set "
     + ", ".join(f"{name} = u.{name}{_CASTS.get(name, '')}" for name in CHANGED_COLUMNS)

@@ -347,3 +347,25 @@ async def test_more_rows_than_one_chunk(replicas: Opener, command: Command, run_
     async with log._maintenance() as session:
         verdict = await verify(session)
     assert (verdict.problem, [ranges for _, ranges in verdict.erasures]) == (None, [f"1-{len(changes)}"])
+
+
+_READ = """
+insert into kubechronicle.reads (at, revision, resource, subresource, namespace, name, verb, form, user_name, user_uid,
+    user_groups, impersonator, request_uri, user_agent, source_address, audit_id)
+values (now(), 3, 'configmaps', '', 'shop', 'web', 'get', 'object', '{}', 'u', array['g'], '{}', '/{}', 'janes-laptop',
+    '198.51.100.7', 'audit-4711')
+"""
+
+
+async def test_recorded_reads_lose_the_user(shop: Shop, command: Command, run_sql: RunSql) -> None:
+    run_sql(_READ.format("jane", "", "jane"), _READ.format("bob", "jane", "jane"), _READ.format("bob", "", "web"))
+    assert (await command("erase", "--user", "jane", "--reason", "asked for", "--yes"))[0] == 0
+    rows = run_sql("select user_name, user_groups, request_uri, source_address from kubechronicle.reads order by id")
+    assert rows.splitlines() == ["<erased>|{}||", "<erased>|{}||", "bob|{g}|/web|198.51.100.7"]
+
+
+async def test_recorded_reads_lose_an_anonymized_name(shop: Shop, command: Command, run_sql: RunSql) -> None:
+    run_sql(_READ.format("bob", "", "web"))
+    run_sql("update kubechronicle.reads set resource = 'configmaps', namespace = 'shop', name = 'web'")
+    assert (await command("erase", *WEB, "--anonymize-name"))[0] == 0
+    assert run_sql("select user_name, name, request_uri from kubechronicle.reads") == "bob|<erased>|"
