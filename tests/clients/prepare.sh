@@ -7,11 +7,12 @@
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
 #   .cache/bin/kms-plugin  the program of tests/clients/kms: a KMS v2 plugin by the code of k8s.io/kms
+#   .cache/bin/rules       checks the rules and the dashboard of ops/monitoring with the code of Prometheus
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load]   (default: all)
+# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
 #        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh go      prints the path of the go command, for `make differential`
@@ -116,7 +117,7 @@ projects() {
     definitions github.com/crossplane/crossplane@v1.20.0 cluster/crds crossplane
 }
 
-[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load
+[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load rules
 for program in "$@"; do
     case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
@@ -127,6 +128,7 @@ for program in "$@"; do
     kubelet) build "$clients/kubelet" . kubelet-standin ;;
     kms) build "$clients/kms" . kms-plugin ;;
     load) build "$root/ops/bench/load" . load ;;
+    rules) build "$clients/rules" . rules ;;
     neighbours)
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/server konnectivity-server
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/agent konnectivity-agent
@@ -135,6 +137,6 @@ for program in "$@"; do
         ;;
     projects) projects ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, neighbours, projects or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, projects or go)"; exit 2 ;;
     esac
 done
