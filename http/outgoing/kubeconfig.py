@@ -5,8 +5,8 @@
     clusters: [{name: there, cluster: {server: https://authz.example/review, certificate-authority: ca.crt}}]
     users: [{name: us, user: {client-certificate: us.crt, client-key: us.key}}]
 
-Relative paths are relative to the file. Unknown fields are ignored, as clientcmd does. A user with ``exec`` or
-``auth-provider`` is rejected: the server runs no program to get a credential.
+Relative paths are relative to the file. Unknown fields are ignored, as clientcmd does. A user with ``exec`` has the
+credentials that a program issues (credential_plugins.py). A user with ``auth-provider`` is rejected.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 import yaml
 
 from kubechronicle.api.configuration.structuring import Key, StructureError, structure
+from kubechronicle.http.outgoing.credential_plugins import cluster_of, plugin_of
 from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
 
 UNKNOWN_URL: Final = "https://webhook.invalid"
@@ -62,7 +63,6 @@ class User:
     def unsupported(self) -> str:
         """Return the first field that is set and not supported, "" for none."""
         fields = {
-            "exec": self.exec,
             "auth-provider": self.auth_provider,
             "as": self.impersonated_user,
             "as-uid": self.impersonated_uid,
@@ -116,7 +116,7 @@ def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> RemoteServer:
     config = _config(path)
     try:
         peer = _peer(config, path.parent, http_allowed=http_allowed)
-        load_credentials(peer)
+        _check(peer)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
     return peer
@@ -159,7 +159,7 @@ def read_webhook_users(path: Path) -> WebhookUsers:
                 raise ValueError(f"there are two users {entry.name!r}")
             try:
                 users[entry.name] = _with_user(anonymous, entry.name, entry.user, path.parent)
-                load_credentials(users[entry.name])
+                _check(users[entry.name])
             except ValueError as error:
                 text = str(error)
                 raise ValueError(text if text.startswith("user ") else f"user {entry.name!r}: {text}") from None
@@ -167,6 +167,11 @@ def read_webhook_users(path: Path) -> WebhookUsers:
         raise KubeconfigError(f"{path}: {error}") from None
     context = next((each.context for each in config.contexts if each.name == config.current_context), Context())
     return WebhookUsers(users, users.get(context.user, anonymous))
+
+
+def _check(peer: RemoteServer) -> None:
+    """See that the files can be used. Programs run at the first request, as in client-go. ValueError."""
+    load_credentials(replace(peer, plugin=None))
 
 
 def _config(path: Path) -> Config:
@@ -214,8 +219,14 @@ def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> Remot
     """Return the peer with the credentials of a user. Raises ValueError."""
     if unsupported := user.unsupported():
         raise ValueError(f"user {name!r}: {unsupported} is not supported here")
+    plugin = None
+    if user.exec is not None:
+        if not isinstance(user.exec, Mapping):
+            raise ValueError(f"user {name!r}: exec must be an object")
+        plugin = plugin_of(user.exec, folder, _cluster(peer))
     return replace(
         peer,
+        plugin=plugin,
         certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),
         key=_pem("client-key", user.client_key, user.client_key_data, folder),
         token=user.token,
@@ -223,6 +234,16 @@ def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> Remot
         username=user.username,
         password=user.password,
     )
+
+
+def _cluster(peer: RemoteServer) -> Mapping[str, Any]:
+    if peer.url == UNKNOWN_URL:
+        return {}
+    try:
+        ca = peer.ca.read_bytes() if isinstance(peer.ca, Path) else peer.ca
+    except OSError as error:
+        raise ValueError(f"cannot read the certificate authorities in {error.filename}: {error.strerror}") from None
+    return cluster_of(peer.url, peer.server_name, ca, peer.proxy_url, insecure=peer.insecure)
 
 
 class _Named(Protocol):

@@ -10,10 +10,12 @@ import base64
 import os
 import ssl
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+from kubechronicle.http.outgoing.credential_plugins import CredentialPlugin
 
 Pem = bytes | Path | None
 """PEM itself, the file that holds it, or nothing."""
@@ -30,6 +32,7 @@ class RemoteServer:
     ``insecure``: do not verify its certificate
     ``proxy_url``: an http or https proxy
     ``http_allowed``: allow a ``url`` without TLS
+    ``plugin``: the program that issues our credentials, in place of all others
     """
 
     url: str
@@ -44,6 +47,7 @@ class RemoteServer:
     insecure: bool = False
     proxy_url: str = field(default="", repr=False)
     http_allowed: bool = False
+    plugin: CredentialPlugin | None = None
 
     def __post_init__(self) -> None:
         scheme = _parsed(self.url, "the server's URL", {"https", "http"}).scheme
@@ -55,11 +59,15 @@ class RemoteServer:
             raise ValueError("a client certificate needs its key, and a key its certificate")
         if (self.token or self.token_file) and (self.username or self.password):
             raise ValueError("username/password or bearer token may be set, but not both")
+        if self.plugin is not None and (self.token or self.token_file or self.username or self.certificate):
+            raise ValueError("exec and other credentials may not both be set")
         if self.insecure and self.ca is not None:
             raise ValueError("a certificate authority and not verifying the server's certificate exclude each other")
 
     def version(self) -> tuple[object, ...]:
-        """Return a value that differs once a file has changed."""
+        """Return a value that differs once a file has changed, or credentials have expired."""
+        if self.plugin is not None:
+            return (*self.plugin.stamp(), _stamp(self.ca) if isinstance(self.ca, Path) else None)
         files = (self.ca, self.certificate, self.key, self.token_file)
         return tuple(_stamp(file) for file in files if isinstance(file, Path))
 
@@ -86,15 +94,24 @@ def _stamp(file: Path) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The loaded files of a server. ``authorization``: the header field, "" for none."""
+    """The loaded files of a server.
+
+    ``authorization``: the header field, "" for none.
+    ``serial``: of credentials that a program has issued.
+    """
 
     context: ssl.SSLContext
     proxy_context: ssl.SSLContext | None
     authorization: str = field(repr=False)
+    serial: int = 0
 
 
 def load_credentials(peer: RemoteServer) -> Credentials:
-    """Read the files. Raises ValueError, in one line, if one can't be used."""
+    """Read the files, and run the program that issues credentials. Blocks. Raises ValueError, in one line."""
+    if peer.plugin is not None:
+        issued = peer.plugin.credentials()
+        given = replace(peer, plugin=None, token=issued.token, certificate=issued.certificate, key=issued.key)
+        return replace(load_credentials(given), serial=issued.serial)
     proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
     return Credentials(_context(peer, peer.server_name), proxy_context, _authorization(peer))
 

@@ -87,7 +87,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
             "exclude each other",
         ),
         ({"cluster": {"proxy-url": "socks5://me:secret@p:1"}}, "the proxy's URL must begin with https:// or http://"),
-        ({"user": {"exec": {"command": "x"}}}, "exec is not supported"),
+        ({"user": {"exec": {"command": "x"}}}, "exec: apiVersion must be specified"),
         ({"user": {"auth-provider": {"name": "x"}}}, "auth-provider is not supported"),
         ({"user": {"as": "admin"}}, "as is not supported"),
         ({"user": {"client-certificate": "x.crt"}}, "needs its key"),
@@ -145,7 +145,7 @@ def test_other_webhooks_get_the_user_of_the_current_context(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("users", "why"),
     [
-        ([{"name": "*", "user": {"exec": {"command": "x"}}}], "user '*': exec is not supported here"),
+        ([{"name": "*", "user": {"exec": {"command": "x"}}}], "user '*': exec: apiVersion must be specified"),
         ([{"name": "*", "user": {"tokenFile": "nowhere"}}], "user '*': cannot read the token"),
         ([{"name": "*"}, {"name": "*"}], "there are two users '*'"),
     ],
