@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 TEXT = ("content-type", "text/plain; charset=utf-8")
 ENDPOINTS = ("healthz", "livez", "readyz")
-HEADERS = [TEXT, ("x-content-type-options", "nosniff")]
+HEADERS = [TEXT, ("x-content-type-options", "nosniff"), ("cache-control", "no-cache, private")]
 
 
 class Unhealthy(Exception):
