@@ -143,6 +143,35 @@ export async function density(namespace, fields, { by, bucket }, signal) {
   return get(path(namespace), asked, signal, lacking);
 }
 
+/** Return the newest recorded reads that could show an object: of it, and of all objects of its kind. */
+export async function reads(namespace, resource, name, signal) {
+  const asked = { limit: 200, fieldSelector: selector({ "object.resource": resource, "object.name": name }) };
+  const places = [{ path: `${API}/clusterreads`, lacking: right("list", "clusterreads"), optional: Boolean(namespace) }];
+  if (namespace) places.push({ path: `${API}/namespaces/${encodeURIComponent(namespace)}/reads`, lacking: right("list", "reads", namespace) });
+  const notes = [];
+  const pages = await Promise.all(places.map(async ({ path: where, lacking, optional }) => {
+    try {
+      return await get(where, asked, signal, lacking);
+    } catch (error) {
+      if (!optional || !(error instanceof ApiError) || error.code !== 403) throw error;
+      notes.push(`Lists of all namespaces are left out. You lack ${lacking}.`);
+      return { items: [] };
+    }
+  }));
+  const items = pages.flatMap((page) => page.items ?? []).sort((one, other) => (one.time < other.time ? 1 : -1));
+  return { items, notes, more: pages.some((page) => page.metadata?.continue) };
+}
+
+/** Return the periods in which reads were recorded; null if the visitor may not list them. */
+export async function recordings(signal) {
+  try {
+    return (await get(`${API}/readrecordings`, {}, signal, right("list", "readrecordings"))).items ?? [];
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 403) throw error;
+    return null;
+  }
+}
+
 /** Return the full name of a resource: deployments.apps */
 export function resourceName(object) {
   const [group, version] = (object.apiVersion ?? "").split("/");

@@ -6,16 +6,18 @@ import { failed, operation, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
 import { restoring } from "./deleted.js";
 import { rows } from "./diff.js";
+import { readers } from "./readers.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
 const PAGE = 100;
 const CONTEXT = 3;
+const TABS = [["diff", "Compare"], ["blame", "Blame"], ["readers", "Readers"]];
 
 export function object({ path, query, go, signal }) {
   const [where, resource, name] = path;
   const namespace = where === "_" ? "" : where;
   const state = Object.fromEntries(query);
-  const tab = state.tab === "blame" ? "blame" : "diff";
+  const tab = TABS.some(([each]) => each === state.tab) ? state.tab : "diff";
   const list = h("section.revisions", { "aria-label": "Revisions" }, loading(6));
   const panel = h("section.panel", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}` }, loading(14));
   const subject = { "object.resource": resource, "object.name": name };
@@ -23,11 +25,13 @@ export function object({ path, query, go, signal }) {
   let known = [];
 
   const move = (values) => go(["object", ...path], Object.fromEntries(Object.entries({ ...state, ...values }).filter(([, value]) => value)));
-  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views" }, [["diff", "Compare"], ["blame", "Blame"]].map(([each, text]) =>
+  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views" }, TABS.map(([each, text]) =>
     h("button", { type: "button", role: "tab", id: `tab-${each}`, "aria-selected": String(each === tab), "aria-controls": "panel",
       tabindex: each === tab ? "0" : "-1", onclick: () => move({ tab: each === "diff" ? "" : each }) }, text)));
   tabs.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowLeft" || event.key === "ArrowRight") move({ tab: tab === "blame" ? "" : "blame" });
+    const step = { ArrowLeft: TABS.length - 1, ArrowRight: 1 }[event.key];
+    const next = step && TABS[(TABS.findIndex(([each]) => each === tab) + step) % TABS.length][0];
+    if (next) move({ tab: next === "diff" ? "" : next });
   });
 
   async function load() {
@@ -49,7 +53,7 @@ export function object({ path, query, go, signal }) {
     const to = known.find((each) => each.metadata.name === state.rev) ?? known[0];
     const from = state.from ?? "";
     show(changes, to, from);
-    await (tab === "blame" ? blamed(to) : compared(to, from));
+    await ({ blame: blamed, readers: readBy }[tab] ?? compared)(to, from);
   }
 
   function show(changes, to, from) {
@@ -116,6 +120,15 @@ export function object({ path, query, go, signal }) {
       panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is its last state.") : "",
         held.object ? blamedLines(held.object, held.tree) : h("p.empty", {}, "There was no object."));
       say(`Blame of ${count(taken, "revision")}`);
+    } catch (error) {
+      failed(panel, error);
+    }
+  }
+
+  async function readBy() {
+    try {
+      panel.replaceChildren(...(await readers(namespace, resource, name, signal)).flat(Infinity).filter(Boolean));
+      say("Readers");
     } catch (error) {
       failed(panel, error);
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from browser import Browser, Page, browser, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 
+from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.transport import Reply, Transport
 
@@ -197,6 +200,38 @@ async def test_an_object_side_by_side_and_its_blame(served: Served) -> None:
         check_page(page)
 
 
+async def test_the_readers_of_an_object(served: Served) -> None:
+    key = "#/object/shop/secrets/key"
+    now = time.time()
+    log = served.running.server.store.reads.log.recorded
+    what = {
+        "resource": "secrets",
+        "subresource": "",
+        "revision": 1,
+        "user_uid": "",
+        "user_groups": (),
+        "impersonator": "",
+    }
+    rest = {"request_uri": "/", "user_agent": HOSTILE, "source_address": "10.0.0.7", "audit_id": ""}
+    one = ReadRecord(at=now, namespace="shop", name="key", verb="get", form="object", user_name="jane", **what, **rest)
+    all_ = one._replace(namespace="", name="", verb="list", form="table", user_name="root")
+    async with browser() as chromium:
+        page = await open_page(chromium, served.admin, f"{key}?tab=readers")
+        await page.wait("document.querySelector('#panel')?.innerText.includes('nobody can be ruled out')")
+        recording = Recording(uuid.uuid4(), "one", now - 60, now, 2, clean=False, policy={"rules": []})
+        await trio.to_thread.run_sync(served.running.run, log.record, [one, all_], recording)
+        await go_to(page, f"{key}?tab=blame")
+        await go_to(page, f"{key}?tab=readers")
+        await page.wait("document.querySelectorAll('table.reads tbody tr').length === 2")
+        shown = await page.text("#panel")
+        assert all(
+            text in shown for text in ("jane", "root", "all in the cluster, as a table", "2 lost reads", HOSTILE)
+        )
+        check_page(page)
+        joes = await open_page(chromium, served.joe, f"{key}?tab=readers")
+        await joes.wait("document.querySelector('#panel')?.innerText.includes('You lack a right')")
+
+
 async def test_blame_reads_all_pages_of_a_long_history(served: Served) -> None:
     running = served.running
     maps = "/api/v1/namespaces/counting/configmaps"
@@ -263,7 +298,7 @@ async def test_hidden_objects_and_errors_are_explained(served: Served) -> None:
 
 
 async def test_layout_themes_and_focus(served: Served) -> None:
-    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", "#/search?s=1", "#/deleted", "#/policies")
+    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", f"{WEB}?tab=readers", "#/search?s=1", "#/deleted", "#/policies")
     async with browser() as chromium:
         page = await open_page(chromium, served.admin, pages[0])
         for hash_ in pages:
