@@ -14,11 +14,12 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import go_number, go_quote
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
+from kubechronicle.api.managed_fields.path_elements import keys_of, order_of
 
 
 def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
     """Yield the members of a set: at each level the members first, then the members below its elements."""
-    elements = sorted((element for element in fields if element != SELF), key=_order)
+    elements = sorted((element for element in fields if element != SELF), key=order_of)
     for element in elements:
         node = fields[element]
         if not node or SELF in node:
@@ -32,14 +33,10 @@ def element_text(element: str) -> str:
     """Return a path element as messages show it: ``.name``, ``[key="value"]``, ``[="value"]`` or ``[0]``."""
     form, rest = element[:2], element[2:]
     if form == "k:":
-        return "[" + ",".join(f"{name}={_text(value)}" for name, value in _keys(rest)) + "]"
+        return "[" + ",".join(f"{name}={_text(value)}" for name, value in keys_of(rest)) + "]"
     if form == "v:":
         return f"[={_text(orjson.loads(rest))}]"
     return f"[{rest}]" if form == "i:" else f".{rest}"
-
-
-def _keys(text: str) -> list[tuple[str, Any]]:
-    return sorted(orjson.loads(text).items())
 
 
 def _text(value: Any) -> str:
@@ -53,20 +50,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return "".join(f"{name}={_text(item)}" for name, item in value.items())
     return str(value).lower() if isinstance(value, bool) else go_number(value)
-
-
-def _order(element: str) -> tuple[Any, ...]:
-    form, rest = element[:2], element[2:]
-    if form == "k:":
-        return (1, *((name, *_value_order(value)) for name, value in _keys(rest)))
-    if form == "v:":
-        return (2, _value_order(orjson.loads(rest)))
-    return (3, int(rest)) if form == "i:" else (0, rest)
-
-
-def _value_order(value: Any) -> tuple[int, Any]:
-    if isinstance(value, bool):
-        return 2, value
-    if isinstance(value, int | float):
-        return 0, value
-    return (1, value) if isinstance(value, str) else (3, 0)

@@ -10,7 +10,8 @@ member itself only if it holds ``.``:
 Lives here: set algebra and comparison along structural types, with the rules of structured-merge-diff. Not here: the
 owners of sets (managers.py).
 
-Invariant: sets are never changed once built, so they may share nodes. The empty set is ``{}``.
+Invariants: sets are never changed once built, so they may share nodes. The empty set is ``{}``. The elements of each
+node are in order (``path_elements.in_order``), unless a client sent them otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPathElement
-from kubechronicle.api.managed_fields.path_elements import item_element, items_by_element
+from kubechronicle.api.managed_fields.path_elements import in_order, item_element, items_by_element
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
@@ -38,7 +39,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
     for element, node in other.items():
         held = merged.get(element)
         merged[element] = node if held is None else _union_node(held, node)
-    return merged
+    return merged if len(merged) == len(one) else in_order(merged)
 
 
 def _union_node(one: FieldSet, other: FieldSet) -> FieldSet:
@@ -202,7 +203,7 @@ MAX_SHAPES: Final = 256
 
 def _shape(names: tuple[str, ...], fields: dict[str, Any], other: Type | None) -> _Shape:
     template: FieldSet = {SELF: _LEAF}
-    for name in names:
+    for name in sorted(names):
         template["f:" + name] = _LEAF
     structured = ((name, fields[name].type if name in fields else other) for name in names)
     return template, [(name, "f:" + name, below) for name, below in structured if not isinstance(below, Scalar | None)]
@@ -213,7 +214,8 @@ def _map_collector(below: Type) -> Collector:
         if value.__class__ is not dict:
             return _LEAF
         node: FieldSet = {SELF: _LEAF}
-        for name, item in value.items():
+        for name in sorted(value) if len(value) > 1 else value:
+            item = value[name]
             node["f:" + name] = everything(item, below) if item.__class__ in _CONTAINERS else _LEAF
         return node
 
@@ -236,7 +238,7 @@ def _list_collector(kind: ListType) -> Collector:
             node[element] = below(item) if keyed else _LEAF
         for element in repeated:
             node[element] = _LEAF  # items that share a key are owned as one
-        return node
+        return in_order(node) if len(node) > 2 else node
 
     return collect
 
@@ -310,7 +312,7 @@ def _compare_fields(
     for name, held in old.items():
         if name not in new:
             removed[f"f:{name}"] = everything(held, _type_of(name, fields, below))
-    return changed or None, removed or None
+    return in_order(changed) or None, removed or None
 
 
 def _type_of(name: str, fields: dict[str, Any] | None, below: Type | None) -> Type:
@@ -341,7 +343,7 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
     for element, held in before.items():
         if element not in after:
             removed[element] = everything(held[0], kind.item) if keyed and len(held) == 1 else _LEAF
-    return changed or None, removed or None
+    return in_order(changed) or None, removed or None
 
 
 _LEAF: Final[FieldSet] = {}

@@ -109,3 +109,50 @@ def key_element(item: Any, kind: ListType) -> str:
             "(and doesn't have default values for any key fields)"
         )
     return f"k:{_json(keys)}"
+
+
+# Order
+
+
+def in_order(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a set with its own elements, not those below, in the order in which Kubernetes writes them.
+
+    Clients that compare the bytes of two answers see another order as a difference.
+    """
+    if len(fields) < 2:
+        return fields
+    elements = list(fields)
+    # A list of objects has more than names: {"containerPort":80} stands before {"containerPort":443}.
+    in_list = elements[-1][0] in "kvi" or elements[0][0] in "kvi"
+    found = sorted(elements, key=order_of) if in_list else sorted(elements)
+    return fields if found == elements else {element: fields[element] for element in found}
+
+
+def order_of(element: str) -> tuple[Any, ...]:
+    """Return the sort key of an element: names of fields first, then keys, values and indices."""
+    return _kept_order(element) if len(element) <= MAX_CACHED else _order(element)
+
+
+def _order(element: str) -> tuple[Any, ...]:
+    form, rest = element[:2], element[2:]
+    if form == "k:":
+        return (1, *((name, *_value_order(value)) for name, value in keys_of(rest)))
+    if form == "v:":
+        return (2, _value_order(orjson.loads(rest)))
+    return (3, int(rest)) if form == "i:" else (0, rest)
+
+
+def keys_of(text: str) -> list[tuple[str, Any]]:
+    """Return the key fields of an element without its ``k:``, by name."""
+    return sorted(orjson.loads(text).items())
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (3, 0)
+
+
+_kept_order = lru_cache(maxsize=4096)(_order)  # most objects name their items alike

@@ -1,0 +1,49 @@
+"""The order of elements in managedFields. Clients compare the bytes of answers in JSON and in protobuf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.managed_fields import field_sets
+from kubechronicle.api.schema import types
+
+POD = types.object_type("io.k8s.api.core.v1.Pod")
+
+
+def pod(*, labels: dict[str, str], ports: list[int], **spec: Any) -> dict[str, Any]:
+    made = [{"containerPort": number, "protocol": "TCP"} for number in ports]
+    container = {"name": "c", "image": "i", "command": ["sh"], "args": ["-c"], "ports": made}
+    metadata = {"name": "p", "labels": labels, "finalizers": ["b.io/b", "a.io/a"]}
+    return {"spec": {"restartPolicy": "Always", **spec, "containers": [container]}, "metadata": metadata}
+
+
+def elements(fields: Any, *path: str) -> list[str]:
+    for element in path:
+        fields = fields[element]
+    return list(fields)
+
+
+CONTAINER = ("f:spec", "f:containers", 'k:{"name":"c"}')
+
+
+def test_a_new_object_has_its_fields_in_order() -> None:
+    new = pod(labels={"z": "1", "a": "2"}, ports=[8080, 443, 80], hostname="h")
+    changed, _ = field_sets.compare(POD.zero(), new, POD)
+    assert elements(changed) == ["f:metadata", "f:spec"]
+    assert elements(changed, "f:metadata", "f:labels") == [".", "f:a", "f:z"]
+    assert elements(changed, "f:metadata", "f:finalizers") == [".", 'v:"a.io/a"', 'v:"b.io/b"']
+    assert elements(changed, "f:spec") == ["f:containers", "f:hostname", "f:restartPolicy"]
+    assert elements(changed, *CONTAINER) == [".", "f:args", "f:command", "f:image", "f:name", "f:ports"]
+    ports = elements(changed, *CONTAINER, "f:ports")
+    assert ports == [".", *(f'k:{{"containerPort":{port},"protocol":"TCP"}}' for port in (80, 443, 8080))]
+
+
+def test_added_fields_are_put_in_order() -> None:
+    held, _ = field_sets.compare(POD.zero(), pod(labels={"m": "1"}, ports=[443]), POD)
+    later = pod(labels={"m": "1", "z": "1", "a": "1"}, ports=[443, 9, 80], hostname="h")
+    more, _ = field_sets.compare(pod(labels={"m": "1"}, ports=[443]), later, POD)
+    both = field_sets.union(held, more)
+    assert elements(both, "f:metadata", "f:labels") == [".", "f:a", "f:m", "f:z"]
+    assert elements(both, "f:spec") == ["f:containers", "f:hostname", "f:restartPolicy"]
+    ports = elements(both, *CONTAINER, "f:ports")
+    assert ports == [".", *(f'k:{{"containerPort":{port},"protocol":"TCP"}}' for port in (9, 80, 443))]
