@@ -92,10 +92,11 @@ def test_an_interactive_exec_has_a_terminal(pod: Pod) -> None:
         os.kill(shell.process.pid, signal.SIGWINCH)
         shell.type("until test \"$(stty size)\" = '44 88'; do :; done; echo resi''zed\n")
         shell.read_until("resized")
-        # Ctrl-C goes to the container, not to kubectl. Nothing is typed after it, because a terminal drops typed input then.
-        shell.type("trap 'echo inter''rupted; exit 7' INT; echo wai''ting; cat\n")
+        shell.type("echo wai''ting; cat\n")
         shell.read_until("waiting")
-        shell.type("\x03")
+        shell.type("\x03")  # to the container, not to kubectl; a terminal then drops typed input
+        shell.read_until("# ")  # the prompt
+        shell.type("echo inter''rupted; exit 7\n")
         shell.read_until("interrupted")
         assert shell.process.wait(60) == 7
 
