@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY
 from kubechronicle.eventlog.integrity.erasures import is_tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.records import Operation
@@ -82,18 +83,26 @@ def _text(row: ArchivedRow) -> str:
     name = f"{columns['namespace']}/{columns['name']}" if columns["namespace"] else columns["name"]
     when = columns["committed_at"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     verb = _VERBS[Operation(columns["operation"])]
-    erased = "  (erased)" if is_tombstone(columns["object"]) else ""
+    erased = "  (erased)" if is_tombstone(columns["object"]) else "  (encrypted)" if _is_encrypted(row) else ""
     return f"{row.revision}  {when}  {columns['user_name']} {verb} {columns['resource']} {name}{erased}"
 
 
 def _json(row: ArchivedRow) -> str:
-    """Return the columns as JSON, with the object as an object, or null if it was erased."""
+    """Return the columns as JSON, with the object as an object, or null if it was erased or is encrypted."""
     document: dict[str, Any] = {**row.columns, "digest": row.digest.hex(), "hash": row.hash.hex()}
     document["operation"] = Operation(document["operation"]).name.lower()
     document["erased"] = is_tombstone(document["object"])
-    document["object"] = None if document["erased"] else orjson.loads(document["object"])
+    stored = orjson.loads(document["object"])
+    if _is_encrypted(row):
+        document["encryption"] = stored["encrypted"]
+    document["object"] = None if document["erased"] or _is_encrypted(row) else stored
     document["user_extra"] = orjson.loads(document["user_extra"]) if document["user_extra"] is not None else None
     return terminal.json_text(document, options=orjson.OPT_UTC_Z)
+
+
+def _is_encrypted(row: ArchivedRow) -> bool:
+    text: str = row.columns["object"]
+    return text.startswith(ENCRYPTED_BODY.decode())
 
 
 def _bounds(text: str | None) -> range:

@@ -42,6 +42,7 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 
 CLIENT_CA = CA("clients")
@@ -277,9 +278,12 @@ async def open_server(
     revision.
     """
     memory = MemoryLog(log) if log is None or isinstance(log, MemoryStore) else cast("MemoryLog", log)
-    assembly = assemble(memory, plan(**options))
+    made = plan(**options)
+    encryption = Encryption(made.encryption)
+    assembly = assemble(memory, made, encryption)
     tree = without_listener(assembly, loops=loops)
     async with trio.open_nursery() as nursery:
+        await nursery.start(encryption.run)
         await nursery.start(lambda *, task_status: tree.run(task_status=task_status))
         server = InProcess(assembly, memory, tree, nursery)
         if not loops:
