@@ -19,8 +19,8 @@ HEAD = """# Conformance specs on a real node
 
 The conformance specs of Kubernetes v1.36.3 (e2e.test) on one real node, with kubechronicle and, for the specs that
 failed there, with a real kube-apiserver on the same kind of node. `make test-node E2E=.` runs them.
-[conformance.md](conformance.md) gives the totals and the reasons of failures. Written by
-`python -m kubechronicle.ops.development.real_node.spec_page`.
+[conformance.md](conformance.md) gives the totals and the reasons of failures. `–` stands for a spec that was not run.
+Written by `python -m kubechronicle.ops.development.real_node.spec_page`.
 """
 NOT_RUN = "–"
 
