@@ -96,6 +96,7 @@ _REVISION: Final[Mapping[str, Schema]] = {
             },
         ),
     },
+    "problem": _text("The reason why the object cannot be decrypted. The revision is redacted then."),
     "redacted": {
         "type": "boolean",
         "description": "You may not read the object: the change is listed without its content.",

@@ -24,6 +24,7 @@ export function user(revision) {
 
 /** Summarize a change in few words. */
 export function summary(revision) {
+  if (revision.problem) return h("span.redacted", {}, `the object cannot be decrypted: ${revision.problem}`);
   if (revision.redacted) {
     const { object } = revision;
     return h("span.redacted", { title: `You lack get on ${resourceName(object)}` }, "redacted: you may not read this object");

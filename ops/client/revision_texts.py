@@ -104,7 +104,9 @@ def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequenc
 
 
 def _operation_lines(revision: Mapping[str, Any], changes: Sequence[Difference]) -> Iterator[Painted]:
-    if revision.get("redacted"):
+    if revision.get("problem"):
+        yield Painted(f"the object cannot be decrypted: {revision['problem']}", "warning")
+    elif revision.get("redacted"):
         yield Painted("no permission to read the object", "warning")
     elif revision.get("erased"):
         operation = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")

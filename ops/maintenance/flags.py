@@ -31,7 +31,7 @@ def no_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_flags(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, DATABASE)
+    add_settings(parser, (*DATABASE, "encryption-provider-config"))
     parser.add_argument(
         "--anchor",
         metavar="REVISION:HASH",

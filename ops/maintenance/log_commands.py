@@ -17,7 +17,9 @@ from kubechronicle.eventlog.retention.retention import require_archives
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
+from kubechronicle.ops.maintenance.contents_check import check_contents
 from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.server.encryption.plan import encryption_plan
 from kubechronicle.ops.settings import types
 from kubechronicle.ops.settings.conversion import converter
 from kubechronicle.ops.settings.settings import Settings
@@ -49,7 +51,10 @@ async def run_verify(
 
     ``checkpoints``: files
     ``archive``: the directory of archives
+
+    With a configuration of encryption, also 1 if encrypted contents cannot be decrypted.
     """
+    encryption = encryption_plan(settings)
     signed, problem = read_checkpoints(settings, checkpoints, key_file)
     for checkpoint in signed:
         if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
@@ -63,6 +68,7 @@ async def run_verify(
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
             verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived)
+            contents = None if encryption is None else await check_contents(session, encryption)
         except archives.ArchiveError as error:
             terminal.stderr().line(str(error))
             return 1
@@ -90,6 +96,12 @@ async def run_verify(
         )
     for checkpoint in signed:
         out.line(f"up to revision {checkpoint.revision} history is as it was at {checkpoint.noted_at.isoformat()}")
+    if contents is not None:
+        out.line(f"decrypted {contents.readable} encrypted revisions")
+        if contents.unreadable:
+            problem = f"{contents.unreadable} encrypted revisions cannot be decrypted, the first: {contents.reason}"
+            terminal.stderr().line(f"revision {contents.first}: {problem}")
+            return 1
     return 0
 
 

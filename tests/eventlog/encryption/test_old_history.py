@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Awaitable, Callable
@@ -101,6 +102,27 @@ async def test_sql_shows_the_change_and_the_key_but_no_contents(replicas: Opener
     assert run_sql("select confidential, object is null from chronicle.objects_at(2)") == "t|t"
     history = "select revision, diff is null from chronicle.object_history('configmaps', 'default', 'a') order by 1"
     assert run_sql(history).splitlines() == ["1|t", "2|t", "3|t", "4|f"]
+
+
+async def test_verify_reads_the_contents_with_keys(replicas: Opener, command: Command, tmp_path: Path) -> None:
+    def configured(letter: str) -> tuple[str, str, str]:
+        file = tmp_path / f"{letter}.json"
+        keys = [{"name": "a", "secret": base64.b64encode(letter.encode() * 32).decode()}]
+        entry = {"resources": ["secrets"], "providers": [{"aesgcm": {"keys": keys}}]}
+        head = {"kind": "EncryptionConfiguration", "apiVersion": "apiserver.config.k8s.io/v1"}
+        file.write_text(json.dumps({**head, "resources": [entry]}))
+        return "verify", "--encryption-provider-config", str(file)
+
+    log = EncryptedLog(await replicas(), contents("aesgcm:a", "identity", resource="secrets"))
+    secret = change(key("b", resource="secrets"), Operation.CREATE)
+    await log.append(batch(change(key("open"), Operation.CREATE), secret))
+    code, output = await command("verify")
+    assert (code, "decrypted" in output) == (0, False)
+    code, output = await command(*configured("a"))
+    assert (code, "decrypted 1 encrypted revisions" in output) == (0, True)
+    code, output = await command(*configured("b"))
+    assert code == 1
+    assert "revision 2: 1 encrypted revisions cannot be decrypted, the first: cipher: message authentication" in output
 
 
 async def test_an_erasure_needs_no_key_and_the_rest_verifies(
