@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
@@ -36,6 +37,9 @@ from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
+
+if TYPE_CHECKING:
+    from kubechronicle.http.tracing.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ def build_application(
     networks: Networks = DIRECT,
     *,
     audit: Audit | None = None,
+    tracing: Tracing | None = None,
     recorder: ReadRecorder | None = None,
 ) -> HttpApplication:
     """Assemble the application.
@@ -148,6 +153,7 @@ def build_application(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         flow_control=flow_control,
+        tracing=tracing,
         audit=audit,
         reads=recorder,
     )

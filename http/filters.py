@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -46,6 +47,9 @@ from kubechronicle.http.representation.answers import (
     warning_fields,
 )
 
+if TYPE_CHECKING:
+    from kubechronicle.http.tracing.tracing import Tracing
+
 log = logging.getLogger(__name__)
 
 Next = Callable[[Request], Awaitable[Response]]
@@ -74,6 +78,7 @@ class Services:
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     flow_control: FlowControl | None = None
+    tracing: Tracing | None = None
     audit: Audit | None = None
     reads: ReadRecorder | None = None
 
@@ -199,6 +204,15 @@ async def _with_answers(services: Services, request: Request, undecided: NotSeen
 def audit(services: Services, following: Next) -> Next:
     """Record the request as the audit policy says."""
     return following if services.audit is None else audited(services.audit, following)
+
+
+def trace(services: Services, following: Next) -> Next:
+    """Make a span of the request."""
+    if services.tracing is None:
+        return following
+    from kubechronicle.http.tracing.filter import traced  # its library takes long to load
+
+    return traced(services.tracing, following)
 
 
 def impersonate(services: Services, following: Next) -> Next:
@@ -353,6 +367,7 @@ FILTERS: tuple[Filter, ...] = (
     measure,
     limit_time,
     authenticate,
+    trace,
     audit,
     impersonate,
     limit_in_flight,

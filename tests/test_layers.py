@@ -64,7 +64,7 @@ STAIRCASES = {
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": (
         "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization", "audit",
-        "flow_control", "operators", "aggregation", "handlers",
+        "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip

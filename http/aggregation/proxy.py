@@ -34,6 +34,7 @@ from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
 from kubechronicle.http.proxying.pages import is_page, rewritten_page
 from kubechronicle.http.proxying.reverse_proxy import CACHE_CONTROL, CROSS_ORIGIN
 from kubechronicle.http.proxying.sending import body_begin, send_request
+from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 
 log = logging.getLogger(__name__)
 
@@ -178,6 +179,8 @@ def forwarded_fields(request: Request, context: Context, host: str) -> list[tupl
         ("x-forwarded-proto", "https"),
         ("audit-id", context.audit_id),
     ]
+    if traceparent := CURRENT.get():
+        kept = [field for field in kept if field[0] != TRACEPARENT] + [(TRACEPARENT, traceparent)]
     return [("host", host), *kept, *user_fields(context.user)]
 
 

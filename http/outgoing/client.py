@@ -27,6 +27,7 @@ from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConn
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
+from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 
 if TYPE_CHECKING:
     import httpx
@@ -148,6 +149,8 @@ class Client:
             if pool.authorization and target.own:
                 fields["authorization"] = pool.authorization
             fields |= headers
+            if traceparent := CURRENT.get():
+                fields[TRACEPARENT] = traceparent
             if pool.kept is not None and target.own:
                 answer = await self._sent(pool, pool.kept, method, target, fields, body)
                 if answer is not None:

@@ -61,6 +61,7 @@ from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
+from kubechronicle.ops.server.outside.tracing import tracing_parts
 from kubechronicle.ops.server.own_objects import own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
@@ -148,6 +149,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     backends, aggregation = aggregated_servers(plan, store, outgoing)
     audit = audit_parts(plan.audit, outgoing, server=plan.server)
     recorder = _read_recorder(plan, reads)
+    tracing = tracing_parts(plan.tracing, outgoing, server=plan.server, version=plan.http.server_version)
     application = build_application(
         store,
         authentication,
@@ -158,6 +160,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
         aggregation,
         egress.networks,
         audit=audit.audit if audit is not None else None,
+        tracing=tracing.tracing if tracing is not None else None,
         recorder=recorder,
     )
 
@@ -174,6 +177,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     if application.flow_control is not None:
         loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
     outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
+    outside += tracing.children if tracing is not None else []
     outside.append(ChildSpec(name="rereading", run=rereading.run))
     outside.append(ChildSpec(name="kept-connections", run=application.kept.run))
     outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))

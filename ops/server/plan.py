@@ -18,6 +18,7 @@ from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.egress_selector import EgressSelection
+from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.registry.registry import Registry, builtin_registry
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
@@ -90,6 +91,7 @@ class Plan:
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     history_archive: Path | None = None
     egress: Sequence[EgressSelection] = ()
+    tracing: TracingConfiguration | None = None
     """The proxies on the way to nodes, pods, Services and webhooks."""
     proxy_client: tuple[Path, Path] | None = None
     """Certificate and key that extension API servers see; None: they see none."""

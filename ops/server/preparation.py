@@ -19,6 +19,7 @@ from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.egress_selector import EgressSelection
+from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import migrate
@@ -51,6 +52,7 @@ from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
+from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.settings.settings import Settings
@@ -72,6 +74,7 @@ class Inputs:
     webhook_users: Mapping[str, WebhookUsers]
     image_webhook: ImageWebhook | None
     egress: tuple[EgressSelection, ...] | None
+    tracing: TracingConfiguration | None
     audit: AuditPlan | None
     encryption: EncryptionPlan | None
     reads: ReadsPlan | None
@@ -139,6 +142,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         webhook_users=webhook_users(admission),
         image_webhook=image_webhook(admission),
         egress=egress_selections(settings),
+        tracing=tracing_configuration(settings),
         audit=audit_plan(settings),
         encryption=encryption_plan(settings),
         reads=reads_plan(settings),
@@ -200,6 +204,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         webhook_users=inputs.webhook_users,
         image_webhook=inputs.image_webhook,
         egress=inputs.egress or (),
+        tracing=inputs.tracing,
         audit=inputs.audit,
         encryption=inputs.encryption,
         reads=inputs.reads,

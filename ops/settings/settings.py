@@ -137,6 +137,7 @@ class Settings:
     max_requests_inflight: types.Count
     max_mutating_requests_inflight: types.Count
     enable_priority_and_fairness: bool
+    tracing_config_file: types.ReadableFile | None
     profiling: bool
     encoding_cache_mib: types.Count
     shutdown_delay_duration: types.Seconds

@@ -93,6 +93,11 @@ FLAGS = (
         help="Share the seats among priority levels and flows, as the objects of flowcontrol.apiserver.k8s.io say.",
     ),
     Flag(
+        name="tracing-config-file", placeholder="FILE", default="",
+        help="Send spans of requests to a collector of OpenTelemetry: a TracingConfiguration "
+        "(apiserver.config.k8s.io/v1) with its endpoint and the requests of a million that are traced.",
+    ),
+    Flag(
         name="profiling", placeholder="true|false", default="true", switch=True,
         help="Offer CPU profiles at /debug/pprof/profile to users with the right to that path.",
     ),

@@ -1,6 +1,6 @@
 """A gRPC server on h2 and Trio, for tests of clients. The last part of a call's path says what it does.
 
-Echo      sends each message back, and ends with OK after the client has
+Echo      sends each message back, and ends with OK after the client has; so does Export
 Fail      answers with status 7 (PermissionDenied) and a message
 Hang      never answers
 Ignore    never opens the client's window
@@ -24,11 +24,16 @@ from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
 
+ECHOED = ("Echo", "Goodbye", "Export")
+
+
 class GrpcServer:
-    """``connections``: opened so far. ``calls``: the paths of the calls, with their headers."""
+    """``connections``: opened so far. ``calls``: the paths of the calls, with their headers. ``messages``: all bytes of
+    those that are sent back, with the five bytes before each message."""
 
     def __init__(self) -> None:
         self.connections = 0
+        self.messages = bytearray()
         self._goodbye = b""  # bytes of a GOAWAY frame, which h2 would take for the end of all streams
         self.calls: list[tuple[str, dict[str, str]]] = []
 
@@ -60,8 +65,9 @@ class GrpcServer:
                         if not self._begin(h2, number, paths[number]):
                             await stream.aclose()
                             return
-                    elif isinstance(event, events.DataReceived) and paths[number] in ("Echo", "Goodbye"):
+                    elif isinstance(event, events.DataReceived) and paths[number] in ECHOED:
                         unsent[number] += event.data or b""
+                        self.messages += event.data or b""
                         with suppress(ProtocolError):
                             h2.acknowledge_received_data(event.flow_controlled_length or 0, number)
                     elif isinstance(event, events.DataReceived) and event.flow_controlled_length:
@@ -85,7 +91,7 @@ class GrpcServer:
             with suppress(ProtocolError):  # reset by the client, in the same bytes
                 h2.send_headers(number, headers, end_stream=end_stream)
 
-        if what in ("Echo", "Goodbye"):
+        if what in ECHOED:
             answer([(":status", "200"), ("content-type", "application/grpc")])
         elif what == "Fail":
             trailers = [("grpc-status", "7"), ("grpc-message", "not for you: 100%25")]
