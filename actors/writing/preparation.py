@@ -30,6 +30,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
@@ -192,6 +193,8 @@ class Preparation:
         if not admitted and proposal.prepared.outcome is not Outcome.UNCHANGED:
             if target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
                 options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
+            if strategy_of(target.rt.resource).graceful:
+                options = replace(options, grace_period_seconds=_grace_period(proposal, options))
             shown = structs.replace(target, options=sent_options(options))
             self._admit_deletion(target, shown, old, collection=collection)
         return proposal
@@ -297,6 +300,12 @@ def _accept_update(
     tracking.note_as_read(rt, stored, old.mark, context)
     new = make(old)
     return stored, pipeline.accept_update(rt, stored, new, context)
+
+
+def _grace_period(proposal: Proposal, options: DeleteOptions) -> int | None:
+    """Return the seconds that the deletion gives the object, as admission sees them; those of the request if none."""
+    found: int | None = proposal.prepared.object["metadata"].get("deletionGracePeriodSeconds")
+    return options.grace_period_seconds if found is None else found
 
 
 def prepare_delete(

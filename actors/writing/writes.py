@@ -265,8 +265,10 @@ class Writes:
         if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
             # The mark has changed the revision, so the rest must not demand the old one.
             rest = replace(options, precondition_resource_version=None)
+            # kube-apiserver shows both steps to admission, but for a deletion that asks for no time.
+            admitted = admitted or options.grace_period_seconds == 0
             with ignore_not_found():
-                await self._loop.carry_out(self._deletion(caller, target, rest, admitted=True))
+                await self._loop.carry_out(self._deletion(caller, target, rest, admitted=admitted))
         return written
 
     def _deletion(

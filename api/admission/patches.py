@@ -14,7 +14,7 @@ from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, defaulting
@@ -93,10 +93,19 @@ def _match_type(rt: ResourceType, obj: Object) -> None:
 
 
 def _decoded_custom(rt: ResourceType, obj: Object) -> Object:
-    """Clean and default a custom object; its schema is checked by the rules of the write."""
-    _match_type(rt, obj)
+    """Clean and default a custom object; its schema is checked by the rules of the write. StatusError 422.
+
+    Like kube-apiserver, which decodes it without a schema, ignore another served version and metadata of wrong types.
+    """
+    version, kind = obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind
+    if kind != rt.kind:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise status.invalid(rt.group, str(kind), name, [invalid_value("kind", kind, f"must be {rt.kind}")])
+    if str(version).rpartition("/")[0] != rt.group:
+        raise status.internal_error(f"the patched object is of {version}, and not of {rt.api_version}")
+    obj["apiVersion"], obj["kind"] = rt.api_version, kind
     try:
-        rt.custom.schema.clean(obj)
+        rt.custom.schema.clean(obj, drop_malformed=True)
         rt.custom.schema.default(obj)
     except MalformedError as error:
         raise status.internal_error(str(error)) from None

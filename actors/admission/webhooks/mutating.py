@@ -50,15 +50,16 @@ class _Memory:
     """Notes for the second round.
 
     ``asked``: webhooks to ask again if a later one changes the object. ``again``: those to ask again for certain.
-    ``last``: the object after the last answer.
+    ``last``: the object after the last answer. ``patched``: some webhook has patched it.
     """
 
-    __slots__ = ("again", "asked", "last")
+    __slots__ = ("again", "asked", "last", "patched")
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
         self.again: set[str] = set()
         self.last: Any = None
+        self.patched = False
 
     def note_change(self) -> None:
         self.again |= self.asked
@@ -82,7 +83,6 @@ class _Calls:
         self._rest = rest
         self._open: tuple[Placed, ResourceType, Question] | None = None
         """The webhook that is being asked."""
-        self._patched = False
 
     def begin(self) -> None:
         """Note whether other plugins have changed the object since the first round."""
@@ -148,11 +148,11 @@ class _Calls:
         run = attributes.reinvocation
         after = patches.patched(versions.type_of(rt), before, found, size=len(answer.patch))
         # kube-apiserver's first decoding of a built-in kind sets the fields kind and apiVersion, which counts as well.
-        changed = (rt.custom is None and not self._patched) or after != before
+        changed = (rt.custom is None and not self._memory.patched) or after != before
         if run.original is None:
             # The values of the members are left as they are: ``after`` shares none of them.
             run.original = dict(attributes.object)
-        self._patched = True
+        self._memory.patched = True
         versions.replace(rt, after)
         if len(answer.patch) <= MAX_SHOWN_PATCH:
             shown = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": found}

@@ -281,3 +281,24 @@ async def test_a_webhook_may_mark_a_new_object_for_deletion(hooks: Hooks) -> Non
     async with open_server() as server:
         await configure(server, "mutating", webhook("a"))
         assert (await server.post(MAPS, configmap("m")))["metadata"]["deletionTimestamp"] == "2020-01-01T00:00:00Z"
+
+
+async def test_the_same_value_again_changes_nothing_in_the_second_round(hooks: Hooks) -> None:
+    hooks.replies = {"one": adding("/data/a", "1"), "two": adding("/data/b", "1")}
+    async with open_server() as server:
+        again = {"reinvocationPolicy": "IfNeeded"}
+        await configure(server, "mutating", webhook("one", **again), webhook("two", **again))
+        await server.post(MAPS, configmap("m", x="0"))
+    assert hooks.names == ["one", "two", "one"]
+
+
+@pytest.mark.parametrize(("query", "steps"), [("", 2), ("?gracePeriodSeconds=0", 1)])
+async def test_both_steps_of_the_deletion_of_a_pod_are_shown(hooks: Hooks, query: str, steps: int) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with open_server() as server:
+        await server.post(pods, pod("p"))
+        await configure(server, "validating", webhook("a", "pods"))
+        await server.delete(f"{pods}/p{query}")
+    assert [request["options"]["gracePeriodSeconds"] for _, request in hooks.asked] == [0] * steps
+    marked = ["deletionTimestamp" in request["oldObject"]["metadata"] for _, request in hooks.asked]
+    assert marked == [False, True][:steps]
