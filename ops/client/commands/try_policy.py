@@ -94,6 +94,8 @@ def _nobody(name: str, review: Mapping[str, Any], timeout: float) -> Any:
 def _print(session: Session, trial: Trial, report: Report, *, finished: bool) -> None:
     arguments, screen, bounds = session.arguments, session.screen, trial.bounds
     notes = list(trial.notes)
+    if arguments.audited:
+        notes.insert(0, "These policies only audit in the cluster. Their bindings were taken as if they denied.")
     if bounds.begins:
         notes.append(f"The history begins at {format_time(bounds.begins)}, later than --since {arguments.since}.")
     if not finished:
