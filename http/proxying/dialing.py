@@ -164,7 +164,7 @@ async def _shake_hands(stream: trio.SocketStream, context: ssl.SSLContext, name:
             raw.setblocking(False)
         else:
             prepare_socket(raw)
-        tls = TLSStream.wrap(raw, context, server_name=name)
+        tls = TLSStream.wrap_client(raw, context, name)
     except (OSError, ValueError) as error:
         raw.close()
         raise DialError(str(error)) from None

@@ -30,8 +30,11 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import trio
+
+from kubechronicle.http.wire.tls_buffered import BufferedTLSSocket
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +138,7 @@ class TLSStream(trio.abc.Stream):
     blocked_since: the time at which a send began to wait for the client to read; None if none waits.
     """
 
-    __slots__ = ("_broken", "_half_sent", "_sending", "_socket", "_write", "blocked_since", "closed")
+    __slots__ = ("_broken", "_ended", "_half_sent", "_sending", "_socket", "_write", "blocked_since", "closed")
 
     def __init__(self, wrapped: ssl.SSLSocket) -> None:
         self._socket = wrapped
@@ -145,9 +148,16 @@ class TLSStream(trio.abc.Stream):
         self._write: Callable[[bytes | memoryview], int] = wrapped.send if tls is None else tls.write
         self._sending = False
         self._broken = False
+        self._ended = False  # the peer's end has come behind data that were returned
         self._half_sent = False  # OpenSSL holds a part of a record
         self.closed = False
         self.blocked_since: float | None = None
+
+    @classmethod
+    def wrap_client(cls, raw: socket.socket, context: ssl.SSLContext, server_name: str) -> TLSStream:
+        """Take over a connected, non-blocking socket to a server that may send much. Raises ValueError for an
+        impossible name."""
+        return cls(cast(ssl.SSLSocket, BufferedTLSSocket(raw, context, server_name)))
 
     @classmethod
     def wrap(cls, raw: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None) -> TLSStream:
@@ -194,7 +204,7 @@ class TLSStream(trio.abc.Stream):
             raise trio.ClosedResourceError
         size = RECORD if max_bytes is None else min(max_bytes, RECORD)
         # Without decrypted data left, a call of OpenSSL would only cost a system call and an exception.
-        wait = not self._socket.pending()
+        wait = not (self._socket.pending() or self._ended)
         if not wait:
             await trio.lowlevel.checkpoint()
         while True:
@@ -232,6 +242,7 @@ class TLSStream(trio.abc.Stream):
             while size < limit:
                 more = self.receive_nowait()
                 if not more:
+                    self._ended = more is not None
                     break
                 parts.append(more)
                 size += len(more)
