@@ -103,7 +103,7 @@ class Proxy:
                 target=target,
             )
         except AskError as error:
-            return error_text(503, f"error dialing backend: {error.why}")
+            return error_text(503, error.why)
 
     async def _forward(
         self,

@@ -41,10 +41,11 @@ async def upgraded(
     with trio.move_on_after(HEAD_TIMEOUT) as scope:
         try:
             stream = await (await backends.server(api_service, url)).dial()
-        except DialError as error:
-            raise AskError(str(error)) from None
+        except (AskError, DialError) as error:
+            why = error.why if isinstance(error, AskError) else str(error)
+            raise AskError(f"error dialing backend: {why}") from None
     if scope.cancelled_caught:
-        raise AskError("dial tcp: i/o timeout")
+        raise AskError("error dialing backend: dial tcp: i/o timeout")
     try:
         asked = [*fields, ("connection", "Upgrade"), ("upgrade", upgrade.protocol)]
         try:
@@ -52,6 +53,8 @@ async def upgraded(
                 head = await send_upgrade(stream, request_bytes(request.method, target, asked))
         except (SwitchFailed, trio.TooSlowError) as error:
             raise AskError(str(error) or "context deadline exceeded") from None
+        if head.status < 400 and head.status != SWITCHING_PROTOCOLS:
+            raise AskError(f"invalid upgrade response: status code {head.status}")
         if head.status != SWITCHING_PROTOCOLS:
             kept = [(name.lower(), value) for name, value in head.fields if name.lower() not in NOT_PASSED_ON]
             return Response(head.status, kept, await read_error(stream, head))

@@ -174,7 +174,9 @@ async def _upgrade(request: Request, location: Location) -> Response:
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in head.fields), "", ""]
         await client.send_all("\r\n".join(lines).encode("latin-1") + head.rest)
         await copy_both(client, stream, draining=request.draining)
-    except (DialError, SwitchFailed) as error:
+    except DialError as error:
+        raise status.unknown(f"error dialing backend: {error}") from None
+    except SwitchFailed as error:
         raise status.unknown(str(error)) from None
     finally:
         if stream is not None:

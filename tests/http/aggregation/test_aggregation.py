@@ -42,6 +42,7 @@ class Extension:
 
     def __init__(self) -> None:
         self.openapi: dict[str, Any] | None = None
+        self.upgrades = True
         self.requests: list[tuple[Request, bytes]] = []
         self.more = trio.Event()
         self.ended = trio.Event()
@@ -56,7 +57,7 @@ class Extension:
         self.requests.append((request, await request.body(1 << 24)))
         if "watch" in request.query_string:
             return Response(200, [("content-type", "application/json")], self._events())
-        if request.upgrade is not None:
+        if request.upgrade is not None and self.upgrades:
             stream = await request.upgrade.accept([("x-hello", "1")])
             await stream.send_all((await stream.receive_some()).upper())
             return SWITCHED
@@ -283,6 +284,17 @@ async def test_an_upgraded_connection_is_copied(wire: Any, extension: Extension)
         assert b"x-hello: 1" in head
         assert rest or await upgrade.client.receive_some() == b"HELLO"
         assert extension.requests[-1][0].headers["x-remote-user"] == "admin"
+
+
+async def test_an_answer_that_is_no_upgrade_is_refused(wire: Any, extension: Extension) -> None:
+    async with aggregating(wire, extension) as server:
+        await condition(server, "Passed")
+        request = server.request("GET", f"{PATH}/moved")
+        extension.upgrades = False
+        request.upgrade = ClientUpgrade()  # type: ignore[assignment]
+        with trio.fail_after(PATIENCE):
+            answer = await server.assembly.application.application(request)
+        assert (answer.status, answer.body) == (503, b"invalid upgrade response: status code 307\n")
 
 
 async def test_rights_are_checked_before(wire: Any, extension: Extension) -> None:

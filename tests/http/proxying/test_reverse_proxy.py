@@ -132,6 +132,10 @@ async def test_errors(wire: Any) -> None:
     head, body = await asked(served, "GET", "/x")
     assert head.startswith(b"HTTP/1.1 503 ")
     assert body == b"error trying to reach service: dial tcp 127.0.0.1:%d: connect: connection refused" % port
+    upgrade = b" HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, close\r\nUpgrade: foo\r\n\r\n"
+    answer = await served.say(b"GET " + PREFIX.encode() + b"/x" + upgrade)
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.endswith(b"error dialing backend: dial tcp 127.0.0.1:%d: connect: connection refused" % port)
 
 
 async def test_a_drain_cuts_a_followed_answer(wire: Any, kubelet: KubeletStandIn) -> None:
