@@ -9,6 +9,8 @@ server's own rules follow the views. So a task tries them again whenever the key
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from typing import Final
 
 import trio
@@ -16,6 +18,8 @@ import trio
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.views.views import Views
+
+log = logging.getLogger(__name__)
 
 # Seconds after which unreadable objects are tried again. A key service may have come back.
 INTERVAL: Final = 10.0
@@ -37,32 +41,59 @@ async def reread(views: Views, key: Key) -> str:
 
 
 class Rereading:
-    """Reads unreadable objects again. ``run`` must be running."""
+    """Reads unreadable objects again. ``run`` must be running.
 
-    def __init__(self, views: Views) -> None:
+    ``needed``: resources without which the server cannot work. Starting waits until they can be decrypted.
+    """
+
+    def __init__(self, views: Views, needed: Collection[str] = ()) -> None:
         self._views = views
+        self._needed = needed
         self._wanted = trio.Event()
+        self._reason = ""  # why the last object could not be decrypted
 
     def notice_change(self) -> None:
         """Try at once: keys have changed."""
         self._wanted.set()
 
+    def missing(self) -> list[str]:
+        """Return the needed resources with objects that cannot be decrypted."""
+        return [name for name in self._needed if self._views[name].unreadable]
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._try_all()
+        while missing := self.missing():
+            log.error(
+                "Waiting for keys: objects without which this server cannot work cannot be decrypted",
+                extra={"resources": ",".join(missing), "err": self._reason},
+            )
+            await self._wait()
+            await self._try_all()
         task_status.started()
         while True:
-            with trio.move_on_after(INTERVAL):
-                await self._wanted.wait()
-            self._wanted = trio.Event()
-            for view in self._views:
-                if view.unreadable:
-                    await self._try(view.resource, sorted(view.unreadable))
+            await self._wait()
+            await self._try_all()
+
+    async def _wait(self) -> None:
+        with trio.move_on_after(INTERVAL):
+            await self._wanted.wait()
+        self._wanted = trio.Event()
+
+    async def _try_all(self) -> None:
+        for view in self._views:
+            if view.unreadable:
+                await self._try(view.resource, sorted(view.unreadable))
 
     async def _try(self, resource: str, names: list[tuple[str, str]]) -> None:
         failed = 0
         for namespace, name in names:
             try:
-                failed += bool(await reread(self._views, Key(resource, namespace, name)))
-            except LogError:
+                problem = await reread(self._views, Key(resource, namespace, name))
+            except LogError as error:
+                self._reason = str(error)
                 return
-            if failed == FAILURES:
-                return
+            if problem:
+                self._reason = problem
+                failed += 1
+                if failed == FAILURES:
+                    return

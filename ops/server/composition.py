@@ -67,7 +67,7 @@ from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
 
-NEEDED_TO_DECIDE: Final = (
+NEEDED: Final = (
     "namespaces",
     "serviceaccounts",
     "resourcequotas",
@@ -78,8 +78,15 @@ NEEDED_TO_DECIDE: Final = (
     *(f"{name}admissionpolicybindings.admissionregistration.k8s.io" for name in ("mutating", "validating")),
     "customresourcedefinitions.apiextensions.k8s.io",
     "apiservices.apiregistration.k8s.io",
+    *(f"{name}.flowcontrol.apiserver.k8s.io" for name in ("flowschemas", "prioritylevelconfigurations")),
+    "priorityclasses.scheduling.k8s.io",
+    *(f"{name}.networking.k8s.io" for name in ("servicecidrs", "ipaddresses")),
+    "services",
+    "endpoints",
+    "leases.coordination.k8s.io",
 )
-"""Resources without which no request is decided rightly: a server that cannot decrypt them is not ready."""
+"""Resources of the server's own rules and loops. While one cannot be decrypted, a server does not start, or is not
+ready."""
 
 
 def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None = None) -> Assembly:
@@ -91,7 +98,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     describe = description.describe
     views = Views(describe, description.plain)
     tail = Tail(revision_log, views)
-    rereading = Rereading(views)
+    rereading = Rereading(views, NEEDED)
     encryption.contents.on_change(rereading.notice_change)
     appender = Appender(revision_log, tail)
 
@@ -292,7 +299,7 @@ def _log_checks(tail: Tail) -> list[Check]:
 
     def check_views() -> None:
         check_log()
-        if unreadable := [name for name in NEEDED_TO_DECIDE if tail.views[name].unreadable]:
+        if unreadable := [name for name in NEEDED if tail.views[name].unreadable]:
             raise Unhealthy(f"objects of {', '.join(unreadable)} cannot be decrypted")
 
     return [Check("log", check_log, live=False), Check("informer-sync", check_views, live=False)]

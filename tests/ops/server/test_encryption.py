@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from in_process import Answer, open_server
 
 from kubechronicle.api.configuration import encryption
+from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.ops.cli import main
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.server.encryption.chains import build
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -116,28 +122,60 @@ async def test_an_unchanged_write_moves_an_object_to_the_key_of_today() -> None:
         assert again["metadata"]["resourceVersion"] != moved["metadata"]["resourceVersion"]
 
 
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOOK = {
+    "name": "a.example.com",
+    "clientConfig": {"url": "https://127.0.0.1:1/"},
+    "admissionReviewVersions": ["v1"],
+    "sideEffects": "None",
+    "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}],
+}
+ADMISSION = ("*.admissionregistration.k8s.io",)
+
+
 async def test_rules_fail_closed_and_the_server_is_not_ready_without_what_they_need() -> None:
     store = MemoryStore()
-    webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    hook = {
-        "name": "a.example.com",
-        "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}],
-    }
-    everything = ("*.admissionregistration.k8s.io",)
-    async with open_server(store, other=encrypted("k", resources=everything)) as server:
-        await server.post(webhooks, {"metadata": {"name": "w"}, "webhooks": [hook]})
-    async with open_server(store, other=encrypted("q", resources=everything)) as server:
-        refused = message(
-            await server.ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
-        )
+    async with (
+        open_server(store, other=encrypted("q", resources=ADMISSION)) as server,
+        open_server(store, other=encrypted("k", resources=ADMISSION)) as keeper,
+    ):
+        assert (await server.ask("GET", "/readyz")).status == 200
+        await keeper.post(WEBHOOKS, {"metadata": {"name": "w"}, "webhooks": [HOOK]})
+        assert (await server.ask("GET", WEBHOOKS)).status == 500
+        configmaps = "/api/v1/namespaces/default/configmaps"
+        refused = message(await server.ask("POST", configmaps, {"metadata": {"name": "c"}}))
         assert "validatingwebhookconfigurations.admissionregistration.k8s.io" in refused
         assert "no matching key was found" in refused
         ready = await server.ask("GET", "/readyz")
         assert (ready.status, b"[-]informer-sync failed" in ready.body) == (500, True)
         assert (await server.ask("GET", "/livez")).status == 200
+
+
+async def test_a_server_waits_at_its_start_for_the_keys_of_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    async with open_server(store, other=encrypted("k", resources=ADMISSION)) as keeper:
+        await keeper.post(WEBHOOKS, {"metadata": {"name": "w"}, "webhooks": [HOOK]})
+    waiting: list[Contents] = []
+    over = Encryption.over
+
+    def remembered(self: Encryption, log: RevisionLog) -> EncryptedLog:
+        waiting.append(self.contents)
+        return over(self, log)
+
+    monkeypatch.setattr(Encryption, "over", remembered)
+    started = trio.Event()
+
+    async def start() -> None:
+        async with open_server(store, other=encrypted("q", resources=ADMISSION)) as server:
+            started.set()
+            assert len((await server.get(WEBHOOKS))["items"]) == 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(start)
+        await trio.testing.wait_all_tasks_blocked(0.2)
+        assert not started.is_set()
+        (contents,) = waiting
+        contents.use(build(encryption.load(configuration("q", "k", resources=ADMISSION)), contents.statistics).chains)
 
 
 @pytest.mark.parametrize(
