@@ -120,7 +120,7 @@ async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: f
     try:
         return await attempt()
     except NeedsExternalAnswer as error:
-        missing = error
+        missing = _without_frames(error)
     with _answers_of_one_decision() as answers:
         answers[_DEADLINE] = deadline
         for _ in range(MAX_QUESTIONS):
@@ -135,8 +135,13 @@ async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: f
             try:
                 return await attempt()
             except NeedsExternalAnswer as error:
-                missing = error
+                missing = _without_frames(error)
     raise status.internal_error(TOO_MANY)
+
+
+def _without_frames(missing: NeedsExternalAnswer) -> NeedsExternalAnswer:
+    """Release the frames of the attempt. Through them the exception refers to itself, and waits for the collector."""
+    return missing.with_traceback(None)
 
 
 @contextmanager
