@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, TextIO, TypeAlias
@@ -27,6 +27,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "revision": "33", "old": "31", "new": "32", "who": "36", "dim": "2", "strong": "1", "warning": "35",
 }  # fmt: skip
 ERASE_LINE: Final = "\r\033[K"
+CLEAR: Final = "\x1b[H\x1b[J"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,11 @@ class Output:
     def overwrite(self, text: str) -> None:
         """Replace the line on a terminal, without a line break."""
         self._stream.write(f"{ERASE_LINE}{printable(text)}")
+        self.flush()
+
+    def screen(self, lines: Sequence[str]) -> None:
+        """Replace all that a terminal shows by these lines."""
+        self._stream.write(CLEAR + "\n".join(printable(line) for line in lines))
         self.flush()
 
     def bytes(self, data: bytes) -> None:

@@ -3,7 +3,7 @@
 endpoint: localhost:4317            OTLP over gRPC; https://collector:4318 is OTLP over HTTP
 samplingRatePerMillion: 10000       of the requests that no other party has decided about; absent: none of these
 
-The rules are those of k8s.io/component-base ``tracing/api/v1``. A URL with http or https as the endpoint is our addition.
+The rules are those of k8s.io/component-base ``tracing/api/v1``. An endpoint with http or https is our addition.
 """
 
 from __future__ import annotations

@@ -130,6 +130,10 @@ class Client:
             self.omissions.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
         return reply.body
 
+    def text(self, path: str) -> str:
+        """Return a page of text. ApiError."""
+        return self._body("GET", path, accept="text/plain").decode(errors="replace")
+
     def pages(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
         """Yield a list page by page. Pages become smaller if a response is too large."""
 

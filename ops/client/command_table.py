@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "export": "Print objects as they were at a moment, for kubectl apply.",
     "try-policy": "Tell which writes of the past an admission policy would have refused or changed.",
     "migrate-storage": "Rewrite objects in the version that their resource is stored in today.",
+    "top": "Show what the server does at present: requests, log, process, priority levels.",
     "ui": "Open the web page about history, with the credentials of the kubeconfig.",
     "completion": "Print a script that completes these commands in a shell.",
 }
