@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -103,14 +104,9 @@ def _start(node: Node, name: str, *command: str) -> Component:
 
 
 def _stop(node: Node) -> None:
-    """Stop the programs in reverse. Containers and mounts go with the place; their cgroups are removed here."""
+    """Stop the programs in reverse. Containers and mounts go with the place."""
     for component in reversed(node.components.values()):
-        component.kill(15)
-    for name in ("kubepods", "k8s.io"):
-        for folder in Path("/sys/fs/cgroup").glob(f"*/{name}"):
-            for below in sorted(folder.rglob("*"), key=lambda path: -len(path.parts)):
-                with contextlib.suppress(OSError):
-                    below.rmdir()
+        component.kill(signal.SIGTERM)
 
 
 def _start_controllers(node: Node) -> None:

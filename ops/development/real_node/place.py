@@ -32,11 +32,17 @@ NODES_AT_ONCE = 4
 # Folders with fixed names that kubelet and containerd use: empty ones in the place, so that the machine's stay as they
 # are. /run holds the sockets of containerd's shims and the network namespaces of pods.
 PRIVATE_FOLDERS = ("/run", "/var/log/containers", "/var/log/pods", "/var/lib/kubelet", "/var/lib/cni")
-# Settings of the kernel that a kubelet changes and no namespace isolates.
-SYSCTLS = (
-    "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
-    "kernel/keys/root_maxbytes",
-)  # fmt: skip
+# Settings of the kernel that a kubelet changes, and its values. No namespace isolates them, so it sees files with these
+# values in their places, and leaves the machine's alone.
+KERNEL = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+CGROUPS = ("kubepods", "k8s.io")  # of pods, and of containers without a pod
 STOP_TIMEOUT = 20.0
 
 
@@ -136,21 +142,33 @@ class Component:
 @contextlib.contextmanager
 def place() -> Iterator[Place]:
     """Set up the first place that no other process uses. It is gone afterwards. Raises Unavailable."""
-    with contextlib.ExitStack() as stack:
-        number = _reserve(stack)
-        stack.enter_context(_kept_sysctls())
-        holder = stack.enter_context(_holder())
-        made = Place(number, holder)
-        stack.callback(_remove, made)
-        _remove(made)  # of a run that was killed
-        try:
-            _connect(made)
-        except subprocess.CalledProcessError as error:
-            said = str(error.stderr).strip() or str(error)
-            raise Unavailable(
-                f"a real node needs namespaces with a network; {shlex.join(error.cmd)}: {said}"
-            ) from error
-        yield made
+    try:
+        with contextlib.ExitStack() as stack:
+            number = _reserve(stack)
+            made = Place(number, stack.enter_context(_holder()))
+            stack.callback(_remove, made)
+            _remove(made)  # of a run that was killed
+            try:
+                _connect(made)
+            except subprocess.CalledProcessError as error:
+                said = str(error.stderr).strip() or str(error)
+                command = shlex.join(error.cmd)
+                raise Unavailable(f"a real node needs namespaces with a network; {command}: {said}") from error
+            yield made
+    finally:
+        _remove_cgroups()
+
+
+def _remove_cgroups() -> None:
+    """Remove the empty cgroups of pods, unless another node runs, which has the same."""
+    with contextlib.ExitStack() as stack, contextlib.suppress(BlockingIOError):
+        for lock in CACHE.glob("place-*.lock"):
+            fcntl.flock(stack.enter_context(lock.open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for name in CGROUPS:
+            for folder in Path("/sys/fs/cgroup").glob(f"*/{name}"):
+                for below in sorted([folder, *folder.rglob("*/")], key=lambda path: -len(path.parts)):
+                    with contextlib.suppress(OSError):
+                        below.rmdir()
 
 
 def _reserve(stack: contextlib.ExitStack) -> int:
@@ -164,21 +182,15 @@ def _reserve(stack: contextlib.ExitStack) -> int:
 
 
 @contextlib.contextmanager
-def _kept_sysctls() -> Iterator[None]:
-    before = {path: path.read_text() for name in SYSCTLS if (path := Path("/proc/sys") / name).exists()}
-    try:
-        yield
-    finally:
-        for path, value in before.items():
-            with contextlib.suppress(OSError):
-                path.write_text(value)
-
-
-@contextlib.contextmanager
 def _holder() -> Iterator[int]:
     """Run the first process of the namespaces: the pause program, which reaps orphans. Yields its process id."""
     mounts = " && ".join(f"mkdir -p {path} && mount -t tmpfs tmpfs {path}" for path in PRIVATE_FOLDERS)
-    script = f"mount --make-rshared / && {mounts} && mkdir -p /run/netns && echo ready && exec {BIN}/pause"
+    kernel = " && ".join(
+        f"echo {value} > /run/{number} && mount --bind /run/{number} /proc/sys/{name}"
+        for number, (name, value) in enumerate(KERNEL.items())
+        if (Path("/proc/sys") / name).exists()
+    )
+    script = f"mount --make-rshared / && {mounts} && {kernel} && mkdir -p /run/netns && echo ready && exec {BIN}/pause"
     unshare = [
         "unshare",
         "--net",
@@ -199,7 +211,12 @@ def _holder() -> Iterator[int]:
         try:
             if process.stdout.readline() != "ready\n":
                 raise Unavailable(f"a real node needs namespaces of its own; unshare: {process.stderr.read().strip()}")
-            yield _children(process.pid)[0]
+            [first] = _children(process.pid)
+            try:
+                yield first
+            finally:
+                os.kill(first, signal.SIGKILL)
+                process.wait()  # it ends after the last process of the namespace
         finally:
             process.kill()
 
