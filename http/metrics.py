@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+import trio
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -172,7 +173,30 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        text = generate_latest(self.registry if self.worker is None else _Labelled(self.registry, self.worker))
-        for name in BARE_COUNTERS:
-            text = text.replace(f" {name}_total ".encode(), f" {name} ".encode())
-        return text
+        return _text(self._collected())
+
+    async def exposition_by_thread(self) -> bytes:
+        """Return the same. The numbers are read at once; their text takes twice as long, and is made in a thread."""
+        return await trio.to_thread.run_sync(_text, self._collected())
+
+    def _collected(self) -> list[Metric]:
+        registry = self.registry if self.worker is None else _Labelled(self.registry, self.worker)
+        return list(registry.collect())
+
+
+class _Collected(CollectorRegistry):
+    """Metrics that have been read already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        super().__init__()
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _text(metrics: list[Metric]) -> bytes:
+    text = generate_latest(_Collected(metrics))
+    for name in BARE_COUNTERS:
+        text = text.replace(f" {name}_total ".encode(), f" {name} ".encode())
+    return text

@@ -69,7 +69,7 @@ def router(
         if not context.moment:
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method != "DELETE":
-                answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
+                answer = Response(200, [("content-type", CONTENT_TYPE)], await metrics.exposition_by_thread())
             if answer is None and flow_control is not None and request.path.startswith(DUMPS):
                 answer = dump(flow_control, request.path, context.query)
             if answer is None and pages is not None:
