@@ -14,6 +14,7 @@ import orjson
 
 from kubechronicle.api.audit.payloads import Payload, json_of
 from kubechronicle.api.audit.policy import API_VERSION
+from kubechronicle.api.codecs.negotiate import JSON
 from kubechronicle.api.errors.field_errors import go_quote
 
 TRUNCATED: Final = "audit.k8s.io/truncated"
@@ -49,12 +50,29 @@ class Event:
     @property
     def size(self) -> int:
         """An estimate of the bytes that the event keeps in memory."""
+        if self.values is _NOTHING:
+            return len(self._encoded)
         size = OVERHEAD
         if self.request is not None:
             size += self.request.size
         if self.response is not None:
             size += self.response.size
         return size
+
+    def settle(self) -> None:
+        """Encode the event now if that is quick, and forget its values: held in numbers, they are work for the
+        collector of cycles."""
+        request, response = self.request, self.response
+        if self.omit_managed_fields and (request or response):
+            return
+        if (request is None or _is_quick(request)) and (response is None or _is_quick(response)):
+            self.encoded()
+            self.values, self.request, self.response = _NOTHING, None, None
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the fields of the event, without its objects unless it is settled."""
+        found: Mapping[str, Any] = self.values if self.values is not _NOTHING else orjson.loads(self._encoded)
+        return found
 
     def encoded(self) -> bytes:
         """Return the event as JSON on one line, without its end. May take long: call it in a thread."""
@@ -70,11 +88,21 @@ class Event:
         encoded = self.encoded()
         if len(encoded) <= limit:
             return encoded
-        if self.values["level"] in ("Request", "RequestResponse"):
-            kept = {name: value for name, value in self.values.items() if name not in OBJECTS}
-            kept["annotations"] = {**(self.values.get("annotations") or {}), TRUNCATED: "true"}
+        facts = self.facts()
+        if facts["level"] in ("Request", "RequestResponse"):
+            kept = {name: value for name, value in facts.items() if name not in OBJECTS}
+            kept["annotations"] = {**(facts.get("annotations") or {}), TRUNCATED: "true"}
             encoded = orjson.dumps(kept)
         return encoded if len(encoded) <= limit else b""
+
+
+QUICK: Final = 16 * 1024
+"""Bytes of an object that is JSON already, up to which an event is encoded on the event loop."""
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def _is_quick(payload: Payload) -> bool:
+    return payload.checked and not payload.gzipped and payload.media_type == JSON and payload.size <= QUICK
 
 
 OBJECTS: Final = ("requestObject", "responseObject")

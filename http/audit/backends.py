@@ -120,7 +120,7 @@ class Delivery:
 
 def log_lost(plugin: str, why: str, events: Sequence[Event]) -> None:
     """Log events that a backend has not recorded, so that the server's log has their main facts."""
-    lines = [legacy_line(event.values) for event in events[:MOST_LOGGED]]
+    lines = [legacy_line(event.facts()) for event in events[:MOST_LOGGED]]
     log.error(
         "Error in audit plugin '%s' affecting %d audit events: %s\nImpacted events:\n%s",
         plugin, len(events), why, "\n".join(lines),

@@ -48,6 +48,7 @@ class LogBackend:
         self._metrics = metrics
         self._buffered = settings.mode == BATCH
         self._legacy = settings.format == LEGACY_FORMAT
+        self._settles = not self._legacy and not settings.truncate.enabled
         self._file = LogFile(
             settings.path,
             max_size=settings.max_size * MEBIBYTE,
@@ -75,6 +76,8 @@ class LogBackend:
         return self._taken_events - self._done_events
 
     def offer(self, event: Event) -> Delivery | None:
+        if self._settles:
+            event.settle()
         size = event.size
         if (
             self._taken_events - self._done_events >= self._settings.batch.buffer_size
@@ -171,6 +174,7 @@ class LogBackend:
     def _write(self, taken: list[Event | Delivery]) -> None:
         deliveries = [each for each in taken if isinstance(each, Delivery)]
         events = [each.event if isinstance(each, Delivery) else each for each in taken]
+        sizes = sum(event.size for event in events)
         written, why = self._write_events(events)
         if deliveries:
             self._tell(_finish, deliveries, written)
@@ -178,7 +182,7 @@ class LogBackend:
             self._metrics.failed(PLUGIN, len(events) - written)
             log_lost(PLUGIN, why, events[written:])
         self._done_events += len(events)
-        self._done_bytes += sum(event.size for event in events)
+        self._done_bytes += sizes
 
     def _write_events(self, events: list[Event]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
@@ -198,7 +202,7 @@ class LogBackend:
     def _line(self, event: Event) -> bytes:
         """Return the line of an event; b"" for one that is too long even without its objects."""
         if self._legacy:
-            return f"{legacy_line(event.values)}\n".encode(errors="replace")
+            return f"{legacy_line(event.facts())}\n".encode(errors="replace")
         if not self._settings.truncate.enabled:
             return event.encoded() + b"\n"
         fitted = event.fitted(self._settings.truncate.max_event_size)
