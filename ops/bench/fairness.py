@@ -1,6 +1,6 @@
 """``python -m kubechronicle.ops.bench.fairness``: what one noisy client costs 50 nodes and five people.
 
-    python -m kubechronicle.ops.bench.fairness                                     with and without priority and fairness
+    python -m kubechronicle.ops.bench.fairness                            with and without priority and fairness
     python -m kubechronicle.ops.bench.fairness --against https://127.0.0.1:6443 --against-token FILE
 
 Each server is measured alone: first quiet, then with a client of 200 connections that lists 10,000 objects of 1 KB as
@@ -74,7 +74,13 @@ def result(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def measure(load: Load, side: Side, options: argparse.Namespace) -> str:
     """Return the server's row of the table."""
-    fill = {"mode": "fill", "namespace": NAMESPACE, "count": OBJECTS, "conns": 16, "size": 1024}
+    fill: dict[str, str | int | float] = {
+        "mode": "fill",
+        "namespace": NAMESPACE,
+        "count": OBJECTS,
+        "conns": 16,
+        "size": 1024,
+    }
     load.run(Target(flags=side.flags, groups={}), fill)
     quiet = result(run(load, side, "steady", options))
     noisy = run(load, side, "noisy", options, nice=10)
