@@ -53,7 +53,7 @@ def _plain(text: str) -> str:
 
 
 class Difference:
-    """What happened between two samples."""
+    """The changes between two samples."""
 
     def __init__(self, before: Sample, after: Sample) -> None:
         self._before, self.after = before, after
