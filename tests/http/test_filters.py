@@ -87,6 +87,7 @@ def test_the_order_is_kube_apiservers() -> None:
         "measure",
         "limit_time",
         "authenticate",
+        "trace",
         "audit",
         "impersonate",
         "limit_in_flight",

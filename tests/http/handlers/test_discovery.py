@@ -68,7 +68,8 @@ async def test_resources_of_discovery_are_served(server: InProcess) -> None:
             if "list" in resource["verbs"]:
                 found = await server.get(f"{path}/{resource['name']}")
                 assert found["kind"] == resource["kind"] + "List"
-                assert found["items"] == []
+                # The statuses of components are answers of this server, not stored objects.
+                assert found["items"] == [] or resource["name"] == "componentstatuses"
                 listed += 1
             if "watch" in resource["verbs"]:
                 async with server.watch(f"{path}/{resource['name']}?watch=1&timeoutSeconds=1"):

@@ -323,7 +323,7 @@ async def test_discovery_and_documents(story: Story) -> None:
 
 async def test_requests_have_the_metrics_of_ordinary_ones(story: Story) -> None:
     labels = {"verb": "LIST", "resource": "configmaps", "scope": "namespace", "code": "200", "version": "v1"}
-    labels |= {"group": "", "subresource": "", "dry_run": ""}
+    labels |= {"group": "", "subresource": "", "dry_run": "", "component": "apiserver"}
     before = await story.server.metric("apiserver_request_total", **labels) or 0
     await story.server.get(story.at("c", MAPS))
     assert await story.server.metric("apiserver_request_total", **labels) == before + 1
