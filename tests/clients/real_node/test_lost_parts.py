@@ -121,8 +121,9 @@ def test_a_node_that_is_cut_off(node: Node, pod: Pod) -> None:
     wait_until_ready(node, node.components["kubelet"])
 
 
-def test_a_node_that_is_lost(node: Node, pod: Pod) -> None:
-    """Keep-alive probes find out after 75 seconds, unless bytes are on the way: those of port-forward's pings."""
+def test_a_node_that_is_lost(node: Node, namespace: str) -> None:
+    """Keep-alive probes find out after 75 seconds, unless bytes are on the way: pings of port-forward and of SPDY."""
+    pod = run_pod(node, namespace, SCRIPT)
     with sessions(pod) as opened:
         node.place.cut()
         try:
