@@ -7,7 +7,7 @@ hundred kilobytes at once. Between chunks, the connection waits for a slow clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -18,6 +18,8 @@ CHUNK = 128 * 1024
 FIRST = 15 * 1024
 """Bytes of the first chunk. It is copied once more, behind the head of the answer; both together fit one TLS record.
 A small first chunk also reaches the client early."""
+TURN_EVERY = 2
+"""A chunk takes a seventh of a millisecond: to join, encrypt and copy."""
 WHOLE = 128 * 1024
 """Bytes of a body up to which it is sent in one piece."""
 
@@ -42,9 +44,10 @@ class ListBody:
     """A body of ``length`` bytes: opening, items, closing. The connection that sends it iterates it once.
 
     ``when_closed``: called when it has been sent or given up.
+    ``turn``: waited for before every TURN_EVERY-th chunk, so that long answers share the event loop with others.
     """
 
-    __slots__ = ("_chunks", "closing", "items", "length", "opening", "when_closed")
+    __slots__ = ("_chunks", "_sent", "closing", "items", "length", "opening", "turn", "when_closed")
 
     def __init__(self, opening: bytes, items: Items, closing: bytes) -> None:
         self.length = len(opening) + items.length + len(closing)
@@ -52,6 +55,8 @@ class ListBody:
         self.items = items
         self.closing = closing
         self.when_closed: Callable[[], object] | None = None
+        self.turn: Callable[[], Awaitable[object]] | None = None
+        self._sent = 0
         self._chunks: Iterator[bytes] | None = None
 
     def whole(self) -> bytes:
@@ -63,6 +68,9 @@ class ListBody:
     async def __anext__(self) -> bytes:
         if self._chunks is None:
             self._chunks = self.items.chunks(self.opening, self.closing)
+        self._sent += 1
+        if self.turn is not None and not self._sent % TURN_EVERY:
+            await self.turn()
         for chunk in self._chunks:
             return chunk
         raise StopAsyncIteration

@@ -22,6 +22,8 @@ LEAST_COST: Final = 0.00002
 MOST_COST: Final = 0.001
 """Seconds of a seat: at first, and the bounds of what is measured. A pass is long for other reasons, too."""
 _WEIGHT: Final = 0.05
+MEASURED: Final = 3
+"""Seats from which a pass is measured: one with fewer may have waited for I/O."""
 
 
 class Pace:
@@ -41,16 +43,14 @@ class Pace:
         self._started = 0.0
 
     def begin_pass(self, now: float) -> None:
+        """Measure the cost of a seat in the last pass, and begin another one."""
+        if self.seats >= MEASURED:
+            measured = min(max((now - self._started) / self.seats, LEAST_COST), MOST_COST)
+            self.cost += (measured - self.cost) * _WEIGHT
         self.number += 1
         self.spent = 0.0
         self.seats = 0
         self._started = now
-
-    def end_pass(self, now: float) -> None:
-        """Measure the cost of a seat."""
-        if self.seats:
-            measured = min(max((now - self._started) / self.seats, LEAST_COST), MOST_COST)
-            self.cost += (measured - self.cost) * _WEIGHT
 
     def stop(self) -> None:
         """Let every request begin at once from now on."""

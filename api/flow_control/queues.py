@@ -25,7 +25,7 @@ There are no locks and no clock here: every call has the time ``now``, in second
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
@@ -62,6 +62,7 @@ class Level:
         self.flows: dict[str, FlowCounts] = {}
         self.without_queue: dict[Ticket, None] = {}
         self.waiting = self.executing = self.seats_waiting = self.seats_used = 0
+        self._wide_used = 0  # seats of requests with several
         self.dispatched = self.rejected = self.timed_out = 0
         self.virtual_time = self.dispatch_r = self.latest_s = 0.0
         self.times: dict[tuple[int, int, int, int], float] = {}
@@ -165,6 +166,8 @@ class Level:
             queue.next_r += ticket.work
         self.executing += 1
         self.seats_used += width
+        if width > 1:
+            self._wide_used += width
         counts.executing += 1
         counts.executing_seats += width
         counts.dispatched += 1
@@ -201,6 +204,8 @@ class Level:
 
     def _free(self, ticket: Ticket) -> None:
         self.seats_used -= ticket.width
+        if ticket.width > 1:
+            self._wide_used -= ticket.width
         ticket.flow.counts.executing_seats -= ticket.width
         if ticket.queue is not None:
             ticket.queue.seats -= ticket.width
@@ -282,24 +287,34 @@ class Level:
         """Tell whether seats are free. A request that is wider than the limit runs alone."""
         if width > self.current:
             return not self.executing
-        return self.seats_used + width <= self.current
+        if self.seats_used + width > self.current:
+            return False
+        return width == 1 or not self._wide_used or self._wide_used + width <= self.current - self._kept()
+
+    def _kept(self) -> int:
+        """Return the seats that requests of several seats leave to those of one.
+
+        Long lists would otherwise take all seats of a level, and a short request would wait until one of them ends.
+        """
+        return self.current // 4
 
     def _dispatch(self, now: float) -> None:
         """Start waiting requests while seats are free, in the order of their virtual ends.
 
-        If the next one does not fit, all wait: otherwise narrow requests would always overtake wide ones.
+        If the next one does not fit, all wait: otherwise narrow requests would always overtake wide ones. Only the
+        seats that are kept for requests of one seat are given to these at once.
         """
         while self.waiting and (self.seats_used < self.current or not self.executing):
-            count, after = len(self.queues), self._robin + 1
-            queue = min(
-                self._backlog.values(),
-                key=lambda queue: (queue.next_r + queue.waiting[0].work, (queue.index - after) % count),
-            )
+            queue = self._next(self._backlog.values())
             ticket = queue.waiting[0]
             if not self._fits(ticket.width):
                 name = ticket.flow.schema
                 self.no_room[name] = self.no_room.get(name, 0) + 1
-                return
+                narrow = [queue for queue in self._backlog.values() if queue.waiting[0].width == 1]
+                if not narrow or self.seats_used - self._wide_used >= self._kept() or not self._fits(1):
+                    return
+                queue = self._next(narrow)
+                ticket = queue.waiting[0]
             if not self.part.begins(ticket.width):
                 return
             queue.waiting.popleft()
@@ -312,6 +327,11 @@ class Level:
             self._run(ticket, queue, now)
             self._bound(queue)
             ticket.wake()
+
+    def _next(self, queues: Collection[Queue]) -> Queue:
+        """Return the queue whose first request would finish first in virtual time; among equals, in turns."""
+        count, after = len(self.queues), self._robin + 1
+        return min(queues, key=lambda queue: (queue.next_r + queue.waiting[0].work, (queue.index - after) % count))
 
     @staticmethod
     def _bound(queue: Queue) -> None:

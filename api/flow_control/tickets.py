@@ -46,39 +46,28 @@ class Ticket:
 
     ``seats``: taken while it runs. ``final_seats``: taken for ``extra`` seconds after its end, for the events that it
     causes. ``width``: the larger of both, which is held all the time.
-    ``wake``: called when a waiting request may run.
+    ``wake``: called when a request that has joined a queue may run.
     ``about``: what the caller knows of the request, for dumps.
     """
 
-    __slots__ = (
-        "about",
-        "arrived",
-        "arrived_r",
-        "extra",
-        "final_seats",
-        "flow",
-        "queue",
-        "running",
-        "seats",
-        "started",
-        "wake",
-        "width",
-        "work",
-    )
-
-    wake: Callable[[], object]
+    # Most requests are of one seat and never wait: what they do not change belongs to the class.
+    seats = width = 1
+    final_seats = 0
+    extra = arrived = started = arrived_r = 0.0
+    work = SERVICE_TIME
+    queue: Queue | None = None
+    running = False
+    wake: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, flow: Flow, about: Any, seats: int = 1, final_seats: int = 0, extra: float = 0.0) -> None:
         self.flow = flow
         self.about = about
-        self.seats = seats
-        self.final_seats = final_seats
-        self.extra = extra
-        self.width = seats if seats >= final_seats else final_seats
-        self.work = seats * SERVICE_TIME + final_seats * extra
-        self.queue: Queue | None = None
-        self.running = False
-        self.arrived = self.started = self.arrived_r = 0.0
+        if seats != 1 or final_seats:
+            self.seats = seats
+            self.final_seats = final_seats
+            self.extra = extra
+            self.width = max(seats, final_seats)
+            self.work = seats * SERVICE_TIME + final_seats * extra
 
 
 class Queue:

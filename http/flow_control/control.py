@@ -44,6 +44,8 @@ from kubechronicle.http.flow_control.retry_after import RetryAfter
 log = logging.getLogger(__name__)
 
 FLOWS_KEPT: Final = 10_000
+TURNS: Final = 1
+"""Long answers that go on in one pass of the event loop."""
 LONG: Final = 512
 """Characters of a path or name from which a flow is not kept: clients choose them."""
 SCHEMA_UID: Final = "x-kubernetes-pf-flowschema-uid"
@@ -91,17 +93,24 @@ class FlowControl:
             ViewFollower(views[f"flowschemas.{bootstrap.GROUP}"], self._take_schema),
         )
         self._pace = Pace()
+        for resource in ("prioritylevelconfigurations", "flowschemas"):
+            views.follow(f"{resource}.{bootstrap.GROUP}", self._note_change)
         self._next_adjustment = 0.0
         self._wanted = trio.Event()
         self._first = 0
+        self._changed = True
+        self._turns: dict[trio.lowlevel.Task, None] = {}
+        self._turns_given = (0, 0)  # the pass, and how many in it
 
     # Requests
 
     def flow_of(self, user: User, info: RequestInfo) -> KnownFlow:
         """Return the flow of a request, by the present configuration."""
-        levels, schemas = self._followers
-        if levels.catch_up() | schemas.catch_up() or not self._schemas:
-            self._configure(trio.current_time())
+        if self._changed:
+            self._changed = False
+            levels, schemas = self._followers
+            if levels.catch_up() | schemas.catch_up() or not self._schemas:
+                self._configure(trio.current_time())
         key: tuple[Any, ...]
         if info.is_resource:
             key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace)
@@ -142,7 +151,37 @@ class FlowControl:
         """Note that a request waits: for seats, or for a later pass of the event loop."""
         self._wanted.set()
 
+    async def turn(self) -> None:
+        """Wait for the turn of a long answer: TURNS of them go on in one pass of the event loop."""
+        number, given = self._turns_given
+        if number != self._pace.number:
+            given = 0
+        if not self._pace.number or (given < TURNS and not self._turns):
+            self._turns_given = (self._pace.number, given + 1)
+            await trio.lowlevel.checkpoint()
+            return
+        task = trio.lowlevel.current_task()
+        self._turns[task] = None
+        self._wanted.set()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._turns.pop(task, None)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _give_turns(self) -> bool:
+        """Give turns to those that wait longest. Returns whether others still wait."""
+        self._turns_given = (self._pace.number, TURNS)
+        for task in list(self._turns)[:TURNS]:
+            del self._turns[task]
+            trio.lowlevel.reschedule(task)
+        return bool(self._turns)
+
     # Configuration
+
+    def _note_change(self, _: object) -> None:
+        self._changed = True
 
     def _take_level(self, _: str, name: str, entry: Entry | None) -> None:
         _put(self._level_objects, name, entry)
@@ -223,6 +262,9 @@ class FlowControl:
         finally:
             trio.lowlevel.remove_instrument(passes)
             self._pace.stop()
+            for task in list(self._turns):
+                del self._turns[task]
+                trio.lowlevel.reschedule(task)
 
     async def _step(self) -> None:
         if self._wanted.is_set():
@@ -230,7 +272,7 @@ class FlowControl:
         now = trio.current_time()
         if now >= self._next_adjustment:
             self.adjust(now)
-        free, held_back = math.inf, False
+        free, held_back = math.inf, bool(self._turns) and self._give_turns()
         for level in self._in_turn():
             level.part.held_back = False
             level.release(now)
@@ -250,13 +292,10 @@ class FlowControl:
 
 
 class _Passes(trio.abc.Instrument):
-    """Tells the pace about the passes of Trio's event loop: they begin after the wait for I/O, and end before it."""
+    """Tells the pace about the passes of Trio's event loop, which begin after the wait for I/O."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-
-    def before_io_wait(self, timeout: float) -> None:
-        self._pace.end_pass(perf_counter())
 
     def after_io_wait(self, timeout: float) -> None:
         self._pace.begin_pass(perf_counter())

@@ -41,8 +41,11 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
         known = control.flow_of(context.user, info)
         context.flow_headers = known.headers
         level, measures = known.level, known.measures
-        work = estimate(info, context.query, level.limits.request, measures.watchers)
-        ticket = Ticket(known.flow, context, *work)
+        if info.verb == "get":
+            ticket = Ticket(known.flow, context)
+        else:
+            work = estimate(info, context.query, level.limits.request, measures.watchers)
+            ticket = Ticket(known.flow, context, *work)
         measures.seats[ticket.width] = measures.seats.get(ticket.width, 0) + 1
         now = trio.current_time()
         decision = level.start(ticket, now)
@@ -55,23 +58,33 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
             if decision is not RUNS:
                 context.terminated = True
                 return too_many_requests(control.rejected(level, ticket, decision))
-        running = Running(control, known, ticket, kind)
+        kinds = control.kinds
+        kinds.advance(ticket.started)
+        kinds.executing[kind] += 1
+        running = None
         if context.long_running:
-            context.seats = running
+            running = context.seats = Running(control, known, ticket, kind)
         try:
             response = await following(request)
         except BaseException:
-            running.end()
+            if running is None:
+                end(control, known, ticket, kind)
+            else:
+                running.end()
             raise
         body = response.body
         if isinstance(body, bytes):
-            running.end()
+            if running is None:
+                end(control, known, ticket, kind)
+            else:
+                running.end()
+        elif running is not None:
+            if not running.awaited:
+                running.end()
         elif isinstance(body, ListBody):
-            body.when_closed = running.end
-        elif not context.long_running:
-            response.body = _Held(body, running)
-        elif not running.awaited:
-            running.end()
+            body.when_closed, body.turn = Running(control, known, ticket, kind).end, control.turn
+        else:
+            response.body = _Held(body, Running(control, known, ticket, kind))
         return response
 
     async def wait(context: Context, known: KnownFlow, ticket: Ticket, kind: str) -> str:
@@ -109,8 +122,18 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
 READ_VERBS: Final = frozenset({"get", "list", "watch"})
 
 
+def end(control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
+    """Give back the seats of a request that ran."""
+    measures, now, kinds = known.measures, trio.current_time(), control.kinds
+    kinds.advance(now)
+    kinds.executing[kind] -= 1
+    control.finish(known.level, ticket, now)
+    watch = ticket.about.info.verb == "watch"
+    (measures.initialized if watch else measures.executed).add(now - ticket.started)
+
+
 class Running:
-    """A request that has its seats. ``end`` gives them back, once.
+    """A request that keeps its seats while its answer is sent. ``end`` gives them back, once.
 
     ``awaited``: set by the handler of a watch that has initial events: the seats are given back after these.
     """
@@ -121,21 +144,11 @@ class Running:
         self._control, self._known, self._ticket, self._kind = control, known, ticket, kind
         self._open = True
         self.awaited = False
-        kinds = control.kinds
-        kinds.advance(ticket.started)
-        kinds.executing[kind] += 1
 
     def end(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        ticket, measures, now = self._ticket, self._known.measures, trio.current_time()
-        kinds = self._control.kinds
-        kinds.advance(now)
-        kinds.executing[self._kind] -= 1
-        self._control.finish(self._known.level, ticket, now)
-        watch = ticket.about.info.verb == "watch"
-        (measures.initialized if watch else measures.executed).add(now - ticket.started)
+        if self._open:
+            self._open = False
+            end(self._control, self._known, self._ticket, self._kind)
 
 
 class _Held:

@@ -90,6 +90,10 @@ def measure(load: Load, side: Side, options: argparse.Namespace) -> str:
     cells = [side.name]
     failed = 0
     for kind in ("leases", "people"):
+        for seen in (quiet, loud):
+            if not seen[kind]["ms"]:
+                why = next(iter(seen[kind]["failed"] or ["none was sent"]))
+                raise LoadError(f"no request of the {kind} succeeded: {why}")
         before, after = quiet[kind]["ms"], loud[kind]["ms"]
         cells += [f"{one['p50']:.1f}, {one['p99']:.1f}" for one in (before, after)]
         cells.append(f"{after['p99'] / before['p99']:.1f}")

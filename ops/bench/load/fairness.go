@@ -125,20 +125,21 @@ func runSteady(o options) (map[string]any, error) {
 		}()
 	}
 	for number := range fairness.nodes {
-		n := &node{name: fmt.Sprintf("steady-%03d", number), uid: "00000000-0000-0000-0000-000000000000"}
-		user, groups := "system:node:"+n.name, []string{"system:nodes", "system:authenticated"}
+		name := fmt.Sprintf("steady-%03d", number)
+		lease := fmt.Appendf(nil, `{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":40}}`, name, name)
+		user, groups := "system:node:"+name, []string{"system:nodes", "system:authenticated"}
 		path := "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 		made := false
 		each(number, fairness.nodes, &leases, func(ctx context.Context, c *client) error {
 			var err error
 			if !made {
-				if _, err = c.as(ctx, user, groups, "POST", path, leaseBody(n, time.Now())); err == nil || isConflict(err) {
+				if _, err = c.as(ctx, user, groups, "POST", path, lease); err == nil || isConflict(err) {
 					made = true
 				}
 				return nil
 			}
 			renewed := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
-			_, err = c.as(ctx, user, groups, "PATCH", path+"/"+n.name, renewed)
+			_, err = c.as(ctx, user, groups, "PATCH", path+"/"+name, renewed)
 			return err
 		})
 	}

@@ -90,6 +90,27 @@ def test_a_wide_request_is_not_overtaken_for_ever() -> None:
     assert one.seats_used == 4
 
 
+def test_wide_requests_leave_seats_to_narrow_ones() -> None:
+    one, running = level(16, spec(queues=2, hand_size=1, queue_length=50)), Running()
+    wide, narrow = flow(one, "wide", 0), flow(one, "narrow", 1)
+    for n in range(8):
+        running.start(one, Ticket(wide, n, 4), 0.0)
+    assert one.executing == 3
+    assert [running.start(one, Ticket(narrow, n), 0.0) for n in range(4)] == [RUNS] * 4
+    assert running.start(one, Ticket(narrow, 4), 0.0) is WAITS
+    one.finish(running[0], 0.1)  # the narrow one is next
+    assert (one.executing, one.seats_used) == (7, 13)
+
+
+def test_a_request_may_overtake_at_once() -> None:
+    one = level(16, spec(queues=2, hand_size=1, queue_length=50))
+    wide, narrow = flow(one, "wide", 0), flow(one, "narrow", 1)
+    for n in range(8):
+        one.start(Ticket(wide, n, 4), 0.0)
+    ticket = Ticket(narrow, 0)  # nobody has said yet how to wake it
+    assert one.start(ticket, 0.0) is RUNS
+
+
 def test_a_request_wider_than_its_level_runs_alone() -> None:
     one, running = level(2), Running()
     a = flow(one, "a")
