@@ -20,16 +20,19 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from kubechronicle.http.egress import packets
 from kubechronicle.http.egress.metrics import EgressMetrics
 from kubechronicle.http.egress.packets import MalformedPacket, Packet, PacketType
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError, GrpcStream
+from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import ProxyFailed
 from kubechronicle.http.streaming.copying import GONE
+
+if TYPE_CHECKING:
+    from kubechronicle.http.outgoing.grpc_connection import GrpcStream
 
 log = logging.getLogger(__name__)
 

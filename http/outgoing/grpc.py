@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kubechronicle.http.outgoing.grpc_connection import GrpcConnection, GrpcStream
 from kubechronicle.http.outgoing.grpc_errors import GrpcError
 
-__all__ = ["Connect", "GrpcChannel", "GrpcError", "GrpcStream"]
+if TYPE_CHECKING:
+    from kubechronicle.http.outgoing.grpc_connection import GrpcConnection, GrpcStream
+
+__all__ = ["Connect", "GrpcChannel", "GrpcError"]
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 """Opens a connection to the server. Raises OSError (trio.BrokenResourceError for TLS) if it cannot."""
@@ -153,6 +155,9 @@ class GrpcChannel:
         try:
             with trio.fail_after(CONNECT_TIMEOUT):
                 transport = await self._connect()
+            # h2 takes long to load, and few servers need it.
+            from kubechronicle.http.outgoing.grpc_connection import GrpcConnection
+
             connection = GrpcConnection(transport)
             await nursery.start(connection.run)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:

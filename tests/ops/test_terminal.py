@@ -12,8 +12,9 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.terminal import Output, Painted
 
 ROOT = Path(__file__).resolve().parents[2]
-# The terminal's module, and the server's log. Tools of developers are not shipped.
-WRITERS = {"ops/terminal.py", "ops/klog.py"}
+# The terminal's module, the server's log, and the audit log, which may be standard output. Tools of developers are not
+# shipped.
+WRITERS = {"ops/terminal.py", "ops/klog.py", "http/audit/log_file.py"}
 TOOLS = ("ops/bench/", "ops/development/")
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 

@@ -264,7 +264,8 @@ async def test_resources_that_come_and_go_while_it_runs(autojump_clock: MockCloc
     async with open_server() as server, trio.open_nursery() as nursery:
         everything = server.store.registry
         without = Registry(rt for rt in everything if rt.group not in ("apps", "autoscaling"))
-        store: Any = SimpleNamespace(registry=without, reads=server.store.reads, writes=server.store.writes)
+        real = server.store
+        store: Any = SimpleNamespace(registry=without, reads=real.reads, writes=real.writes, queue=real.queue)
         nursery.start_soon(GarbageCollector(store).run)
         o = await make(server, "o")
         absent = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "h", "uid": "gone"}
