@@ -57,14 +57,16 @@ NOT_SHIPPED = ("ops.bench", "ops.development")
 STAIRCASES = {
     "api": (
         "errors", "values", "schema", "codecs", "meta", "managed_fields", "registry", "selectors", "cel", "strategy",
-        "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota", "access", "flow_control",
-        "configuration", "audit", "tables", "openapi",
+        "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota", "access",
+        "flow_control", "configuration", "audit", "tables", "openapi",
     ),
-    "eventlog": ("queries", "encryption", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory"),
+    "eventlog": (
+        "queries", "encryption", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory",
+    ),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": (
-        "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization", "audit",
-        "tracing", "flow_control", "operators", "aggregation", "handlers",
+        "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
+        "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
     "ops": ("settings", "postgres", "server", "maintenance", "client", "development", "bench"),
 }  # fmt: skip

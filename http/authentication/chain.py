@@ -33,7 +33,6 @@ INVALID: Final = "invalid bearer token"
 MAX_USERS: Final = 8192
 
 
-
 class AuthenticationChain:
     """The authenticators of a server.
 

@@ -1,6 +1,6 @@
-"""``python -m kubechronicle.ops.development.dashboard``: write ops/monitoring/dashboard.json, for Grafana 10 and newer.
+"""``python -m kubechronicle.ops.development.dashboard``: write ops/monitoring/dashboard.json, for Grafana 10 or newer.
 
-The panels are a table. Each has a title, a unit, and queries with the legend of their lines. ``$job`` selects the servers.
+The panels are a table. Each has a title, a unit, and queries with the legend of their lines. ``$job`` selects servers.
 """
 
 from __future__ import annotations
@@ -14,55 +14,62 @@ FILE: Final = Path(__file__).resolve().parents[1] / "monitoring" / "dashboard.js
 
 Panel = tuple[str, str, tuple[tuple[str, str], ...]]
 
-_OK: Final = 'job=~"$job"'
+_J: Final = 'job=~"$job"'
 ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     ("Requests", (
-        ("Requests by verb", "reqps", ((f"sum by (verb) (rate(apiserver_request_total{{{_OK}}}[5m]))", "{{verb}}"),)),
+        ("Requests by verb", "reqps", ((f"sum by (verb) (rate(apiserver_request_total{{{_J}}}[5m]))", "{{verb}}"),)),
         ("Errors by code", "reqps",
-         ((f'sum by (code) (rate(apiserver_request_total{{{_OK},code=~"5..|429"}}[5m]))', "{{code}}"),)),
+         ((f'sum by (code) (rate(apiserver_request_total{{{_J},code=~"5..|429"}}[5m]))', "{{code}}"),)),
         ("Latency of reads, p99", "s",
-         ((f'histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_sli_duration_seconds_bucket{{{_OK},'
+         ((f'histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_sli_duration_seconds_bucket{{{_J},'
            'verb=~"GET|LIST"}[5m])))', "{{verb}}"),)),
         ("Latency of writes, p99", "s",
-         ((f'histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_sli_duration_seconds_bucket{{{_OK},'
+         ((f'histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_sli_duration_seconds_bucket{{{_J},'
            'verb=~"POST|PUT|PATCH|DELETE"}[5m])))', "{{verb}}"),)),
         ("Requests in flight", "short",
-         ((f"sum by (request_kind) (apiserver_current_inflight_requests{{{_OK}}})", "{{request_kind}}"),)),
-        ("Watchers", "short", ((f"sum by (kind) (apiserver_registered_watchers{{{_OK}}})", "{{kind}}"),)),
+         ((f"sum by (request_kind) (apiserver_current_inflight_requests{{{_J}}})", "{{request_kind}}"),)),
+        ("Watchers", "short", ((f"sum by (kind) (apiserver_registered_watchers{{{_J}}})", "{{kind}}"),)),
     )),
     ("Log", (
-        ("Applied revision", "short", ((f"kubechronicle_applied_revision{{{_OK}}}", "{{instance}}"),)),
+        ("Applied revision", "short",
+         ((f"kubechronicle_applied_revision{{{_J}}}", "{{instance}}"),)),
         ("Lag of replicas", "short",
-         ((f"max(kubechronicle_applied_revision{{{_OK}}}) - kubechronicle_applied_revision{{{_OK}}}", "{{instance}}"),)),
+         ((f"max(kubechronicle_applied_revision{{{_J}}}) - kubechronicle_applied_revision{{{_J}}}",
+           "{{instance}}"),)),
         ("Commits", "ops",
-         ((f'sum(rate(etcd_requests_total{{{_OK},operation=~"create|update|delete|batch"}}[5m]))', "commits"),)),
+         ((f'sum(rate(etcd_requests_total{{{_J},operation=~"create|update|delete|batch"}}[5m]))', "commits"),)),
         ("Round trips, p99", "s",
-         ((f"histogram_quantile(0.99, sum by (le, operation) (rate(etcd_request_duration_seconds_bucket{{{_OK}}}[5m])))",
+         ((f"histogram_quantile(0.99, sum by (le, operation) "
+           f"(rate(etcd_request_duration_seconds_bucket{{{_J}}}[5m])))",
            "{{operation}}"),)),
         ("Failed round trips", "ops",
-         ((f"sum by (operation) (rate(etcd_request_errors_total{{{_OK}}}[5m]))", "{{operation}}"),)),
-        ("Stored objects", "short", ((f"topk(10, max by (resource) (apiserver_storage_objects{{{_OK}}}))", "{{resource}}"),)),
+         ((f"sum by (operation) (rate(etcd_request_errors_total{{{_J}}}[5m]))", "{{operation}}"),)),
+        ("Stored objects", "short",
+         ((f"topk(10, max by (resource) (apiserver_storage_objects{{{_J}}}))", "{{resource}}"),)),
     )),
     ("Fairness", (
         ("Waiting requests", "short",
-         ((f"sum by (priority_level) (apiserver_flowcontrol_current_inqueue_requests{{{_OK}}})", "{{priority_level}}"),)),
+         ((f"sum by (priority_level) (apiserver_flowcontrol_current_inqueue_requests{{{_J}}})",
+           "{{priority_level}}"),)),
         ("Rejected requests", "reqps",
-         ((f"sum by (priority_level, reason) (rate(apiserver_flowcontrol_rejected_requests_total{{{_OK}}}[5m]))",
+         ((f"sum by (priority_level, reason) (rate(apiserver_flowcontrol_rejected_requests_total{{{_J}}}[5m]))",
            "{{priority_level}} {{reason}}"),)),
         ("Wait, p99", "s",
          ((f"histogram_quantile(0.99, sum by (le, priority_level) "
-           f"(rate(apiserver_flowcontrol_request_wait_duration_seconds_bucket{{{_OK}}}[5m])))", "{{priority_level}}"),)),
+           f"(rate(apiserver_flowcontrol_request_wait_duration_seconds_bucket{{{_J}}}[5m])))",
+           "{{priority_level}}"),)),
         ("Seats", "short",
-         ((f"sum by (priority_level) (apiserver_flowcontrol_current_executing_seats{{{_OK}}})", "{{priority_level}}"),)),
+         ((f"sum by (priority_level) (apiserver_flowcontrol_current_executing_seats{{{_J}}})",
+           "{{priority_level}}"),)),
     )),
     ("Process", (
-        ("CPU", "percentunit", ((f"rate(process_cpu_seconds_total{{{_OK}}}[5m])", "{{instance}} {{worker}}"),)),
-        ("Memory", "bytes", ((f"process_resident_memory_bytes{{{_OK}}}", "{{instance}} {{worker}}"),)),
-        ("Open files", "short", ((f"process_open_fds{{{_OK}}}", "{{instance}} {{worker}}"),)),
-        ("Work queues", "short", ((f"sum by (name) (workqueue_depth{{{_OK}}})", "{{name}}"),)),
-        ("Restarts of parts", "short", ((f"increase(kubechronicle_restarts_total{{{_OK}}}[1h])", "{{instance}}"),)),
+        ("CPU", "percentunit", ((f"rate(process_cpu_seconds_total{{{_J}}}[5m])", "{{instance}} {{worker}}"),)),
+        ("Memory", "bytes", ((f"process_resident_memory_bytes{{{_J}}}", "{{instance}} {{worker}}"),)),
+        ("Open files", "short", ((f"process_open_fds{{{_J}}}", "{{instance}} {{worker}}"),)),
+        ("Work queues", "short", ((f"sum by (name) (workqueue_depth{{{_J}}})", "{{name}}"),)),
+        ("Restarts of parts", "short", ((f"increase(kubechronicle_restarts_total{{{_J}}}[1h])", "{{instance}}"),)),
         ("Slow clients cut off", "short",
-         ((f"increase(kubechronicle_slow_clients_cut_off_total{{{_OK}}}[1h])", "{{instance}}"),)),
+         ((f"increase(kubechronicle_slow_clients_cut_off_total{{{_J}}}[1h])", "{{instance}}"),)),
     )),
 )  # fmt: skip
 

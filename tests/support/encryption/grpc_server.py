@@ -23,7 +23,6 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
-
 ECHOED = ("Echo", "Goodbye", "Export")
 
 
