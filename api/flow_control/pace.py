@@ -1,8 +1,8 @@
 """The pace of a process with one event loop: how much of what waits is begun in one pass of the loop.
 
-Seats limit the requests that are begun and not finished. That is not enough where one thread does all work: most
-requests begin and end in one pass of the loop, so they never take seats at the same time, and a pass with the requests
-of 200 connections takes as long as all of them. So each pass has a budget:
+Seats limit the requests that are begun and not finished. That is not enough where one thread does all work. Most
+requests begin and end in one pass of the loop, so they never take seats at the same time. A pass with the requests of
+200 connections takes as long as all of them. So each pass has a budget:
 
     a request begins at once      while the pass has not begun BUDGET seconds of work,
                                   or its level has not begun its part of it, or nothing at all

@@ -16,8 +16,8 @@ when it ends. kube-apiserver advances virtual time by the seats of a level. That
 at once, which is not so here.
 
 Python runs one request at a time, so the seats of all levels do not say how many requests compute. They say how much
-work is begun and not finished: answers being built and sent, writes that wait for their commit. What computes is
-limited by the pace of the event loop (pace.py): seats are given in the next pass if this one has begun enough.
+work is begun and not finished: answers being built and sent, writes that wait for their commit. The pace of the event
+loop limits the computing (pace.py): seats are given in the next pass if this one has begun enough.
 
 There are no locks and no clock here: every call has the time ``now``, in seconds of a clock that does not go back.
 """

@@ -52,7 +52,7 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
         kind = "readOnly" if info.verb in READ_VERBS else "mutating"
         if decision is not RUNS:
             if decision is WAITS:
-                decision = await wait(context, known, ticket, kind)
+                decision = await waited(control, context, known, ticket, kind, default_wait)
             else:
                 measures.refused += 1
             if decision is not RUNS:
@@ -87,39 +87,42 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
             response.body = _Held(body, Running(control, known, ticket, kind))
         return response
 
-    async def wait(context: Context, known: KnownFlow, ticket: Ticket, kind: str) -> str:
-        """Wait for seats. Returns RUNS or TOO_LATE."""
-        now, kinds = ticket.arrived, control.kinds
-        until = now + (default_wait if context.long_running else min((context.deadline - now) / 4, LONGEST_WAIT))
-        woken = trio.Event()
-        ticket.wake = woken.set
-        level, measures = known.level, known.measures
-        kinds.advance(now)
-        kinds.waiting[kind] += 1
-        control.waits()
-        try:
-            with trio.move_on_at(until):
-                await woken.wait()
-        except BaseException:
-            if ticket.running:
-                control.finish(level, ticket, trio.current_time())
-            raise
-        finally:
-            later = trio.current_time()
-            context.waited += later - now
-            kinds.advance(later)
-            kinds.waiting[kind] -= 1
-            if ticket.running:
-                measures.waited.add(later - now)
-            else:
-                level.give_up(ticket, later)
-                measures.waited_in_vain.add(later - now)
-        return RUNS if ticket.running else TOO_LATE
-
     return filtered
 
 
 READ_VERBS: Final = frozenset({"get", "list", "watch"})
+
+
+async def waited(
+    control: FlowControl, context: Context, known: KnownFlow, ticket: Ticket, kind: str, longest: float
+) -> str:
+    """Wait for seats: a quarter of the request's time, or ``longest`` seconds for a watch. Returns RUNS or TOO_LATE."""
+    now, kinds = ticket.arrived, control.kinds
+    until = now + (longest if context.long_running else min((context.deadline - now) / 4, LONGEST_WAIT))
+    woken = trio.Event()
+    ticket.wake = woken.set
+    level, measures = known.level, known.measures
+    kinds.advance(now)
+    kinds.waiting[kind] += 1
+    control.waits()
+    try:
+        with trio.move_on_at(until):
+            await woken.wait()
+    except BaseException:
+        if ticket.running:
+            control.finish(level, ticket, trio.current_time())
+        raise
+    finally:
+        later = trio.current_time()
+        context.waited += later - now
+        kinds.advance(later)
+        kinds.waiting[kind] -= 1
+        if ticket.running:
+            measures.waited.add(later - now)
+        else:
+            level.give_up(ticket, later)
+            measures.waited_in_vain.add(later - now)
+    return RUNS if ticket.running else TOO_LATE
 
 
 def end(control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
