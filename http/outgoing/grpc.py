@@ -63,6 +63,8 @@ class GrpcChannel:
                 while True:
                     await self._wanted.wait()
                     self._wanted = trio.Event()
+                    if self._connection is not None and self._connection.usable:
+                        continue  # wanted while it was being opened, by another caller
                     if await self._try_connect(nursery):
                         pause = FIRST_PAUSE
                     else:
