@@ -238,7 +238,7 @@ def _converted(obj: Object, rt: ResourceType) -> Object:
 class Writes:
     """The writes that changes record. ``old_read``: changes have the objects before them.
 
-    What depends on the request but not on the object is found once for all requests of a shape: the requests
+    Facts of the request alone are found once for all requests of a shape: the requests
     ``PUT /api/v1/namespaces/a/pods/x`` and ``.../pods/y`` have one.
     """
 

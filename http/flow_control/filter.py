@@ -26,7 +26,7 @@ LONGEST_WAIT: Final = 60.0
 
 
 def with_seats(control: FlowControl, following: Next, request_timeout: float) -> Next:
-    """Return the filter."""
+    """Return the filter. It is one long function, because every request passes it and each call costs."""
     default_wait = min(request_timeout / 4, LONGEST_WAIT)
     estimate = control.estimates.work
 

@@ -33,7 +33,7 @@ async def relay_command(
         async def to_kubelet() -> None:
             while data := await receive_or_end(client):
                 view.sent(data)
-                # What comes after the kubelet's end is discarded, so that the client can read its ending.
+                # Input after the kubelet's end is discarded, so that the client can read its ending.
                 await outlet.send(data)
             client_ended.set()
 
