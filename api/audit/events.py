@@ -1,7 +1,11 @@
 """Audit events (audit.k8s.io/v1 Event): what is known of a request at one stage, and their two written forms.
 
-An event is made on the event loop from values that no longer change. It is encoded later, in a thread: objects that
-are JSON already are spliced in as bytes.
+An event is made of bytes, on the event loop. Objects that are JSON already are spliced in as they were sent; others are
+converted when the event is written, in a thread.
+
+    head   {"kind":"Event",…,"responseStatus":{"metadata":{},"code":200}
+           ,"requestObject":{…},"responseObject":{…}
+    tail   ,"requestReceivedTimestamp":"…","stageTimestamp":"…","annotations":{…}}
 """
 
 from __future__ import annotations
@@ -13,35 +17,34 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.audit.payloads import Payload, json_of
-from kubechronicle.api.audit.policy import API_VERSION
 from kubechronicle.api.codecs.negotiate import JSON
 from kubechronicle.api.errors.field_errors import go_quote
 
 TRUNCATED: Final = "audit.k8s.io/truncated"
 HEAD: Final = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
 """The beginning of every encoded event."""
-OVERHEAD: Final = 2048
-"""Bytes that the size of an event is estimated at, beside its objects."""
+OVERHEAD: Final = 256
+"""Bytes of an event in memory, beside its texts and objects."""
+QUICK: Final = 16 * 1024
+"""Bytes of an object that is JSON already, up to which it is spliced in on the event loop."""
 
 
 class Event:
-    """One event.
+    """One event. ``head`` and ``tail``: see the head of this file. ``request``, ``response``: its objects."""
 
-    ``values``: its fields in order. ``requestObject`` and ``responseObject`` are None here.
-    ``request``, ``response``: these objects.
-    """
-
-    __slots__ = ("_encoded", "omit_managed_fields", "request", "response", "values")
+    __slots__ = ("_encoded", "head", "omit_managed_fields", "request", "response", "tail")
 
     def __init__(
         self,
-        values: dict[str, Any],
+        head: bytes,
+        tail: bytes,
         request: Payload | None = None,
         response: Payload | None = None,
         *,
         omit_managed_fields: bool = False,
     ) -> None:
-        self.values = values
+        self.head = head
+        self.tail = tail
         self.request = request
         self.response = response
         self.omit_managed_fields = omit_managed_fields
@@ -50,35 +53,43 @@ class Event:
     @property
     def size(self) -> int:
         """An estimate of the bytes that the event keeps in memory."""
-        if self.values is _NOTHING:
-            return len(self._encoded)
-        size = OVERHEAD
+        size = OVERHEAD + len(self.head) + len(self.tail)
         if self.request is not None:
             size += self.request.size
         if self.response is not None:
             size += self.response.size
         return size
 
-    def settle(self) -> None:
-        """Encode the event now if that is quick, and forget its values: held in numbers, they are work for the
-        collector of cycles."""
+    def settled_line(self) -> bytes:
+        """Return the event with the end of its line, if that is quick; b"" otherwise."""
         request, response = self.request, self.response
-        if self.omit_managed_fields and (request or response):
-            return
+        if request is None and response is None:
+            return b"%b%b\n" % (self.head, self.tail)
+        if self.omit_managed_fields:
+            return b""
         if (request is None or _is_quick(request)) and (response is None or _is_quick(response)):
-            self.encoded()
-            self.values, self.request, self.response = _NOTHING, None, None
+            return b"".join((self.head, *self._objects(), self.tail, b"\n"))
+        return b""
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the fields of the event, without its objects unless it is settled."""
-        found: Mapping[str, Any] = self.values if self.values is not _NOTHING else orjson.loads(self._encoded)
+        """Return the fields of the event without its objects."""
+        found: Mapping[str, Any] = orjson.loads(self.head + self.tail)
         return found
 
     def encoded(self) -> bytes:
         """Return the event as JSON on one line, without its end. May take long: call it in a thread."""
         if not self._encoded:
-            self._encoded = _encode(self)
+            self._encoded = b"".join((self.head, *self._objects(), self.tail))
         return self._encoded
+
+    def _objects(self) -> list[bytes]:
+        pieces: list[bytes] = []
+        for name, payload in ((b',"requestObject":', self.request), (b',"responseObject":', self.response)):
+            if payload is not None:
+                found = json_of(payload, omit_managed_fields=self.omit_managed_fields)
+                if found is not None:
+                    pieces += (name, found)
+        return pieces
 
     def fitted(self, limit: int) -> bytes:
         """Return the event as JSON of at most ``limit`` bytes: without its objects, if it is too long with them.
@@ -90,53 +101,31 @@ class Event:
             return encoded
         facts = self.facts()
         if facts["level"] in ("Request", "RequestResponse"):
-            kept = {name: value for name, value in facts.items() if name not in OBJECTS}
-            kept["annotations"] = {**(facts.get("annotations") or {}), TRUNCATED: "true"}
-            encoded = orjson.dumps(kept)
+            annotations = {**(facts.get("annotations") or {}), TRUNCATED: "true"}
+            encoded = orjson.dumps({**facts, "annotations": annotations})
         return encoded if len(encoded) <= limit else b""
-
-
-QUICK: Final = 16 * 1024
-"""Bytes of an object that is JSON already, up to which an event is encoded on the event loop."""
-_NOTHING: Final[dict[str, Any]] = {}
 
 
 def _is_quick(payload: Payload) -> bool:
     return payload.checked and not payload.gzipped and payload.media_type == JSON and payload.size <= QUICK
 
 
-OBJECTS: Final = ("requestObject", "responseObject")
-
-
-def _encode(event: Event) -> bytes:
-    values = event.values
-    for name, payload in zip(OBJECTS, (event.request, event.response), strict=True):
-        if payload is None:
-            continue
-        found = json_of(payload, omit_managed_fields=event.omit_managed_fields)
-        if found is None:
-            values.pop(name, None)
-        else:
-            values[name] = orjson.Fragment(found)
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON. Half a surrogate pair becomes a question mark."""
     try:
-        return orjson.dumps(values)
-    except orjson.JSONEncodeError:  # a text with half a surrogate pair
-        return orjson.dumps(_cleaned(values))
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_cleaned(value))
 
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {_cleaned(key): _cleaned(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_cleaned(each) for each in value]
     return value
-
-
-def head() -> dict[str, Any]:
-    """Return the fields that begin every event."""
-    return {"kind": "Event", "apiVersion": API_VERSION}
 
 
 _seconds: dict[int, str] = {}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kubechronicle.api.audit import policy as policies
+from kubechronicle.api.audit.events import HEAD
 from kubechronicle.api.audit.policy import LEVELS, NONE, GroupResources, Policy, PolicyRule
 from kubechronicle.api.meta.request_info import RequestInfo
 
@@ -22,6 +23,7 @@ class Decision(NamedTuple):
 
     ``rank``: the index of the level in LEVELS.
     ``received``, ``started``, ``complete``, ``panic``: whether the stage has an event.
+    ``opening``: the beginning of each event, up to its id.
     """
 
     level: str
@@ -31,6 +33,7 @@ class Decision(NamedTuple):
     complete: bool
     panic: bool
     omit_managed_fields: bool
+    opening: bytes
 
 
 class _Candidate(NamedTuple):
@@ -92,7 +95,8 @@ def _decision(level: str, rule: PolicyRule, policy: Policy) -> Decision:
     omitted = {*policy.omit_stages, *rule.omit_stages}
     omits_fields = policy.omit_managed_fields if rule.omit_managed_fields is None else rule.omit_managed_fields
     received, started, complete, panic = (stage not in omitted for stage in policies.STAGES)
-    return Decision(level, LEVELS.index(level), received, started, complete, panic, omits_fields)
+    opening = HEAD + f'"level":"{level}","auditID":'.encode()
+    return Decision(level, LEVELS.index(level), received, started, complete, panic, omits_fields, opening)
 
 
 def _candidate(rule: PolicyRule, decision: Decision, info: RequestInfo) -> _Candidate | None:

@@ -19,7 +19,7 @@ from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
-from kubechronicle.http.audit.record import RequestAudit, error_payload, error_status, source_addresses
+from kubechronicle.http.audit.record import RequestAudit, error_payload, error_status
 from kubechronicle.http.context import Context, authorized_as, shown_uri
 from kubechronicle.http.messages import Request
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
@@ -55,16 +55,15 @@ class Audit:
         self.metrics.levels[decision.level] += 1
         if not decision.rank:
             return None
-        headers = request.headers
         record = context.audit = RequestAudit(
-            decision=decision,
-            audit_id=context.audit_id,
-            uri=shown_uri(request),
-            info=info,
-            user=user if authenticated else None,
-            sources=source_addresses(headers, request.client[0]),
-            agent=headers.get("user-agent"),
-            received=context.received,
+            decision,
+            context.audit_id,
+            shown_uri(request) if request.query_string else request.raw_path,
+            info,
+            user if authenticated else None,
+            request.headers,
+            request.client[0],
+            context.received,
         )
         if context.credential_notes:
             record.annotations.update(context.credential_notes)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import orjson
 import trio
 
 from kubechronicle.api.audit.events import Event, legacy_line
@@ -90,11 +91,11 @@ class Backend(Protocol):
 
 
 class Delivery:
-    """The outcome of one event in a blocking backend. One task may wait for it."""
+    """The outcome of one event in a blocking backend. One task may wait for it. ``event``: or its line."""
 
     __slots__ = ("_task", "event", "ok")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Event | bytes) -> None:
         self.event = event
         self.ok: bool | None = None
         self._task: trio.lowlevel.Task | None = None
@@ -118,9 +119,12 @@ class Delivery:
             trio.lowlevel.reschedule(task)
 
 
-def log_lost(plugin: str, why: str, events: Sequence[Event]) -> None:
+def log_lost(plugin: str, why: str, events: Sequence[Event | bytes]) -> None:
     """Log events that a backend has not recorded, so that the server's log has their main facts."""
-    lines = [legacy_line(event.facts()) for event in events[:MOST_LOGGED]]
+    lines = [
+        legacy_line(orjson.loads(event) if isinstance(event, bytes) else event.facts())
+        for event in events[:MOST_LOGGED]
+    ]
     log.error(
         "Error in audit plugin '%s' affecting %d audit events: %s\nImpacted events:\n%s",
         plugin, len(events), why, "\n".join(lines),

@@ -4,6 +4,10 @@ The event loop passes events to the thread through a queue. The thread takes all
 tells the event loop the outcome of those that requests wait for. So a slow disk delays only requests that are recorded
 in a blocking mode, and a busy server writes many events with one system call.
 
+Waking the thread and being woken by it takes several times as long as making an event. So events are gathered: in the
+mode batch for GATHER seconds; in a blocking mode until no other task can run, or for LONGEST seconds. Then all requests
+that came together share one write, as transactions share a commit.
+
 If the file cannot be written, the modes differ. A blocking one gives the event up: it is counted, and its main facts
 go to the server's log. The mode batch keeps its events and tries again each second, until its buffer is full.
 """
@@ -18,8 +22,9 @@ from contextlib import suppress
 from typing import Final
 
 import trio
+from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
 
-from kubechronicle.api.audit.events import Event, legacy_line
+from kubechronicle.api.audit.events import OVERHEAD, Event, legacy_line
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -34,11 +39,16 @@ MOST_WRITTEN: Final = 512
 """Events written at once."""
 GATHER: Final = 0.05
 """Seconds for which events of the mode batch are gathered before the thread is woken."""
+LONGEST: Final = 0.002
+"""Seconds for which events of a blocking mode are gathered, if the server is never idle."""
 RETRY: Final = 1.0
 """Seconds between two attempts to write a batch."""
 GRACE: Final = 10.0
 """Seconds to write what is left when the server stops."""
 _STOP: Final = None
+
+Item = bytes | Event | Delivery
+"""What waits: the line of an event, an event whose line takes long, or the delivery of either."""
 
 
 class LogBackend:
@@ -56,9 +66,9 @@ class LogBackend:
             max_backups=settings.max_backups,
             compress=settings.compress,
         )
-        self._waiting: list[Event | Delivery] = []
+        self._waiting: list[Item] = []
         self._some = trio.Event()
-        self._queue: queue.SimpleQueue[list[Event | Delivery] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
         # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
         self._taken_events = self._taken_bytes = 0
         self._done_events = self._done_bytes = 0
@@ -76,9 +86,8 @@ class LogBackend:
         return self._taken_events - self._done_events
 
     def offer(self, event: Event) -> Delivery | None:
-        if self._settles:
-            event.settle()
-        size = event.size
+        line = event.settled_line() if self._settles else b""
+        size = len(line) + OVERHEAD if line else event.size
         if (
             self._taken_events - self._done_events >= self._settings.batch.buffer_size
             or self._taken_bytes - self._done_bytes + size > MOST_BYTES
@@ -86,9 +95,13 @@ class LogBackend:
             return self._refuse(event)
         self._taken_events += 1
         self._taken_bytes += size
-        delivery = None if self._buffered else Delivery(event)
-        self._waiting.append(delivery or event)
-        self._some.set()
+        if not self._waiting:
+            self._some.set()
+        if self._buffered:
+            self._waiting.append(line or event)
+            return None
+        delivery = Delivery(line or event)
+        self._waiting.append(delivery)
         return delivery
 
     def _refuse(self, event: Event) -> Delivery | None:
@@ -122,14 +135,14 @@ class LogBackend:
         raise RuntimeError("the thread of the audit log has ended")
 
     async def _gather(self) -> None:
-        """Pass events to the thread: those of all requests that run now, and in the mode batch those of a while.
-
-        Waking the thread takes ten times as long as making an event.
-        """
+        """Gather events, and pass them to the thread."""
         while True:
             await self._some.wait()
             if self._buffered:
                 await trio.sleep(GATHER)
+            else:
+                with trio.move_on_after(LONGEST):
+                    await wait_all_tasks_blocked()
             self._some = trio.Event()
             self._pass_on()
 
@@ -155,9 +168,9 @@ class LogBackend:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function, *arguments)
 
-    def _write_waiting(self, first: list[Event | Delivery] | None) -> bool:
+    def _write_waiting(self, first: list[Item] | None) -> bool:
         """Write the first events and all that wait behind them. Returns False at the end of the queue."""
-        taken: list[Event | Delivery] = []
+        taken: list[Item] = []
         item = first
         while item is not _STOP:
             taken += item
@@ -171,10 +184,10 @@ class LogBackend:
             self._write(taken[start : start + MOST_WRITTEN])
         return item is not _STOP
 
-    def _write(self, taken: list[Event | Delivery]) -> None:
-        deliveries = [each for each in taken if isinstance(each, Delivery)]
+    def _write(self, taken: list[Item]) -> None:
+        deliveries = [] if self._buffered else [each for each in taken if isinstance(each, Delivery)]
         events = [each.event if isinstance(each, Delivery) else each for each in taken]
-        sizes = sum(event.size for event in events)
+        sizes = sum(len(event) + OVERHEAD if isinstance(event, bytes) else event.size for event in events)
         written, why = self._write_events(events)
         if deliveries:
             self._tell(_finish, deliveries, written)
@@ -184,9 +197,9 @@ class LogBackend:
         self._done_events += len(events)
         self._done_bytes += sizes
 
-    def _write_events(self, events: list[Event]) -> tuple[int, str]:
+    def _write_events(self, events: list[bytes | Event]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
-        lines = [self._line(event) for event in events]
+        lines = [event if isinstance(event, bytes) else self._line(event) for event in events]
         written = 0
         while True:
             try:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.audit.events import Event, micro_time
+from kubechronicle.api.audit import policy as policies
+from kubechronicle.api.audit.events import Event, json_bytes, micro_time
 from kubechronicle.api.audit.matching import Decision
 from kubechronicle.api.audit.payloads import Payload
-from kubechronicle.api.audit.policy import API_VERSION
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -41,49 +41,46 @@ class RequestAudit:
     __slots__ = (
         "_agent",
         "_audit_id",
-        "_constraint",
-        "_impersonated",
-        "_reference",
+        "_changed",
+        "_info",
+        "_peer",
         "_request",
+        "_subject",
         "_uri",
         "_user",
-        "_verb",
         "annotations",
         "decision",
         "late",
         "latencies",
         "received",
-        "sources",
     )
 
     def __init__(
         self,
-        *,
         decision: Decision,
         audit_id: str,
         uri: str,
         info: RequestInfo,
         user: User | None,
-        sources: list[str],
-        agent: str,
+        headers: Headers,
+        peer: str,
         received: float,
     ) -> None:
         """``user`` None: the request was not authenticated. ``received``: seconds since the epoch."""
         self.decision = decision
         self.received = received
-        self.sources = sources
         self.annotations: dict[str, str] = {}
         self.late: dict[str, str] = {}
         self.latencies: dict[str, float] = {}
         self._audit_id = audit_id
         self._uri = uri
-        self._verb = info.verb
-        self._user = {} if user is None else _known_info(user)
-        self._agent = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
-        self._impersonated: dict[str, Any] | None = None
-        self._constraint = ""
+        self._info = info
+        self._user = user
+        self._peer = peer
+        self._agent = agent = headers.get("user-agent")
+        self._subject = _subject(user, info.verb, headers, peer, agent)
         self._request: Payload | None = None
-        self._reference = _reference(info) if info.is_resource else None
+        self._changed: dict[str, str] | None = None
 
     # -- what filters and handlers add --------------------------------------------------------------------------------
 
@@ -97,18 +94,16 @@ class RequestAudit:
 
     def impersonates(self, user: User, constraint: str = "") -> None:
         """Record the impersonated user. ``constraint``: the verb of the constrained mode (KEP-5284); "": legacy."""
-        self._impersonated = user_info(user)
-        self._constraint = constraint
+        fields: dict[str, Any] = {"impersonatedUser": user_info(user)}
+        if constraint:
+            fields["authenticationMetadata"] = {"impersonationConstraint": constraint}
+        self._subject += b"," + json_bytes(fields)[1:-1]
 
     def note_object(self, obj: Object) -> None:
         """Record the decoded object of the request, in its version, before anything changes it. May run in a thread."""
         meta = obj.get("metadata")
-        reference = self._reference
-        if isinstance(meta, dict) and reference is not None:
-            for field, key in _FROM_OBJECT:
-                value = meta.get(key)
-                if value and not reference.get(field):
-                    reference[field] = value
+        if isinstance(meta, dict) and self._info.is_resource:
+            self._changed = {key: value for key in _FROM_OBJECT if (value := meta.get(key))}
         if self.decision.rank >= REQUEST:
             self._request = Payload(orjson.dumps(obj))
 
@@ -119,76 +114,98 @@ class RequestAudit:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def event(
-        self,
-        stage: str,
-        moment: float,
-        *,
-        status: Mapping[str, Any] | None = None,
-        response: Payload | None = None,
-    ) -> Event:
-        """Return the event of a stage. ``moment``: its time, in seconds since the epoch."""
-        decision, reference, request = self.decision, self._reference, self._request
-        values: dict[str, Any] = {
-            "kind": "Event",
-            "apiVersion": API_VERSION,
-            "level": decision.level,
-            "auditID": self._audit_id,
-            "stage": stage,
-            "requestURI": self._uri,
-            "verb": self._verb,
-            "user": self._user,
-        }
-        if self._impersonated is not None:
-            values["impersonatedUser"] = self._impersonated
-            if self._constraint:
-                values["authenticationMetadata"] = {"impersonationConstraint": self._constraint}
-        if self.sources:
-            values["sourceIPs"] = self.sources
-        if self._agent:
-            values["userAgent"] = self._agent
-        if reference is not None:
-            values["objectRef"] = reference if stage == "ResponseComplete" else {**reference}
-        if status is not None:
-            values["responseStatus"] = status
-        if request is not None:
-            values["requestObject"] = None
-        if response is not None:
-            values["responseObject"] = None
-        values["requestReceivedTimestamp"] = micro_time(self.received)
-        values["stageTimestamp"] = micro_time(moment)
+    def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event:
+        """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
+        decision, dumps = self.decision, orjson.dumps
+        head = b"".join(
+            (
+                decision.opening,
+                dumps(self._audit_id),
+                STAGES[stage],
+                dumps(self._uri),
+                self._subject,
+                self._reference() if self._info.is_resource else b"",
+                b',"responseStatus":' + status if status else b"",
+            )
+        )
+        received = self.received
+        times = f',"requestReceivedTimestamp":"{micro_time(received)}","stageTimestamp":"{micro_time(moment)}"'
         if self.annotations:
-            values["annotations"] = self._shown_annotations()
-        return Event(values, request, response, omit_managed_fields=decision.omit_managed_fields)
+            tail = b'%b,"annotations":%b}' % (times.encode(), json_bytes(self._shown_annotations()))
+        else:
+            tail = times.encode() + b"}"
+        return Event(head, tail, self._request, response, omit_managed_fields=decision.omit_managed_fields)
 
     def _shown_annotations(self) -> dict[str, str]:
         if len(self.annotations) <= 2:  # those of authorization, in order
-            return self.annotations.copy()
+            return self.annotations
         if self.decision.rank >= REQUEST:
             return dict(sorted(self.annotations.items()))
         return {key: value for key, value in sorted(self.annotations.items()) if not key.startswith(FULL_ANNOTATIONS)}
 
+    def _reference(self) -> bytes:
+        """Return the field objectRef: from the path, and what it lacks from the object."""
+        info = self._info
+        known = _references.get((info.group, info.version, info.resource, info.subresource))
+        if known is None:
+            known = _known_reference(info)
+        pieces, changed, dumps = [known[0]], self._changed, json_bytes
+        namespace, name = info.namespace, info.name
+        if changed is not None:
+            namespace, name = namespace or changed.get("namespace", ""), name or changed.get("name", "")
+        if namespace:
+            pieces += (b',"namespace":', dumps(namespace))
+        if name:
+            pieces += (b',"name":', dumps(name))
+        if changed is not None and "uid" in changed:
+            pieces += (b',"uid":', dumps(changed["uid"]))
+        pieces.append(known[1])
+        if changed is not None and "resourceVersion" in changed:
+            pieces += (b',"resourceVersion":', dumps(changed["resourceVersion"]))
+        pieces.append(known[2])
+        return b"".join(pieces)
 
-_FROM_OBJECT: Final = (
-    ("namespace", "namespace"),
-    ("name", "name"),
-    ("uid", "uid"),
-    ("resourceVersion", "resourceVersion"),
-)
+
+STAGES: Final = {stage: f',"stage":"{stage}","requestURI":'.encode() for stage in policies.STAGES}
+_FROM_OBJECT: Final = ("namespace", "name", "uid", "resourceVersion")
+MOST_KEPT: Final = 4096
+"""Entries of each table below. Clients choose them, so all are forgotten when there are more."""
+_references: dict[tuple[str, str, str, str], tuple[bytes, bytes, bytes]] = {}
+_subjects: dict[tuple[int, str, str, str], tuple[User | None, bytes]] = {}
 
 
-_infos: dict[int, tuple[User, dict[str, Any]]] = {}
-_MOST_INFOS: Final = 1024
+def _known_reference(info: RequestInfo) -> tuple[bytes, bytes, bytes]:
+    """Return the fixed pieces of objectRef: before the name, after it, and the end. They are kept."""
+    version = {"apiGroup": info.group, "apiVersion": info.version} if info.group else {"apiVersion": info.version}
+    subresource = b',"subresource":%b}' % json_bytes(info.subresource) if info.subresource else b"}"
+    first = b',"objectRef":{"resource":' + json_bytes(info.resource)
+    if len(_references) >= MOST_KEPT:
+        _references.clear()
+    found = (first, b"," + json_bytes(version)[1:-1], subresource)
+    _references[info.group, info.version, info.resource, info.subresource] = found
+    return found
 
 
-def _known_info(user: User) -> dict[str, Any]:
-    """Return ``user_info``, kept by the User object: requests of one user share it."""
-    known = _infos.get(id(user))
+def _subject(user: User | None, verb: str, headers: Headers, peer: str, agent: str) -> bytes:
+    """Return the fields from verb to userAgent. They are kept by the User object: requests of one user share it."""
+    if headers.get("x-forwarded-for") or headers.get("x-real-ip") or len(agent) > MAX_USER_AGENT:
+        return _encoded_subject(user, verb, source_addresses(headers, peer), agent)
+    key = (id(user), verb, peer, agent)
+    known = _subjects.get(key)
     if known is None or known[0] is not user:
-        if len(_infos) >= _MOST_INFOS:
-            _infos.clear()
-        known = _infos[id(user)] = (user, user_info(user))
+        if len(_subjects) >= MOST_KEPT:
+            _subjects.clear()
+        known = _subjects[key] = (user, _encoded_subject(user, verb, [peer] if peer else [], agent))
     return known[1]
+
+
+def _encoded_subject(user: User | None, verb: str, sources: list[str], agent: str) -> bytes:
+    fields: dict[str, Any] = {"verb": verb, "user": {} if user is None else user_info(user)}
+    if sources:
+        fields["sourceIPs"] = sources
+    if agent:
+        fields["userAgent"] = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
+    return b"," + json_bytes(fields)[1:-1]
 
 
 def user_info(user: User) -> dict[str, Any]:
@@ -203,31 +220,28 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-def _reference(info: RequestInfo) -> dict[str, str]:
-    reference = {"resource": info.resource}
-    if info.namespace:
-        reference["namespace"] = info.namespace
-    if info.name:
-        reference["name"] = info.name
-    if info.group:
-        reference["apiGroup"] = info.group
-    reference["apiVersion"] = info.version
-    if info.subresource:
-        reference["subresource"] = info.subresource
-    return reference
+_codes: dict[int, bytes] = {}
 
 
-def error_status(error: StatusError) -> dict[str, Any]:
+def code_status(code: int) -> bytes:
+    """Return the status of an event for an answer that is no Status object."""
+    known = _codes.get(code)
+    if known is None:
+        known = _codes[code] = b'{"metadata":{},"code":%d}' % code
+    return known
+
+
+def error_status(error: StatusError) -> bytes:
     """Return the status of an event for an answer that is an error."""
     return shown_status(error.body(), error.code)
 
 
-def shown_status(status: Mapping[str, Any], code: int) -> dict[str, Any]:
+def shown_status(status: Mapping[str, Any], code: int) -> bytes:
     """Return the parts of a Status object that an event shows. ``code``: the answer's."""
     shown = {field: status[field] for field in ("status", "message", "reason", "details") if status.get(field)}
     if status.get("details") is not None:
         shown["details"] = status["details"]
-    return {"metadata": {}, **shown, "code": code}
+    return json_bytes({"metadata": {}, **shown, "code": code})
 
 
 def error_payload(record: RequestAudit, error: StatusError) -> Payload | None:

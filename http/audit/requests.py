@@ -28,6 +28,7 @@ from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
     REQUEST_RESPONSE,
     RequestAudit,
+    code_status,
     error_payload,
     error_status,
     response_payload,
@@ -44,7 +45,7 @@ from kubechronicle.http.wire.exchange import close_iterator
 Next = Callable[[Request], Awaitable[Response]]
 
 NOT_STORED: Final = "failed to store audit event"
-CLOSED_EARLY: Final = {"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200}
+CLOSED_EARLY: Final = b'{"metadata":{},"status":"Success","message":"Connection closed early","code":200}'
 DECISION: Final = "authorization.k8s.io/decision"
 REASON: Final = "authorization.k8s.io/reason"
 LATENCY: Final = "apiserver.latency.k8s.io/"
@@ -63,11 +64,16 @@ def audited(audit: Audit, following: Next) -> Next:
         return following(request) if record is None else recorded(request, context, record)
 
     async def recorded(request: Request, context: Context, record: RequestAudit) -> Response:
-        if record.decision.received and not await audit.deliver(record.event(RECEIVED, record.received)):
-            audit.metrics.rejected += 1
-            return internal_error_text(request, NOT_STORED)
-        served = _Served(audit, record, long_running=context.long_running)
-        if context.long_running:
+        if record.decision.received:
+            event = record.event(RECEIVED, record.received)
+            if not audit.blocking:
+                audit.offer(event)
+            elif not await audit.deliver(event):
+                audit.metrics.rejected += 1
+                return internal_error_text(request, NOT_STORED)
+        long_running = context.long_running
+        served = _Served(audit, record, long_running=long_running)
+        if long_running:
             served.watch_switches(request)
         try:
             response = await following(request)
@@ -77,9 +83,9 @@ def audited(audit: Audit, following: Next) -> Next:
         except BaseException:  # cancelled: too late, or the client is gone
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
-        if response.body.__class__ is bytes and not context.long_running:
-            event = served.plain_event(response)
-            if event is not None:
+        if response.body.__class__ is bytes and not long_running:
+            if record.decision.complete:
+                event = served.plain_event(response)
                 if audit.blocking:
                     await audit.deliver(event)
                 else:
@@ -109,21 +115,21 @@ class _Served:
             request.websocket = _NotedWebSocket(request.websocket, self.switched)
 
     async def switched(self) -> None:
-        await self._started({"metadata": {}, "code": 101})
+        await self._started(code_status(101))
 
-    async def _started(self, shown: Mapping[str, Any], payload: Payload | None = None) -> None:
+    async def _started(self, shown: bytes, payload: Payload | None = None) -> None:
         if self._long_running and self._record.decision.started and not self._has_started:
             self._has_started = True
             await self._audit.deliver(self._record.event(STARTED, time.time(), status=shown, response=payload))
 
-    def plain_event(self, response: Response) -> Event | None:
-        """Return the last event of a request whose answer is no stream; None if it has none."""
-        return self._last_event(*self._shown(response)) if self._record.decision.complete else None
+    def plain_event(self, response: Response) -> Event:
+        """Return the last event of a request whose answer is no stream."""
+        return self._last_event(*self._shown(response))
 
-    def _shown(self, response: Response) -> tuple[dict[str, Any], Payload | None]:
+    def _shown(self, response: Response) -> tuple[bytes, Payload | None]:
         """Return the status and the object of an answer that is no stream."""
         body, code = response.body, response.status
-        shown: dict[str, Any] = {"metadata": {}, "code": code}
+        shown = code_status(code)
         if isinstance(body, bytes) and body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
             shown = shown_status(_status_of(body), code)
         if self._record.decision.rank < REQUEST_RESPONSE or not body:
@@ -134,7 +140,7 @@ class _Served:
         """Record an answer. Returns it, its body wrapped if it is a stream."""
         body = response.body
         if not isinstance(body, bytes | ListBody):
-            shown = {"metadata": {}, "code": response.status}
+            shown = code_status(response.status)
             await self._started(shown)
             response.body = _Recorded(body, self, shown)
             return response
@@ -155,7 +161,7 @@ class _Served:
                 await self._audit.deliver(self._record.event(PANIC, time.time(), status=error_status(known)))
             return
         if isinstance(error, NotAcceptableError) and error.at_route:  # its answer is a text
-            shown, payload = {"metadata": {}, "code": known.code}, None
+            shown, payload = code_status(known.code), None
         else:
             shown, payload = error_status(known), error_payload(self._record, known)
         await self._started(shown, payload)
@@ -163,17 +169,17 @@ class _Served:
 
     def cut(self, *, late: bool) -> None:
         """Record a request that has no answer. ``late``: its time is over."""
-        shown: Mapping[str, Any] = CLOSED_EARLY
+        shown: bytes = CLOSED_EARLY
         if late:
             shown = error_status(status.timeout("request did not complete within the allotted timeout"))
         self.ended(shown)
 
-    def ended(self, shown: Mapping[str, Any]) -> None:
+    def ended(self, shown: bytes) -> None:
         """Record the end, without waiting."""
         if self._record.decision.complete:
             self._audit.offer(self._last_event(shown, None))
 
-    async def _complete(self, shown: Mapping[str, Any], payload: Payload | None) -> None:
+    async def _complete(self, shown: bytes, payload: Payload | None) -> None:
         if not self._record.decision.complete:
             return
         event = self._last_event(shown, payload)
@@ -182,10 +188,11 @@ class _Served:
         else:
             self._audit.offer(event)
 
-    def _last_event(self, shown: Mapping[str, Any], payload: Payload | None) -> Event:
+    def _last_event(self, shown: bytes, payload: Payload | None) -> Event:
         record, now = self._record, time.time()
-        for key, value in record.late.items():
-            record.annotate(key, value)
+        if record.late:
+            for key, value in record.late.items():
+                record.annotate(key, value)
         if now - record.received > SLOW:
             for name, seconds in (*record.latencies.items(), ("total", now - record.received)):
                 record.annotate(f"{LATENCY}{name}", _go_seconds(seconds))
@@ -221,7 +228,7 @@ def _status_of(body: bytes) -> Mapping[str, Any]:
 class _Recorded:
     """The body of a streamed answer. Its end is recorded when it is closed. Returns the body's own awaitables."""
 
-    def __init__(self, body: AsyncIterator[bytes], served: _Served, shown: Mapping[str, Any]) -> None:
+    def __init__(self, body: AsyncIterator[bytes], served: _Served, shown: bytes) -> None:
         self._body = body
         self._served = served
         self._shown = shown

@@ -85,13 +85,13 @@ class WebhookBackend:
             delivery.finish(ok=False)
         else:
             self._bytes += event.size
-            self._nursery.start_soon(self._deliver, delivery)
+            self._nursery.start_soon(self._deliver, event, delivery)
         return delivery
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, event: Event, delivery: Delivery) -> None:
         ok = False
         try:
-            ok = await self._send(_Batch([delivery.event], delivery.event.size))
+            ok = await self._send(_Batch([event], event.size))
         finally:
             delivery.finish(ok=ok)
 

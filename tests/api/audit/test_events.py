@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.audit.events import Event, legacy_line, micro_time
+from kubechronicle.api.audit.events import Event, json_bytes, legacy_line, micro_time
 from kubechronicle.api.audit.payloads import Payload, json_of
 from kubechronicle.api.codecs import protobuf
 
@@ -29,6 +29,10 @@ def values(**more: Any) -> dict[str, Any]:
         "requestReceivedTimestamp": micro_time(0.5),
         "stageTimestamp": micro_time(1_700_000_000.123456),
     }
+
+
+def event(values: dict[str, Any], *objects: Payload) -> Event:
+    return Event(json_bytes(values)[:-1], b"}", *objects)
 
 
 @pytest.mark.parametrize(
@@ -69,30 +73,34 @@ def test_managed_fields_are_removed_wherever_they_are(obj: Any) -> None:
 
 
 def test_objects_are_in_the_event() -> None:
-    event = Event(values(requestObject=None, responseObject=None), Payload(b'{"a":1}'), Payload(b"text", "text/plain"))
-    found = json.loads(event.encoded())
+    made = event(values(), Payload(b'{"a":1}'), Payload(b"text", "text/plain"))
+    found = json.loads(made.encoded())
     assert found["requestObject"] == {"a": 1}
     assert "responseObject" not in found
     assert found["requestReceivedTimestamp"] == "1970-01-01T00:00:00.500000Z"
     assert list(found)[:3] == ["kind", "apiVersion", "level"]
-    assert b"\n" not in event.encoded()
+    assert b"\n" not in made.encoded()
+    assert made.settled_line() == b""  # the text is converted when the event is written
+    quick = event(values(), Payload(b'{"a":1}'), Payload(b'{"b":2}'))
+    assert quick.settled_line() == quick.encoded() + b"\n"
+    assert json.loads(quick.encoded())["responseObject"] == {"b": 2}
 
 
 def test_half_a_surrogate_pair_costs_a_character_not_the_event() -> None:
-    assert json.loads(Event(values(userAgent="a\ud800b")).encoded())["userAgent"] == "a?b"
+    assert json.loads(event(values(userAgent="a\ud800b")).encoded())["userAgent"] == "a?b"
 
 
 def test_a_long_event_loses_its_objects_first() -> None:
-    event = Event(values(requestObject=None), Payload(json.dumps({"a": "x" * 5000}).encode()))
-    assert len(event.fitted(10_000)) > 5000
-    short = json.loads(event.fitted(1000))
+    made = event(values(), Payload(json.dumps({"a": "x" * 5000}).encode()))
+    assert len(made.fitted(10_000)) > 5000
+    short = json.loads(made.fitted(1000))
     assert short["annotations"] == {"audit.k8s.io/truncated": "true"}
     assert "requestObject" not in short
-    assert event.fitted(100) == b""
+    assert made.fitted(100) == b""
 
 
 def test_an_event_without_objects_is_not_marked() -> None:
-    assert Event(values() | {"level": "Metadata"}).fitted(10) == b""
+    assert event(values() | {"level": "Metadata"}).fitted(10) == b""
 
 
 def test_the_legacy_format() -> None:

@@ -31,10 +31,8 @@ def event(number: int = 0, *, body: bytes = b"") -> Event:
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": f"id-{number}",
         "stage": "ResponseComplete", "requestURI": "/", "verb": "get", "user": {"username": "jane"},
     }  # fmt: skip
-    if body:
-        values["requestObject"] = None
     values["requestReceivedTimestamp"] = values["stageTimestamp"] = micro_time(1.0)
-    return Event(values, Payload(body) if body else None)
+    return Event(json.dumps(values, separators=(",", ":")).encode()[:-1], b"}", Payload(body) if body else None)
 
 
 @asynccontextmanager
