@@ -21,6 +21,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.request_parts import LOG, timed
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 
@@ -56,6 +57,10 @@ class ConsistentRead:
             if self._tail.views.applied < required:
                 await self._tail.reach(required)
             return self._tail.views.applied
+        with timed(LOG, "Ask for the newest revision"):
+            return await self._wait_queried()
+
+    async def _wait_queried(self) -> int:
         if self._gathering is None:
             self._gathering = _Round()
         own = self._gathering

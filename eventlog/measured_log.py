@@ -22,12 +22,15 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
+from kubechronicle.eventlog.request_parts import LOG, timed
 
 DURATIONS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
     45, 60,
 )  # fmt: skip
 """Upper bounds in seconds: kube-apiserver's for etcd, and three shorter ones."""
+OF_REQUESTS: Final = frozenset({"get", "list", "count", "changes", "density"})
+"""Operations of the task that serves a request."""
 _OPERATIONS: Final = {Operation.CREATE: "create", Operation.UPDATE: "update", Operation.DELETE: "delete"}
 
 T = TypeVar("T")
@@ -59,7 +62,10 @@ class MeasuredLog:
         if found is None:
             found = self.round_trips[operation, resource] = RoundTrips()
         try:
-            return await call
+            if operation not in OF_REQUESTS:
+                return await call
+            with timed(LOG, "Read from the log", {"operation": operation}):
+                return await call
         except Exception as error:
             found.failures += not isinstance(error, StopAsyncIteration)
             raise

@@ -16,6 +16,7 @@ from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Moment, Who
+from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.messages import Request
 
@@ -42,10 +43,6 @@ class AuditRecord(Protocol):
 
     @property
     def annotations(self) -> dict[str, str]: ...
-
-    @property
-    def latencies(self) -> dict[str, float]:
-        """Seconds by the part of the server that took them."""
 
     def annotate(self, key: str, value: str) -> None: ...
 
@@ -83,6 +80,8 @@ class Context:
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
     ``waited``: seconds that the request has waited for its turn.
+    ``authenticated``, ``impersonated``, ``authorized``: the seconds that these took.
+    ``parts``: the other parts of the request's time; None if nobody asks for them.
     ``terminated``: True if the server ended it in self-defence.
     ``seats``: of a watch: ends when its initial events are sent; the handler of watches takes it.
     ``audit``: the audit record of the request; None if it has none.
@@ -94,13 +93,17 @@ class Context:
         "at",
         "audit",
         "audit_id",
+        "authenticated",
+        "authorized",
         "credential_notes",
         "deadline",
         "flow_headers",
+        "impersonated",
         "impersonator",
         "info",
         "long_running",
         "moment",
+        "parts",
         "query",
         "received",
         "seats",
@@ -128,7 +131,8 @@ class Context:
         self.at: Moment | None = None
         self.flow_headers: tuple[tuple[str, str], ...] = ()
         self.seats: Seats | None = None
-        self.waited = 0.0
+        self.waited = self.authenticated = self.impersonated = self.authorized = 0.0
+        self.parts: Parts | None = None
         self.terminated = False
         self.audit: AuditRecord | None = None
         self.credential_notes: dict[str, str] | None = None

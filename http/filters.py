@@ -157,7 +157,8 @@ def authenticate(services: Services, following: Next) -> Next:
             return authenticate_again(request, context, undecided, started)
         except Rejected as error:
             return refuse(request, context, error, started)
-        metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
+        context.authenticated = seconds = time.perf_counter() - started
+        metrics.observe(SUCCESS, seconds, user.name)
         context.user = user
         return following(request)
 
@@ -168,7 +169,8 @@ def authenticate(services: Services, following: Next) -> Next:
             user = await _with_answers(services, request, undecided)
         except Rejected as error:
             return await refuse(request, context, error, started)
-        metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
+        context.authenticated = seconds = time.perf_counter() - started
+        metrics.observe(SUCCESS, seconds, user.name)
         context.user = user
         return await following(request)
 
@@ -215,6 +217,15 @@ def trace(services: Services, following: Next) -> Next:
     return traced(services.tracing, following)
 
 
+def trace_handler(services: Services, following: Next) -> Next:
+    """Make spans of the handler, and of the parts of its time."""
+    if services.tracing is None:
+        return following
+    from kubechronicle.http.tracing.spans import handler_spans
+
+    return handler_spans(following)
+
+
 def impersonate(services: Services, following: Next) -> Next:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain, last_modes = services.authorization, impersonation.LastModes()
@@ -228,11 +239,12 @@ def impersonate(services: Services, following: Next) -> Next:
         context = request.attached(Context)
         wanted = impersonation.wanted_user(request.headers)
         if wanted is not None:
-            requestor = context.user
+            requestor, started = context.user, time.perf_counter()
             context.user = await decide_with_answers(
                 partial(impersonation.impersonate, chain, requestor, wanted, authorized_as(context), last_modes)
             )
             context.impersonator = requestor.name
+            context.impersonated = time.perf_counter() - started
             if context.audit is not None:
                 context.audit.impersonates(context.user, last_modes.constraint(requestor))
         return await following(request)
@@ -280,18 +292,20 @@ def authorize(services: Services, following: Next) -> Next:
             verdict = chain.decide(context.user, info)
         except NeedsExternalAnswer as question:
             return ask(request, context, info, question, started)
-        metrics.observe(verdict, time.perf_counter() - started)
+        context.authorized = seconds = time.perf_counter() - started
+        metrics.observe(verdict, seconds)
         if context.audit is not None:
-            note_verdict(context.audit, verdict, time.perf_counter() - started)
+            note_verdict(context.audit, verdict)
         return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
 
     async def ask(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
     ) -> Response:
         verdict = await decide_with_answers(partial(chain.decide, context.user, info), question)
-        metrics.observe(verdict, time.perf_counter() - started)
+        context.authorized = seconds = time.perf_counter() - started
+        metrics.observe(verdict, seconds)
         if context.audit is not None:
-            note_verdict(context.audit, verdict, time.perf_counter() - started)
+            note_verdict(context.audit, verdict)
         return await (
             following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
         )
@@ -372,6 +386,7 @@ FILTERS: tuple[Filter, ...] = (
     impersonate,
     limit_in_flight,
     authorize,
+    trace_handler,
     record_reads,
 )
 

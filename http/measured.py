@@ -11,6 +11,7 @@ from prometheus_client import Gauge
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.context import Context, shown_uri
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 SLOW: Final = 0.5
 """Seconds from which a request is written to the server's log, as kube-apiserver writes traces."""
+SHOWN: Final = 0.01
+"""Seconds from which a part of a slow request is in its line."""
 MOST_LINES: Final = 10
 MAX_URI: Final = 256
 BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -45,7 +48,10 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         else:
             labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
         series = metrics.requests(labels)
+        token = None
         if request.method in BODIES:
+            context.parts = parts = Parts()
+            token = CURRENT.set(parts)
             length = request.headers.get("content-length")
             if length.isdecimal():
                 series.received(int(length))
@@ -61,31 +67,38 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
             known = error if isinstance(error, StatusError) else as_status_error(error)
             code = known.code if known is not None else 500
             seconds = time.perf_counter() - started
-            series.observe(code, seconds, 0, context.waited)
+            series.observe(code, seconds, 0, _excluded(context))
             if seconds > SLOW:
                 slow.note(request, context, labels, code, seconds)
             if context.terminated:
                 series.terminated(code)
             raise
         finally:
+            if token is not None:
+                CURRENT.reset(token)
             if taken is not None:
                 taken.dec()
         body = response.body
         if isinstance(body, bytes):
             seconds = time.perf_counter() - started
-            series.observe(response.status, seconds, len(body), context.waited)
+            series.observe(response.status, seconds, len(body), _excluded(context))
             if seconds > SLOW and request.upgrade is None:
                 slow.note(request, context, labels, response.status, seconds)
             if context.terminated:
                 series.terminated(response.status)
         elif isinstance(body, ListBody):
-            series.observe(response.status, time.perf_counter() - started, body.length, context.waited)
+            series.observe(response.status, time.perf_counter() - started, body.length, _excluded(context))
         else:
             gauge = metrics.long_running(labels)
             response.body = _Counted(body, gauge, series, response.status)
         return response
 
     return filtered
+
+
+def _excluded(context: Context) -> float:
+    """Return the seconds of a request that the service level indicator leaves out: in queues, and for webhooks."""
+    return context.waited if context.parts is None else context.waited + context.parts.webhooks
 
 
 class SlowRequests:
@@ -115,6 +128,8 @@ class SlowRequests:
         }
         if context.waited:
             fields["queued"] = f"{context.waited:.3f}s"
+        if context.parts is not None:
+            fields.update((name, f"{part:.3f}s") for name, part in context.parts.seconds.items() if part > SHOWN)
         if self._left_out:
             fields["leftOut"], self._left_out = self._left_out, 0
         log.info("Slow request", extra=fields)

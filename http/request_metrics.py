@@ -176,7 +176,7 @@ class Requests(Collector):
         )
         indicators = HistogramMetricFamily(
             "apiserver_request_sli_duration_seconds",
-            "Response latency in seconds, without the wait in queues of priority and fairness.",
+            "Response latency in seconds, without the wait in queues of priority and fairness and for webhooks.",
             labels=_WITHOUT_DRY_RUN,
         )
         terminations = CounterMetricFamily(

@@ -46,6 +46,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.log",
     "eventlog.queries.reads",
     "eventlog.records",
+    "eventlog.request_parts",
     "eventlog.views",
     "eventlog.watching",
 )

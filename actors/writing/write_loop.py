@@ -31,6 +31,7 @@ from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
+from kubechronicle.eventlog.request_parts import LOG, timed
 
 _NOTHING: Final = nullcontext()
 
@@ -207,7 +208,8 @@ class WriteLoop:
         """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
-            outcome = await commit.wait(limited=caller.limited)
+            with timed(LOG, "Append to the log"):
+                outcome = await commit.wait(limited=caller.limited)
             if not isinstance(outcome, Exception):
                 return outcome
             # A crashed actor has submitted nothing; its next incarnation decides the transaction.

@@ -35,7 +35,6 @@ class RequestAudit:
     """The record of one request.
 
     ``annotations``: those of the events. ``late``: those that only the last event has.
-    ``latencies``: seconds that parts of the server took, for the event of a slow request.
     """
 
     __slots__ = (
@@ -51,7 +50,6 @@ class RequestAudit:
         "annotations",
         "decision",
         "late",
-        "latencies",
         "received",
     )
 
@@ -71,7 +69,6 @@ class RequestAudit:
         self.received = received
         self.annotations: dict[str, str] = {}
         self.late: dict[str, str] = {}
-        self.latencies: dict[str, float] = {}
         self._audit_id = audit_id
         self._uri = uri
         self._info = info

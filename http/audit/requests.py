@@ -24,6 +24,7 @@ from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.codecs.errors import CodecError, NotAcceptableError
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
     REQUEST_RESPONSE,
@@ -72,9 +73,13 @@ def audited(audit: Audit, following: Next) -> Next:
                 audit.metrics.rejected += 1
                 return internal_error_text(request, NOT_STORED)
         long_running = context.long_running
-        served = _Served(audit, record, long_running=long_running)
+        served = _Served(audit, record, context)
         if long_running:
             served.watch_switches(request)
+        token = None
+        if context.parts is None:  # a read
+            context.parts = parts = Parts()
+            token = CURRENT.set(parts)
         try:
             response = await following(request)
         except Exception as error:
@@ -83,6 +88,9 @@ def audited(audit: Audit, following: Next) -> Next:
         except BaseException:  # cancelled: too late, or the client is gone
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
+        finally:
+            if token is not None:
+                CURRENT.reset(token)
         if response.body.__class__ is bytes and not long_running:
             if record.decision.complete:
                 event = served.plain_event(response)
@@ -99,12 +107,13 @@ def audited(audit: Audit, following: Next) -> Next:
 class _Served:
     """A recorded request, from its answer on."""
 
-    __slots__ = ("_audit", "_has_started", "_long_running", "_record")
+    __slots__ = ("_audit", "_context", "_has_started", "_long_running", "_record")
 
-    def __init__(self, audit: Audit, record: RequestAudit, *, long_running: bool) -> None:
+    def __init__(self, audit: Audit, record: RequestAudit, context: Context) -> None:
         self._audit = audit
         self._record = record
-        self._long_running = long_running
+        self._context = context
+        self._long_running = context.long_running
         self._has_started = False
 
     def watch_switches(self, request: Request) -> None:
@@ -194,15 +203,15 @@ class _Served:
             for key, value in record.late.items():
                 record.annotate(key, value)
         if now - record.received > SLOW:
-            for name, seconds in (*record.latencies.items(), ("total", now - record.received)):
-                record.annotate(f"{LATENCY}{name}", _go_seconds(seconds))
+            for name, seconds in _latencies(self._context, now - record.received).items():
+                if seconds:
+                    record.annotate(f"{LATENCY}{name}", go_seconds(seconds))
         return record.event(COMPLETE, now, status=shown, response=payload)
 
 
-def note_verdict(record: AuditRecord, verdict: Verdict, seconds: float) -> None:
+def note_verdict(record: AuditRecord, verdict: Verdict) -> None:
     """Annotate the decision of the authorizers, and its reason."""
     allowed = verdict.decision is Decision.ALLOW
-    record.latencies["authorization"] = seconds
     if verdict.error and not allowed:
         record.annotate(REASON, "internal error")
         return
@@ -210,11 +219,24 @@ def note_verdict(record: AuditRecord, verdict: Verdict, seconds: float) -> None:
     record.annotate(REASON, verdict.reason)
 
 
-def _go_seconds(seconds: float) -> str:
-    """Return seconds as Go prints such a duration: ``1.234567s``, ``600.123ms``."""
-    if seconds >= 1:
-        return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
-    return f"{seconds * 1000:.3f}".rstrip("0").rstrip(".") + "ms"
+def _latencies(context: Context, total: float) -> dict[str, float]:
+    """Return the seconds of the parts of a request that have ended."""
+    return {
+        "authentication": context.authenticated,
+        "impersonation": context.impersonated,
+        "authorization": context.authorized,
+        "apf-queue-wait": context.waited,
+        **(context.parts.seconds if context.parts is not None else {}),
+        "total": total,
+    }
+
+
+def go_seconds(seconds: float) -> str:
+    """Return up to a minute as Go prints such a duration: ``1.234567s``, ``600.123ms``, ``12.5µs``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.6f}".rstrip("0").rstrip(".") + unit
+    return f"{seconds * 1e6:.3f}".rstrip("0").rstrip(".") + "µs"
 
 
 def _status_of(body: bytes) -> Mapping[str, Any]:

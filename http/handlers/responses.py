@@ -11,6 +11,7 @@ from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.request_parts import SERIALIZATION, timed
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.list_body import WHOLE
@@ -32,6 +33,13 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
+    if context.parts is None:
+        return await _one_body(context, encoder, entry)
+    with timed(SERIALIZATION, "SerializeObject"):
+        return await _one_body(context, encoder, entry)
+
+
+async def _one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     size = len(entry.json)
     if size <= LARGE_BYTES or encoder.splices(entry):
         return encoder.one(entry)
@@ -57,7 +65,8 @@ def computed_response(code: int, form: Representation, rt: ResourceType, obj: Ob
 
 async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:
     """Answer with a list: a long one as a ListBody, compressed for clients that accept it."""
-    body = await encoder.many(listing)
+    with timed(SERIALIZATION, "SerializeObject"):
+        body = await encoder.many(listing)
     if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
         body = body.whole()  # a WebSocket handshake is rejected with bytes only
     if isinstance(body, bytes):

@@ -11,15 +11,18 @@ from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode
+from opentelemetry.trace import Link, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.eventlog import request_parts
+from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import GROUP_MASTERS
 from kubechronicle.http.context import Context, shown_uri
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
+from kubechronicle.http.tracing.spans import RequestSpans, header
 from kubechronicle.http.tracing.tracing import Tracing
 
 Next = Callable[[Request], Awaitable[Response]]
@@ -53,7 +56,13 @@ def traced(tracing: Tracing, following: Next) -> Next:
                     "audit-id": context.audit_id,
                 }
             )
+            spans = RequestSpans(tracing.tracer, span)
+            spans.add("Authentication", context.authenticated)
+            if context.parts is None:
+                context.parts = Parts()
+            context.parts.spans = spans
         token = CURRENT.set(header(span.get_span_context()))
+        parts_token = request_parts.CURRENT.set(context.parts)
         code = 500
         try:
             response = await following(request)
@@ -64,6 +73,7 @@ def traced(tracing: Tracing, following: Next) -> Next:
             raise
         finally:
             CURRENT.reset(token)
+            request_parts.CURRENT.reset(parts_token)
             if span.is_recording():
                 span.set_attribute("http.response.status_code", code)
                 if context.waited:
@@ -89,11 +99,6 @@ def _parent(request: Request, context: Context) -> tuple[TraceContext | None, li
     if GROUP_MASTERS in groups or GROUP_MONITORING in groups:
         return found, []
     return TraceContext(), [Link(client)]
-
-
-def header(span: SpanContext) -> str:
-    """Return the value of the traceparent header."""
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def span_name(method: str, info: RequestInfo) -> str:

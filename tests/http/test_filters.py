@@ -92,6 +92,7 @@ def test_the_order_is_kube_apiservers() -> None:
         "impersonate",
         "limit_in_flight",
         "authorize",
+        "trace_handler",
         "record_reads",
     ]
 

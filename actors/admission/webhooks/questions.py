@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 import trio
@@ -18,6 +18,14 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decision_
 from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.eventlog import request_parts
+from kubechronicle.eventlog.request_parts import timed
+
+PARTS: Final = {
+    True: (request_parts.MUTATING, "Call mutating webhook"),
+    False: (request_parts.VALIDATING, "Call validating webhook"),
+}
+"""Name and span of the part of a request that the question is, by ``mutating``."""
 
 
 class _Ended(NamedTuple):
@@ -72,10 +80,13 @@ class Question:
         """Ask the webhook, and remember its answer or its failure."""
         begun = perf_counter()
         call = (self.webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
-        try:
-            answer: Answer | CallFailed = await self._asked(ask)
-        except CallFailed as error:
-            answer = error
+        kind, title = PARTS[self.mutating]
+        shown = {"configuration": self.webhook.configuration, "webhook": self.webhook.name, "operation": self.operation}
+        with timed(kind, title, shown, longest=not self.mutating):
+            try:
+                answer: Answer | CallFailed = await self._asked(ask)
+            except CallFailed as error:
+                answer = error
         seconds = perf_counter() - begun
         if isinstance(answer, CallFailed):
             metrics.call_failed(*call, seconds, code=answer.code, ignored=self.webhook.ignores)

@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 import trio
+from admission.prepared_webhooks import Hooks, configure, webhook
 from in_process import MAPS, PROTOBUF, InProcess, configmap, open_server, pod
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import Event
+from kubechronicle.http.audit import requests
 from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
 from kubechronicle.http.audit.record import source_addresses
+from kubechronicle.http.audit.requests import LATENCY
 from kubechronicle.http.messages import BufferedExchange, Headers, Response
+from kubechronicle.ops.server import composition
 from kubechronicle.ops.server.audit import AuditPlan
 
 EVERYTHING = "rules: [{level: RequestResponse}]"
@@ -308,6 +312,55 @@ async def test_what_identifies_the_client_is_bounded(tmp_path: Path) -> None:
 )
 def test_source_addresses(headers: dict[str, str], peer: str, expected: list[str]) -> None:
     assert source_addresses(Headers(headers.items()), peer) == expected
+
+
+async def test_a_slow_request_tells_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = Hooks()
+    monkeypatch.setattr(composition, "Webhooks", lambda outgoing, find_service: hooks)
+
+    async def slowly(request: dict[str, Any]) -> dict[str, Any]:
+        await trio.sleep(0.02)
+        return {}
+
+    hooks.replies |= {"one": slowly, "two": slowly, "three": slowly, "four": slowly}
+    async with recording(tmp_path) as (server, recorder):
+        await configure(server, "mutating", webhook("one"), webhook("two"))
+        await configure(server, "validating", webhook("three"), webhook("four"))
+        await server.post(MAPS, configmap("fast"))
+        assert not [key for key in recorder.last()["annotations"] if key.startswith(LATENCY)]
+        monkeypatch.setattr(requests, "SLOW", 0.03)
+        await server.post(MAPS, configmap("slow"))
+        found = {
+            key.removeprefix(LATENCY): value
+            for key, value in recorder.last()["annotations"].items()
+            if key.startswith(LATENCY)
+        }
+        assert found.keys() == {
+            "authentication", "authorization", "mutating-webhook", "validating-webhook", "etcd",
+            "serialize-response-object", "total",
+        }  # fmt: skip
+        assert found["validating-webhook"].startswith("2")  # both at once
+        assert found["mutating-webhook"].startswith(("4", "5"))  # one after the other
+        assert found["total"].endswith("ms")
+        labels = {"verb": "POST", "resource": "configmaps", "group": "", "version": "v1", "subresource": ""}
+        whole, indicator = [
+            await server.metric(
+                f"apiserver_request_{name}duration_seconds_sum",
+                scope="namespace",
+                component="apiserver",
+                **more,
+                **labels,
+            )
+            for name, more in (("", {"dry_run": ""}), ("sli_", {}))
+        ]
+        assert whole - indicator == pytest.approx(0.12, abs=0.03)  # the indicator leaves out webhooks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.2345, "1.2345s"), (0.6, "600ms"), (0.0123456789, "12.345679ms"), (0.0000125, "12.5µs")]
+)
+def test_durations_are_written_as_go_writes_them(seconds: float, text: str) -> None:
+    assert requests.go_seconds(seconds) == text
 
 
 async def test_an_issued_token_is_named_by_its_id(tmp_path: Path) -> None:

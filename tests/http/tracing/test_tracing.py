@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from admission.prepared_webhooks import Hooks, configure, webhook
 from in_process import JOE, MAPS, InProcess, configmap, open_server
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from trio.testing import MockClock
@@ -24,9 +25,12 @@ from kubechronicle.http.tracing import collector as collector_module
 from kubechronicle.http.tracing import tracing as tracing_module
 from kubechronicle.http.tracing.filter import span_name, traced
 from kubechronicle.http.tracing.tracing import KEPT, SendError, Tracing
+from kubechronicle.ops.server import composition
 from tests.support.encryption.grpc_server import GrpcServer
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+SERVER = 2
+"""The kind of the span of a request."""
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
 FILE = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 
@@ -83,7 +87,7 @@ async def test_a_span_says_what_the_request_was(autojump_clock: MockClock) -> No
         spans = {span.name: span for span in collector.spans}
         assert collector.resources[0]["service.name"] == "apiserver"
         found = spans["GET /api/v1/namespaces/{:namespace}/configmaps/{:name}"]
-        assert found.kind == 2  # SERVER
+        assert found.kind == SERVER
         shown = attributes(found)
         assert (shown["http.response.status_code"], shown["user_agent.original"]) == ("404", "kubectl")
         assert shown["http.target"] == f"{MAPS}/b?token=REDACTED"
@@ -99,12 +103,12 @@ async def test_who_decides_about_a_trace(autojump_clock: MockClock) -> None:
         await server.ask("GET", MAPS, headers={"traceparent": "nonsense"})
         await server.ask("GET", MAPS)
         await trio.sleep(6)
-        [span] = collector.spans
+        [span] = [span for span in collector.spans if span.kind == SERVER]
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
     async with traced_server(configuration.MILLION) as (server, collector):
         await server.ask("GET", MAPS, headers={"traceparent": SAMPLED}, token=JOE)
         await trio.sleep(6)
-        spans = [span for span in collector.spans if attributes(span)["url.path"] == MAPS]
+        spans = [span for span in collector.spans if attributes(span).get("url.path") == MAPS]
         assert spans[0].trace_id.hex() != TRACE
         assert [link.trace_id.hex() for link in spans[0].links] == [TRACE]
 
@@ -225,3 +229,31 @@ def test_errors_of_the_file(text: str, error: str) -> None:
 def test_the_file() -> None:
     parsed = configuration.parse((FILE + "endpoint: collector:4317\nsamplingRatePerMillion: 10").encode())
     assert parsed == TracingConfiguration(endpoint="collector:4317", sampling_rate=10)
+
+
+async def test_the_parts_of_a_request_are_its_spans(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks, seen = Hooks(), {}
+    monkeypatch.setattr(composition, "Webhooks", lambda outgoing, find_service: hooks)
+
+    async def noting(request: dict[str, Any]) -> dict[str, Any]:
+        seen[request["name"]] = CURRENT.get()
+        return {}
+
+    hooks.replies["one"] = noting
+    async with traced_server(configuration.MILLION) as (server, collector):
+        await configure(server, "mutating", webhook("one"))
+        await server.post(MAPS, configmap("a"))
+        await server.get(f"{MAPS}/a")
+        await trio.sleep(6)
+    [request] = [span for span in collector.spans if span.name == "POST /api/v1/namespaces/{:namespace}/configmaps"]
+    spans = {span.name: span for span in collector.spans if span.trace_id == request.trace_id}
+    handler, call = spans["Create"], spans["Call mutating webhook"]
+    assert handler.parent_span_id == spans["Authorization"].parent_span_id == request.span_id
+    assert call.parent_span_id == spans["Append to the log"].parent_span_id == handler.span_id
+    assert attributes(call)["webhook"] == "one.example.com"
+    assert attributes(handler)["resource"] == "configmaps"
+    assert seen["a"].split("-")[1:3] == [call.trace_id.hex(), call.span_id.hex()]  # the webhook's parent
+    assert handler.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano
+    assert {"Authentication", "SerializeObject"} <= spans.keys()
+    assert "Get" in [span.name for span in collector.spans]
+    assert CURRENT.get() == ""

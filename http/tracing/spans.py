@@ -1,0 +1,118 @@
+"""The spans within a traced request, in kube-apiserver's structure where it has the same part.
+
+    GET /api/v1/…                        the request, from its arrival on (filter.py)
+      Authentication, Authorization      as long as they took
+      Get                                the handler, with the fields of kube-apiserver's spans
+        Call mutating webhook            and others, as the parts of the request (eventlog/request_parts.py)
+        Append to the log
+        SerializeObject
+
+A span that lasts is the parent of the requests that are made meanwhile: its id is passed on as their traceparent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Token
+from typing import Final
+
+from opentelemetry.context import Context as TraceContext
+from opentelemetry.trace import Span, SpanContext, Tracer, set_span_in_context
+
+from kubechronicle.http.context import Context
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.traceparent import CURRENT
+
+Next = Callable[[Request], Awaitable[Response]]
+
+HANDLERS: Final = {
+    "get": "Get", "list": "List", "watch": "Watch", "create": "Create", "update": "Update", "patch": "Patch",
+    "delete": "Delete", "deletecollection": "Delete",
+}  # fmt: skip
+"""Names of the spans of handlers by verb."""
+MAX_TEXT: Final = 512
+
+
+class RequestSpans:
+    """The spans of one request, below ``span``."""
+
+    def __init__(self, tracer: Tracer, span: Span) -> None:
+        self._tracer = tracer
+        self._parent = set_span_in_context(span, TraceContext())
+
+    def begin(self, name: str, attributes: Mapping[str, str]) -> LastingSpan:
+        span = self._tracer.start_span(name, context=self._parent, attributes=attributes)
+        return LastingSpan(span, CURRENT.set(header(span.get_span_context())))
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add a span that ends now, if it took any time."""
+        if seconds:
+            now = time.time_ns()
+            self._tracer.start_span(name, context=self._parent, start_time=now - int(seconds * 1e9)).end(now)
+
+    def descend(self, name: str, attributes: Mapping[str, str]) -> LastingSpan:
+        """Begin a span to which all later ones belong."""
+        lasting = self.begin(name, attributes)
+        self._parent = set_span_in_context(lasting.span, TraceContext())
+        return lasting
+
+
+class LastingSpan:
+    """A span, and the traceparent of requests that are made until its end."""
+
+    def __init__(self, span: Span, token: Token[str]) -> None:
+        self.span = span
+        self._token = token
+
+    def end(self) -> None:
+        CURRENT.reset(self._token)
+        self.span.end()
+
+
+def handler_spans(following: Next) -> Next:
+    """Return the step around a handler that makes its span, in requests that are traced."""
+
+    def filtered(request: Request) -> Awaitable[Response]:
+        context = request.attached(Context)
+        spans = context.parts.spans if context.parts is not None else None
+        return traced(request, context, spans) if isinstance(spans, RequestSpans) else following(request)
+
+    async def traced(request: Request, context: Context, spans: RequestSpans) -> Response:
+        spans.add("Authorization", context.authorized)
+        info = context.info
+        if not info.is_resource:
+            return await following(request)
+        lasting = spans.descend(HANDLERS.get(info.verb, "Connect"), _fields(request, context))
+        try:
+            return await following(request)
+        finally:
+            lasting.end()
+
+    return filtered
+
+
+def _fields(request: Request, context: Context) -> dict[str, str]:
+    """Return the attributes that kube-apiserver's spans of handlers have (traceFields)."""
+    info = context.info
+    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+    return {
+        "accept": request.headers.get("accept")[:MAX_TEXT],
+        "audit-id": context.audit_id,
+        "client": request.client[0],
+        "api-group": info.group,
+        "api-version": info.version,
+        "name": info.name,
+        "subresource": info.subresource,
+        "namespace": info.namespace,
+        "resource": info.resource,
+        "scope": scope,
+        "url": request.path[:MAX_TEXT],
+        "user-agent": request.headers.get("user-agent")[:MAX_TEXT],
+        "verb": info.verb,
+    }
+
+
+def header(span: SpanContext) -> str:
+    """Return the value of the traceparent header."""
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
