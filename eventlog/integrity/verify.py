@@ -9,7 +9,8 @@ The encoding is that of digests.py. Rows of dropped partitions are represented b
 on, with digests, hashes and head. For an erased row, the chain has the stored digest, and the rest of the row must have
 the digest in its tombstone (erasures.py).
 
-``ChainCheck`` is sans-IO; ``verify`` feeds it from one snapshot of the database.
+A jump passes over revisions that have no rows (jumps.py). ``ChainCheck`` (chain.py) is sans-IO; ``verify`` feeds it
+from one snapshot of the database.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import DIGESTED, EPOCH, digest_of
-from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureCheck, Remains, Tombstone
+from kubechronicle.eventlog.integrity import erasures, jumps
+from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem, columns_of
+from kubechronicle.eventlog.integrity.digests import DIGESTED, digest_of
+from kubechronicle.eventlog.integrity.erasures import Erasure, Remains, Tombstone
+from kubechronicle.eventlog.integrity.jumps import Jump
 from kubechronicle.eventlog.postgres.session import Row, Session
 
 CHUNK = 1000  # rows at a time
@@ -33,9 +35,10 @@ CHUNK = 1000  # rows at a time
 _COLUMNS = ", ".join(name for name, _ in DIGESTED) + ", digest, hash"
 _HEAD = "select log_id, revision, hash from kubechronicle.head"
 _LOG = f"select {_COLUMNS} from kubechronicle.log order by revision"
-_KEPT = f"select {_COLUMNS} from kubechronicle.kept order by revision"
+KEPT = f"select {_COLUMNS} from kubechronicle.kept order by revision"
+_JUMPS = "select first, last, about, hash from kubechronicle.jumps order by first"
 _TOMBSTONES = "select thousand, revisions, digests from kubechronicle.tombstones order by thousand"
-_ERASED = "select revision, erasure::text, was, remains from kubechronicle.erased order by revision, erasure"
+ERASED = "select revision, erasure::text, was, remains from kubechronicle.erased order by revision, erasure"
 # Live rows that differ from the log's row of the same revision.
 _WRONG_LIVE = """
 select l.revision from kubechronicle.live l left join lateral (
@@ -48,14 +51,6 @@ where (r.resource, r.namespace, r.name, r.create_revision, r.version)
     is distinct from (l.resource, l.namespace, l.name, l.create_revision, l.version) or r.operation = 3
 order by 1 limit 1
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """The first revision at which the log contradicts itself, and a message."""
-
-    revision: int
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,126 +84,7 @@ class Verdict:
     archived: int = 0  # of the tombstones, verified by the content in archives
     erasures: tuple[tuple[Erasure, str], ...] = ()  # each with its revisions as text
     unerased: int = 0  # archived rows that still hold erased data
-
-
-@dataclass(slots=True)
-class ChainCheck:
-    """Checks the chain: call ``row`` or ``tombstone`` for every revision in order, then ``finish``.
-
-    Each call returns the problem it found, or None. Stop at the first problem.
-
-    ``kept``: the digests (computed from content) of rows copied forward, by revision.
-    ``remains``: the rest of erased rows copied forward, by revision.
-    ``digest``: of the newest revision. ``digests``: the same, and its digests after each erasure.
-    ``current``: the revisions of existing objects.
-    ``erased``: the tombstones of the newest revision.
-    """
-
-    hash: bytes
-    anchors: Mapping[int, bytes] = field(default_factory=dict)
-    kept: Mapping[int, bytes] = field(default_factory=dict)
-    remains: Mapping[int, Remains] = field(default_factory=dict)
-    revision: int = 0
-    rows: int = 0
-    tombstones: int = 0
-    digest: bytes = b""
-    digests: list[bytes] = field(default_factory=list)
-    current: set[int] = field(default_factory=set)
-    erased: Sequence[Tombstone] = ()
-    erasures: ErasureCheck = field(default_factory=ErasureCheck)
-    _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
-
-    def row(self, row: Row, erased: Sequence[Tombstone] = ()) -> Problem | None:
-        revision: int = row["revision"]
-        content = digest_of(row)
-        digest = bytes(row["digest"]) if erased else content
-        if problem := self._follows(revision):
-            return problem
-        if digest != row["digest"]:
-            why = "its content does not have its digest"
-            if erasures.is_tombstone(row["object"]):
-                why = "its contents are gone, and no erasure records it"
-            return Problem(revision=revision, message=f"the row was edited: {why}")
-        if row["committed_at"] < self._committed_at:
-            return Problem(revision=revision, message="it was committed before the revision before it")
-        self._committed_at = row["committed_at"]
-        if problem := self._link(revision, digest, row["hash"], erased):
-            return problem
-        if content != self.digests[-1]:
-            return Problem(revision=revision, message="the row was edited: it is not the row that its erasure left")
-        if erased:
-            self.erasures.add_remains(revision, erasures.remains_of(_columns(row)), erased)
-        if row["resource"] == erasures.RESOURCE and (problem := self.add_entry(row)):
-            return problem
-        self.rows += 1
-        self.current.discard(row["previous_revision"])
-        if row["operation"] != 3:
-            self.current.add(revision)
-        return None
-
-    def tombstone(self, revision: int, digest: bytes, erased: Sequence[Tombstone] = ()) -> Problem | None:
-        if problem := self._follows(revision) or self._link(revision, digest, None, erased):
-            return problem
-        self.tombstones += 1
-        if revision in self.kept:
-            self.current.add(revision)
-            self.erasures.add_remains(revision, self.remains.get(revision), erased)
-        return None
-
-    def add_entry(self, row: Row) -> Problem | None:
-        """Check a row that records an erasure."""
-        if row["operation"] == 1:
-            try:
-                erasure = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
-            except ValueError as error:
-                return Problem(revision=row["revision"], message=str(error))
-            if erasure.id == row["name"]:
-                wrong = self.erasures.add_entry(erasure)
-            else:
-                wrong = "it records another erasure than its name"
-            if wrong:
-                return Problem(revision=row["revision"], message=wrong)
-        return None
-
-    def finish(self, head: int, head_hash: bytes, live: set[int]) -> Problem | None:
-        if head != self.revision:
-            message = f"the newest row is {self.revision}, but the head says {head}"
-            return Problem(revision=min(head, self.revision) + 1, message=message)
-        if beyond := [revision for revision in self.anchors if revision > head]:
-            message = f"history ends before revision {max(beyond)}, whose hash was noted"
-            return Problem(revision=head + 1, message=message)
-        if unknown := [revision for revision in self.kept if not 0 < revision <= head]:
-            return Problem(revision=min(unknown), message="a row was copied forward that was never appended")
-        if head_hash != self.hash:
-            return Problem(revision=head, message="the head does not have the hash of the newest row")
-        if different := live ^ self.current:
-            message = "the table of live objects does not match the log"
-            return Problem(revision=min(different), message=message)
-        if problem := self.erasures.finish():
-            return Problem(revision=problem[0], message=problem[1])
-        return None
-
-    def _follows(self, revision: int) -> Problem | None:
-        if revision == self.revision + 1:
-            return None
-        if revision <= self.revision:
-            return Problem(revision=revision, message="the revision occurs twice")
-        return Problem(revision=self.revision + 1, message="the row is missing")
-
-    def _link(self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]) -> Problem | None:
-        self.hash = sha256(self.hash + digest).digest()
-        self.digest, self.erased = digest, erased
-        self.revision = revision
-        self.digests, wrong = self.erasures.add_row(digest, erased)
-        if stored is not None and stored != self.hash:
-            return Problem(revision=revision, message="the chain is broken: the row does not follow the one before it")
-        if wrong:
-            return Problem(revision=revision, message=wrong)
-        if revision in self.kept and self.kept[revision] != self.digests[-1]:
-            return Problem(revision=revision, message="the row copied forward is not the one that was appended")
-        if self.anchors.get(revision, self.hash) != self.hash:
-            return Problem(revision=revision, message="history up to here does not match the noted hash")
-        return None
+    jumps: tuple[Jump, ...] = ()
 
 
 async def verify(
@@ -236,11 +112,13 @@ async def verify(
         remains: dict[int, Remains] = {}
         check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains)
         problem = _another_log(log_id, log_ids)
-        async with aclosing(session.rows(_KEPT, chunk=CHUNK, size=_size)) as chunks:
+        async with aclosing(session.rows(KEPT, chunk=CHUNK, size=_size)) as chunks:
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
                 remains.update(
-                    (row["revision"], rest) for row in chunk if (rest := erasures.remains_of(_columns(row))) is not None
+                    (row["revision"], rest)
+                    for row in chunk
+                    if (rest := erasures.remains_of(columns_of(row))) is not None
                 )
                 entries = (row for row in chunk if row["resource"] == erasures.RESOURCE)
                 problem = next(filter(None, map(check.add_entry, entries)), problem)
@@ -259,14 +137,11 @@ async def verify(
         tombstones=check.tombstones,
         archived=archive_check.rows_only_archived,
         unerased=archive_check.unerased,
+        jumps=tuple(check.jumps),
         erasures=()
         if problem
         else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),
     )
-
-
-def _columns(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name, _ in DIGESTED}
 
 
 def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
@@ -318,37 +193,35 @@ class _ArchiveCheck:
 
 
 async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveCheck) -> Problem | None:
-    """Feed rows and tombstones to the check in revision order. While a partition is being dropped, a revision may have
-    both; then the row is checked, and its tombstone has to match."""
-    erased = _TombstoneReader(session.rows(_ERASED, chunk=CHUNK))
-
-    async def check_tombstone(link: tuple[int, bytes]) -> Problem | None:
-        return check.tombstone(*link, await erased.of(link[0])) or archive_check.compare(check, stored=False)
-
-    async with (
-        aclosing(erased.chunks),
-        aclosing(_tombstones(session)) as tombstones,
-        aclosing(session.rows(_LOG, chunk=CHUNK, size=_size)) as chunks,
-    ):
-        tombstone = await anext(tombstones, None)
-        async for chunk in chunks:
-            for row in chunk:
-                while tombstone is not None and tombstone[0] <= row["revision"]:
-                    if tombstone[0] < row["revision"]:
-                        if problem := await check_tombstone(tombstone):
-                            return problem
-                    elif tombstone[1] != row["digest"]:
-                        return Problem(revision=tombstone[0], message="the tombstone is not that of the appended row")
-                    tombstone = await anext(tombstones, None)
-                if problem := check.row(row, await erased.of(row["revision"])) or archive_check.compare(
-                    check, stored=True
-                ):
+    """Feed all links to the check in revision order."""
+    erased = _TombstoneReader(session.rows(ERASED, chunk=CHUNK))
+    async with aclosing(erased.chunks), aclosing(links(session)) as chain:
+        try:
+            async for link in chain:
+                if problem := await _feed_one(link, check, archive_check, erased):
                     return problem
-        while tombstone is not None:
-            if problem := await check_tombstone(tombstone):
-                return problem
-            tombstone = await anext(tombstones, None)
+        except _Contradiction as found:
+            return found.problem
         return await erased.finish()
+
+
+async def _feed_one(
+    link: Link, check: ChainCheck, archive_check: _ArchiveCheck, erased: _TombstoneReader
+) -> Problem | None:
+    if isinstance(link, StoredJump):
+        return feed_jump(check, link)
+    if isinstance(link, StoredDigest):
+        return check.tombstone(*link, await erased.of(link.revision)) or archive_check.compare(check, stored=False)
+    return check.row(link, await erased.of(link["revision"])) or archive_check.compare(check, stored=True)
+
+
+def feed_jump(check: ChainCheck, stored: StoredJump) -> Problem | None:
+    """Check a jump as it is stored."""
+    try:
+        jump = jumps.parse(stored.revision, stored.last, stored.about)
+    except ValueError as error:
+        return Problem(revision=stored.revision, message=str(error))
+    return check.jump(jump, stored.hash)
 
 
 def _size(row: Row) -> int:
@@ -381,9 +254,75 @@ class _TombstoneReader:
         return self._read[0] if self._read else None
 
 
-async def _tombstones(session: Session) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Yield (revision, digest) in order, merging the classes' entries of each thousand revisions."""
-    gathered: list[tuple[int, bytes]] = []
+class StoredDigest(NamedTuple):
+    """The digest of a row that is gone, or that was copied forward."""
+
+    revision: int
+    digest: bytes
+
+
+class StoredJump(NamedTuple):
+    """A row of the jumps; ``revision`` is the first one."""
+
+    revision: int
+    last: int
+    about: str
+    hash: bytes
+
+
+Link: TypeAlias = Row  # of the log, or StoredDigest, or StoredJump
+
+
+class _Contradiction(Exception):
+    """Two rows of one revision differ."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+async def links(session: Session) -> AsyncGenerator[Link, None]:
+    """Yield the links of the chain in order: rows of the log, digests of rows that are gone, and jumps.
+
+    While a partition is being dropped, a revision may have a row and a digest. Then both must agree, and the row
+    counts.
+    """
+    async with aclosing(_others(session)) as others, aclosing(session.rows(_LOG, chunk=CHUNK, size=_size)) as chunks:
+        other = await anext(others, None)
+        async for chunk in chunks:
+            for row in chunk:
+                while other is not None and other.revision <= row["revision"]:
+                    if isinstance(other, StoredJump) or other.revision < row["revision"]:
+                        yield other
+                    elif other.digest != row["digest"]:
+                        message = "the tombstone is not that of the appended row"
+                        raise _Contradiction(Problem(revision=other.revision, message=message))
+                    other = await anext(others, None)
+                yield row
+        while other is not None:
+            yield other
+            other = await anext(others, None)
+
+
+async def _others(session: Session) -> AsyncGenerator[StoredDigest | StoredJump, None]:
+    """Yield digests and jumps in order; a jump before the digests of its founding rows."""
+    async with aclosing(_digests(session)) as digests, aclosing(session.rows(_JUMPS, chunk=CHUNK)) as chunks:
+        digest = await anext(digests, None)
+        async for chunk in chunks:
+            for row in chunk:
+                jump = StoredJump(row["first"], row["last"], row["about"], bytes(row["hash"]))
+                while digest is not None and digest.revision < jump.revision:
+                    yield digest
+                    digest = await anext(digests, None)
+                yield jump
+        while digest is not None:
+            yield digest
+            digest = await anext(digests, None)
+
+
+async def _digests(session: Session) -> AsyncGenerator[StoredDigest, None]:
+    """Yield the digests in order, merging the classes' entries of each thousand revisions."""
+    gathered: list[StoredDigest] = []
     thousand = -1
     async with aclosing(session.rows(_TOMBSTONES, chunk=20)) as chunks:
         async for chunk in chunks:
@@ -392,6 +331,6 @@ async def _tombstones(session: Session) -> AsyncGenerator[tuple[int, bytes], Non
                     for link in sorted(gathered):
                         yield link
                     gathered, thousand = [], row["thousand"]
-                gathered += zip(row["revisions"], row["digests"], strict=True)
+                gathered += map(StoredDigest, row["revisions"], map(bytes, row["digests"]))
     for link in sorted(gathered):
         yield link

@@ -61,7 +61,9 @@ _HASH_BEFORE = """
 select revision, hash from (
     (select revision, hash from kubechronicle.log where revision < $1 order by revision desc limit 1)
     union all
-    (select revision, hash from kubechronicle.kept where revision < $1 order by revision desc limit 1)) found
+    (select revision, hash from kubechronicle.kept where revision < $1 and hash <> '' order by revision desc limit 1)
+    union all
+    (select last, hash from kubechronicle.jumps where last < $1 order by last desc limit 1)) found
 order by revision desc limit 1
 """
 _DIGESTS = """

@@ -111,6 +111,7 @@ DIGESTS = {
     "0013": "0b7d67eacbfc431ac07d787cddb8df177acada028cc609a953221ce60c90af93",
     "0014": "a449f44ddaae090eb80d757152b999bff0e9c56152eed962deca262be5799a27",
     "0015": "48e1b9c3d99a7ff84074539a815c472c35cf64be4c4ac4b75329179996649221",
+    "0016": "7e1425d585d5754e028e1e74b624430335636bb08abf6cadd8ba1a007dcfa88b",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
