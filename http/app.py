@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,13 +11,14 @@ from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
-from kubechronicle.http import filters
+from kubechronicle.http import edge, filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
+from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.metrics import FlowControlMetrics
 from kubechronicle.http.handlers import openid
@@ -51,6 +53,7 @@ class HttpSettings:
     ``ui``: serve the web page. ``logs``: serve the files of /var/log.
     ``flags``: the values of the flags, for /flagz. ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
+    ``livez_grace``: seconds after the start in which /livez does not fail.
     """
 
     server_address: str
@@ -66,6 +69,8 @@ class HttpSettings:
     ui: bool = False
     logs: bool = False
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
+    edge: EdgeSettings = field(default_factory=EdgeSettings)
+    livez_grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +108,8 @@ def build_application(
     ``aggregation``: the API groups of other servers; None: there are none.
     ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
     """
-    metrics, health, drain = Metrics(), Health(checks), Drain()
+    metrics, drain = Metrics(), Drain()
+    health = Health(checks, time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0)
     ui = Ui() if settings.ui else None
 
     def paths() -> list[str]:
@@ -169,7 +175,7 @@ def build_application(
         pages=OperatorPages(version, settings.flags, Slis(health), profiling=settings.profiling),
         logs=settings.logs,
     )
-    application = filters.build(services, handler)
+    application = edge.build(settings.edge, drain, filters.build(services, handler))
     return HttpApplication(
         application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
     )

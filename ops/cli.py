@@ -72,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from kubechronicle.ops.client import dispatch
 
             return dispatch.run(argv[0], argv[1:])
+        if "--version" in argv[:1] or (argv[:1] == ["serve"] and "--version" in argv):
+            argv = ["version"]  # as kube-apiserver has it
         arguments = make_parser().parse_args(_join_dashed_values(argv))
         return COMMANDS[arguments.command].run(arguments)
     except REPORTED_ERRORS as error:
@@ -125,6 +127,8 @@ def _migrate(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import log_commands
 
+    if arguments.backup:
+        return _verify_backup(arguments)
     anchors, checkpoints = log_commands.parse_anchors(arguments.anchor), arguments.checkpoint
     key, archive = _path(arguments.key), _path(arguments.archive)
     return _run_async(
@@ -133,6 +137,28 @@ def _verify(arguments: argparse.Namespace) -> int:
         ),
         arguments,
     )
+
+
+def _verify_backup(arguments: argparse.Namespace) -> int:
+    import trio
+
+    from kubechronicle.ops.maintenance import backups, log_commands
+
+    if arguments.checkpoint or arguments.archive:
+        raise OperatorError("--backup: not together with --checkpoint or --archive; --anchor names a revision")
+    return trio.run(backups.run_verify, Path(arguments.backup), log_commands.parse_anchors(arguments.anchor))
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import backups
+
+    return _run_async(lambda settings: backups.run_backup(settings, arguments), arguments)
+
+
+def _restore_backup(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import backups
+
+    return _run_async(lambda settings: backups.run_restore(settings, arguments), arguments)
 
 
 def _checkpoint(arguments: argparse.Namespace) -> int:
@@ -210,6 +236,10 @@ COMMANDS: dict[str, Command] = {
     "verify": Command("Prove that history was not edited.", flags.verify_flags, _verify),
     "checkpoint": Command(
         "Sign the present state of the log, for verify to compare with later.", flags.checkpoint_flags, _checkpoint
+    ),
+    "backup": Command("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
+    "restore-backup": Command(
+        "Restore a backup into an empty database, whole or as of a moment.", flags.restore_flags, _restore_backup
     ),
     "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
     "kubeconfig": Command(

@@ -15,6 +15,8 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TextIO
 
 from kubechronicle.api.values.printable import printable_json, printable_lines
@@ -30,10 +32,20 @@ INDENTATION = "    "
 SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
 
 
-def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
-    """Make the root logger write klog lines. Called once per process."""
+def set_up(
+    *,
+    verbosity: int,
+    stream: TextIO | None = None,
+    json_format: bool = False,
+    modules: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Make the root logger write klog lines, or JSON. Called once per process.
+
+    ``modules``: pairs of a pattern and a verbosity, for files whose name without suffix matches (--vmodule).
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(KlogFormatter())
+    handler.setFormatter(JsonFormatter() if json_format else KlogFormatter())
+    _set_up_modules(modules)
     logging.raiseExceptions = False  # a closed stderr must not end the server
     logging.captureWarnings(True)
     root = logging.getLogger()
@@ -43,6 +55,51 @@ def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(logging.INFO if verbosity >= LIBRARY_VERBOSITY else logging.WARNING)
     for name in SILENT_LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _set_up_modules(modules: Sequence[tuple[str, str]]) -> None:
+    """Give loggers of matching files a level of their own, now or when their module is imported."""
+    if not modules:
+        return
+
+    class Logger(logging.Logger):
+        def __init__(self, name: str, level: int = logging.NOTSET) -> None:
+            super().__init__(name, level)
+            _set_level(self, modules)
+
+    logging.setLoggerClass(Logger)
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            _set_level(logger, modules)
+
+
+def _set_level(logger: logging.Logger, modules: Sequence[tuple[str, str]]) -> None:
+    for pattern, verbosity in modules:
+        if fnmatchcase(logger.name.rpartition(".")[2], pattern):
+            logger.setLevel(max(logging.INFO - int(verbosity), logging.DEBUG))
+            return
+
+
+class JsonFormatter(logging.Formatter):
+    """Formatter of one JSON object per record, with the keys of kube-apiserver's JSON format: ts (milliseconds since
+    the epoch), caller, msg, v (for information) or err, and the values of the call."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{record.module}/{record.filename}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        if record.levelno < logging.WARNING:
+            line["v"] = max(logging.INFO - record.levelno, 0)
+        line |= {key: _plain(value) for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            line["stacktrace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 class KlogFormatter(logging.Formatter):

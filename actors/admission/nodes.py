@@ -37,23 +37,26 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     name = "DefaultTolerationSeconds"
     resources = frozenset({"pods"})
 
+    def __init__(self, not_ready: int = TOLERATION_SECONDS, unreachable: int = TOLERATION_SECONDS) -> None:
+        self._seconds = {NOT_READY: not_ready, UNREACHABLE: unreachable}
+
     def admit(self, attributes: Attributes, state: State) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
         spec = pod.setdefault("spec", {})
         tolerations = spec.get("tolerations") or []
-        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(_tolerates(one, key) for one in tolerations)]
+        missing = [key for key in self._seconds if not any(_tolerates(one, key) for one in tolerations)]
         if missing:
-            spec["tolerations"] = [*tolerations, *map(_toleration, missing)]
+            spec["tolerations"] = [*tolerations, *(_toleration(key, self._seconds[key]) for key in missing)]
 
 
 def _tolerates(toleration: dict[str, Any], key: str) -> bool:
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
-def _toleration(key: str) -> dict[str, Any]:
-    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+def _toleration(key: str, seconds: int) -> dict[str, Any]:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
 
 
 class PodTopologyLabels(AdmissionPlugin):

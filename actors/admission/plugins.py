@@ -134,7 +134,9 @@ def plugins_in_order(
 def _configured(given: PluginConfigurations) -> Mapping[str, Callable[[], MinimalPlugin]]:
     """Return the makers of the plugins that have a configuration."""
     tolerations = Tolerations(default=given.default_tolerations, whitelist=given.toleration_whitelist)
+    seconds = given.not_ready_seconds, given.unreachable_seconds
     return {
+        "DefaultTolerationSeconds": lambda: DefaultTolerationSeconds(*seconds),
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
         "PodSecurity": lambda: PodSecurity(given.pod_security),

@@ -112,6 +112,7 @@ class PluginConfigurations:
     ``manifests``: the directories with manifests, by plugin.
     ``image_policy``: of ImagePolicyWebhook.
     ``limited_resources``: of ResourceQuota.
+    ``not_ready_seconds``, ``unreachable_seconds``: of DefaultTolerationSeconds.
     """
 
     event_limits: tuple[EventLimit, ...] = ()
@@ -123,6 +124,8 @@ class PluginConfigurations:
     manifests: Mapping[str, str] = field(default_factory=dict)
     image_policy: ImagePolicy | None = None
     limited_resources: tuple[LimitedResource, ...] = ()
+    not_ready_seconds: int = 300
+    unreachable_seconds: int = 300
 
 
 def load(data: bytes) -> AdmissionConfiguration:

@@ -26,7 +26,8 @@ from kubechronicle.http.wire.connection import Connection, prepare_socket, socke
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
 from kubechronicle.http.wire.sockets import bind, close_all, inherited
-from kubechronicle.http.wire.tls import ReloadingContext, TLSFiles, TLSStream
+from kubechronicle.http.wire.tls import TLSStream
+from kubechronicle.http.wire.tls_context import ReloadingContext, TLSFiles
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +131,13 @@ class Server:
 
     async def run(self, task_status: trio.TaskStatus[Server]) -> None:
         config = self.config
-        files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_files)
+        files = TLSFiles(
+            config.tls_cert_file,
+            config.tls_private_key_file,
+            config.client_ca_files,
+            config.named_certificates,
+            config.tls_options,
+        )
         tls = ReloadingContext(files)
         sockets, siblings = await self._sockets()
         try:
@@ -153,7 +160,11 @@ class Server:
     async def _sockets(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Return the listening sockets of this process, and those of its siblings."""
         config = self.config
-        own = inherited(config.listeners) if config.listeners else await bind(config.host, config.port)
+        own = (
+            inherited(config.listeners)
+            if config.listeners
+            else await bind(config.host, config.port, shared=config.shared_port)
+        )
         try:
             for sock in own:
                 sock.listen(config.limits.backlog)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kubechronicle.http.wire.tls_context import NamedCertificate, TLSOptions
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -43,6 +45,9 @@ class Limits:
     """Of all bodies on one HTTP/2 connection, received ahead of the application."""
     streams: int = 1000
     """HTTP/2 streams at once on one connection: a controller manager has a watch for each resource type on one."""
+    goaway_chance: float = 0.0
+    """The share of HTTP/2 requests with which a connection begins to end (--goaway-chance), so that clients spread over
+    several servers again."""
     websocket_message: int = 1 * MIB
     """One WebSocket message from a client; watches send none, exec and attach send at most 32 KiB."""
     websocket_queue: int = 32
@@ -57,6 +62,8 @@ class ServeConfig:
 
     `listeners`: descriptors of inherited bound sockets to accept from instead.
     `siblings`: descriptors of the sockets of sibling processes (sockets.py).
+    `shared_port`: other processes may bind to the same address (SO_REUSEPORT).
+    `named_certificates`: served for their names instead of the first certificate.
     """
 
     host: str = "127.0.0.1"
@@ -64,6 +71,9 @@ class ServeConfig:
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_files: tuple[str, ...] = ()
+    named_certificates: tuple[NamedCertificate, ...] = ()
+    tls_options: TLSOptions = field(default_factory=TLSOptions)
+    shared_port: bool = False
     listeners: tuple[int, ...] = ()
     siblings: tuple[int, ...] = ()
     limits: Limits = field(default_factory=Limits)

@@ -1,16 +1,9 @@
-"""TLS: the server's context, reloaded when its files change, and a stream over a non-blocking `ssl.SSLSocket`.
+"""A TLS stream over a non-blocking `ssl.SSLSocket`.
 
-Lives here: all use of `ssl`. Not here: HTTP, deadlines (connection.py).
+Not here: contexts (tls_context.py), HTTP, deadlines (connection.py).
 
 `TLSStream` calls OpenSSL on the socket itself and waits with `trio.lowlevel` only if OpenSSL has to wait. A small send
 takes less than half the CPU of `trio.SSLStream`, and the client's certificate is available.
-
-Client certificates are requested, not required. The handshake fails with a TLS alert if the certificate was issued by
-none of the authorities (for clients or for the authenticating proxy) or is not for clients. kube-apiserver completes
-the handshake and answers 401 instead, but Python's `ssl` cannot request a certificate without verifying it. Either way
-the certificate authenticates nobody. For each request, authenticators check the issuing authority and all dates
-(authentication/authorities.py): an expired certificate is answered by 401, as in kube-apiserver, or accompanied by a
-token. Sessions are not resumed: a resumed session would keep a certificate without a check against a changed CA.
 
 Invariant: bytes reach OpenSSL in order and whole. A send that was cancelled or has failed leaves the stream broken:
 OpenSSL would need the same bytes again, which are gone.
@@ -21,22 +14,16 @@ from __future__ import annotations
 import _ssl
 import contextlib
 import errno
-import logging
-import os
 import select
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import trio
 
 from kubechronicle.http.wire.tls_buffered import BufferedTLSSocket
-
-logger = logging.getLogger(__name__)
 
 RECORD = 16 * 1024
 """Maximum bytes of a TLS record, so of one read."""
@@ -45,11 +32,6 @@ WRITE = 64 * 1024
 does not allow partial writes. So data is always cut at multiples of WRITE from its start."""
 YIELD_AFTER = 4 * WRITE
 """Bytes sent without waiting after which other tasks run."""
-RELOAD_INTERVAL = 0.01
-"""Seconds between two checks of the certificate files: cheap in a burst of connections, and practically immediate."""
-
-NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python lacks."""
 
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
@@ -66,70 +48,6 @@ _GONE = frozenset(
         errno.ENETUNREACH,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TLSFiles:
-    certificate: str
-    private_key: str
-    client_cas: tuple[str, ...] = ()
-
-    def fingerprint(self) -> tuple[tuple[int, int, int], ...]:
-        """Return a value that changes when a file is replaced or rewritten. Raises OSError."""
-        stats = [os.stat(path) for path in (self.certificate, self.private_key, *self.client_cas)]
-        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
-
-
-def server_context(files: TLSFiles) -> ssl.SSLContext:
-    """Return a context: TLS 1.2 and later, ALPN h2 and http/1.1, client certificates verified if sent. Raises OSError,
-    ssl.SSLError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-    context.num_tickets = 0
-    # The client chooses the cipher, by its hardware. Go clients choose AES-128, a tenth faster than OpenSSL's choice.
-    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    # For TLS 1.2 only ciphers with forward secrecy and AEAD (RFC 9113 §9.2.2 forbids others for HTTP/2), as in 1.3.
-    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    context.load_cert_chain(files.certificate, files.private_key)
-    if files.client_cas:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        # An intermediate authority may be trusted without its issuer (as in Go).
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
-        for file in files.client_cas:
-            context.load_verify_locations(file)
-    return context
-
-
-class ReloadingContext:
-    """The context for new connections: rebuilt when its files change; the former one is kept if that fails."""
-
-    def __init__(self, files: TLSFiles) -> None:
-        """Raises OSError or ssl.SSLError when the files cannot be used."""
-        self._files = files
-        self._fingerprint = files.fingerprint()
-        self._context = server_context(files)
-        self._looked = time.monotonic()
-
-    def current(self) -> ssl.SSLContext:
-        now = time.monotonic()
-        if now - self._looked >= RELOAD_INTERVAL:
-            self._looked = now
-            self._reload()
-        return self._context
-
-    def _reload(self) -> None:
-        try:
-            fingerprint = self._files.fingerprint()
-            if fingerprint == self._fingerprint:
-                return
-            # Remembered before the attempt: a half-written pair is logged once and retried after the next change.
-            self._fingerprint = fingerprint
-            self._context = server_context(self._files)
-            logger.info("serving certificate reloaded from %s", self._files.certificate)
-        except OSError as error:  # ssl.SSLError is one
-            logger.warning("serving certificate not reloaded, the former one stays: %s", error)
 
 
 class TLSStream(trio.abc.Stream):
@@ -303,6 +221,14 @@ class TLSStream(trio.abc.Stream):
         looked = select.poll()
         looked.register(self._socket, _LEFT)
         return bool(looked.poll(0))
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """Return an option of the socket. Raises OSError."""
+        return self._socket.getsockopt(level, option, size)
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set an option of the socket. Raises OSError."""
+        self._socket.setsockopt(level, option, value)
 
     async def wait_send_all_might_not_block(self) -> None:
         if self.closed:

@@ -35,13 +35,18 @@ def chosen_plugins(settings: Settings, authorization: AuthorizationPlan) -> froz
     flags = {
         "enable-admission-plugins": settings.enable_admission_plugins,
         "disable-admission-plugins": settings.disable_admission_plugins,
+        "admission-control": settings.admission_control,
     }
     chosen = {flag: frozenset(names or ()) for flag, names in flags.items()}
     for flag, names in chosen.items():
         if unknown := sorted(names - set(plugins.NAMES)):
             known = ", ".join(plugins.NAMES)
             raise OperatorError(f"--{flag}: there is no admission plugin {unknown[0]!r}, only {known}")
-    enabled, disabled = chosen.values()
+    enabled, disabled, only = chosen.values()
+    if only and (enabled or disabled):
+        raise OperatorError("--admission-control: cannot be given with --enable- or --disable-admission-plugins")
+    if only:
+        return only
     if both := sorted(enabled & disabled):
         raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
     default = plugins.DEFAULT
@@ -75,6 +80,8 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
         **values,
         webhook_kubeconfigs={name: each.kube_config_file for name, each in asked.items() if each.kube_config_file},
         manifests={name: path for name, path in directories.items() if path},
+        not_ready_seconds=settings.default_not_ready_toleration_seconds,
+        unreachable_seconds=settings.default_unreachable_toleration_seconds,
     )
 
 

@@ -52,6 +52,10 @@ class Assembly:
         """Fail readiness, leave the endpoints, end the watches, finish the requests, stop the tree."""
         self.draining = True
         await self.own.bootstrap.withdraw()
+        if self.plan.http.edge.retry_after:
+            await self.application.drain.reject(self.plan.http.request_timeout)
+        if self.plan.watch_grace:
+            await self.application.drain.begin_slowly(self.plan.watch_grace)
         self.application.drain.begin()
         if self.server is not None:
             await self.server.drain(self.plan.drain_grace)

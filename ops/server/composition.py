@@ -15,6 +15,7 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
 from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
+from kubechronicle.actors.admission.pods.privileged import RefusedPrivilege
 from kubechronicle.actors.admission.policies.static_names import StaticNames
 from kubechronicle.actors.admission.state import CurrentManifests
 from kubechronicle.actors.allocation.services import ServiceAllocator
@@ -129,6 +130,8 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     )
     services = ServiceAllocator(plan.services)
     storage_hooks: tuple[StorageHook, ...] = (services, AdminAccess(), EscalationCheck(authorization.rbac))
+    if not plan.allow_privileged:
+        storage_hooks = (*storage_hooks, RefusedPrivilege())
     if plan.static_names:
         storage_hooks = (*storage_hooks, StaticNames())
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, storage_hooks)

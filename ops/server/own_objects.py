@@ -83,7 +83,13 @@ class OwnObjects:
 
 def own_objects(plan: Plan, store: Store) -> OwnObjects:
     return OwnObjects(
-        bootstrap=Bootstrap(store, plan.advertised, plan.services),
+        bootstrap=Bootstrap(
+            store,
+            plan.advertised,
+            plan.services,
+            keeps_endpoints=plan.keeps_endpoints,
+            node_port=plan.service_node_port,
+        ),
         roles=RbacBootstrap(store),
         api_services=APIServices(store),
         flow_control=FlowControl(store),

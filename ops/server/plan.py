@@ -97,10 +97,17 @@ class Plan:
     """Certificate and key that extension API servers see; None: they see none."""
     aggregator_routing: bool = False
     """Reach extension API servers at endpoints of their Services instead of cluster IPs."""
+    keeps_endpoints: bool = True
+    """Keep the address of this server in the endpoints of the Service `kubernetes`."""
+    service_node_port: int = 0
+    """The node port of a new Service `kubernetes`; 0: none."""
+    allow_privileged: bool = True
     event_ttl: int = 3600
     """Seconds that an Event is kept; 0: for ever."""
     drain_grace: float = 10.0
     """Seconds for running requests when the server stops."""
+    watch_grace: float = 0.0
+    """Seconds in which watches end one after the other when the server stops; 0: all at once."""
     server: str = ""
     """The name of this server among those that share the cluster."""
     leading: trio.Event | None = None

@@ -38,7 +38,6 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
-from kubechronicle.ops.server.addresses import Addresses, bracketed
 from kubechronicle.ops.server.admission import (
     chosen_plugins,
     image_webhook,
@@ -51,6 +50,8 @@ from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, rea
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
+from kubechronicle.ops.server.listening import transport
+from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.plan import Plan
@@ -128,6 +129,9 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
 def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     """Check everything that can be checked without starting anything. Raise OperatorError."""
     _check_certificates(settings)
+    transport.tls_options(settings)
+    transport.named_certificates(settings)
+    transport.edge_settings(settings)
     authentication.check(settings)
     service_account_keys.check(settings)
     authorization = authorization_plan(settings)
@@ -164,6 +168,10 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             tls_cert_file=str(settings.tls_cert_file or certificate),
             tls_private_key_file=str(settings.tls_private_key_file or key),
             client_ca_files=tuple(map(str, access.files)),
+            named_certificates=transport.named_certificates(settings),
+            tls_options=transport.tls_options(settings),
+            shared_port=settings.permit_port_sharing,
+            limits=transport.limits(settings),
         ),
         advertised=Advertised(address=str(addresses.advertised), port=addresses.port),
         services=ServiceNetwork(
@@ -184,6 +192,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             ui=settings.enable_ui,
             logs=settings.enable_logs_handler,
             kubelets=_kubelets(settings, pki),
+            edge=transport.edge_settings(settings),
+            livez_grace=settings.livez_grace_period,
         ),
         authenticators=access.authenticators,
         static_tokens=access.static_tokens,
@@ -214,6 +224,10 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
         history_archive=settings.history_archive,
+        watch_grace=settings.shutdown_watch_termination_grace_period,
+        keeps_endpoints=settings.endpoint_reconciler_type != "none",
+        service_node_port=settings.kubernetes_service_node_port,
+        allow_privileged=settings.allow_privileged,
         server=f"apiserver-{socket.gethostname()}",
     )
 

@@ -30,6 +30,9 @@ class Shutdown:
         """The scope of everything that serves."""
         self.assembly: Assembly | None = None
         self._delay = settings.shutdown_delay_duration
+        self._limit = DRAIN_TIMEOUT + settings.shutdown_watch_termination_grace_period
+        if settings.shutdown_send_retry_after:
+            self._limit += settings.request_timeout
 
     async def wait_for_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
@@ -56,11 +59,11 @@ class Shutdown:
     async def _drain(self, assembly: Assembly, done: trio.CancelScope) -> None:
         assembly.draining = True  # /readyz fails from here on
         await trio.sleep(self._delay)
-        with trio.move_on_after(DRAIN_TIMEOUT) as limit:
+        with trio.move_on_after(self._limit) as limit:
             try:
                 await assembly.drain()
             except LogError as error:
                 log.warning("Could not leave the endpoints", extra={"err": str(error)})
         if limit.cancelled_caught:
-            log.warning("Draining took too long and was cut short", extra={"seconds": DRAIN_TIMEOUT})
+            log.warning("Draining took too long and was cut short", extra={"seconds": self._limit})
         done.cancel()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kubechronicle.ops.server.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.types import IPAddress, IPNetwork
 

@@ -31,7 +31,7 @@ import trio
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.http.wire.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
-from kubechronicle.ops.server.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.server.worker_messages import LEAD, READY, RETIRE, StartMessage

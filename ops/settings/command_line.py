@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops import klog
 from kubechronicle.ops.settings import settings
+from kubechronicle.ops.settings.flags import foreign
 from kubechronicle.ops.settings.settings import Settings
+
+log = logging.getLogger(__name__)
 
 ALL = tuple(settings.BY_NAME)
 
@@ -30,6 +34,10 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
             action="append" if flag.repeatable else "store",
             help=(flag.help + default).replace("%", "%%"),
         )
+    if len(names) == len(ALL):
+        for name, other in foreign.BY_NAME.items():
+            optional: dict[str, Any] = {"nargs": "?", "const": "true"} if other.switch else {}
+            parser.add_argument(f"--{name}", dest=name, help=argparse.SUPPRESS, **optional)
     parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these settings, without the dashes")
 
 
@@ -40,6 +48,13 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
     for name, value in flags.items():
         if isinstance(value, list) and not settings.BY_NAME[name].keeps_commas:
             flags[name] = ",".join(value)
-    loaded = settings.load(flags, config_file=Path(arguments.config) if arguments.config else None)
-    klog.set_up(verbosity=loaded.v)
+    config = Path(arguments.config) if arguments.config else None
+    given = {name: values[name] for name in foreign.BY_NAME if values.get(name) is not None}
+    loaded = settings.load(flags, config_file=config)
+    in_file = settings.read_config(config) if config else {}
+    warnings = foreign.check({name: in_file[name] for name in in_file if name in foreign.BY_NAME} | given)
+    modules = loaded.vmodule.pairs if loaded.vmodule is not None else ()
+    klog.set_up(verbosity=loaded.v, json_format=loaded.logging_format == "json", modules=modules)
+    for warning in warnings:
+        log.warning(warning)
     return loaded

@@ -245,6 +245,18 @@ def _pairs_of_mapping(value: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((_text(key), _boolean_text(one)) for key, one in value.items())
 
 
+def _named_files(value: Any) -> types.NamedFiles:
+    """Return CERTIFICATE,KEY[:NAMES] from one text or a list of texts."""
+    files = []
+    for part in map(_text, value if isinstance(value, list) else [value]):
+        paths, _, names = part.partition(":")
+        both = paths.split(",")
+        if len(both) != 2 or not all(both):
+            raise ValueError(f"must be CERTIFICATE,KEY or CERTIFICATE,KEY:NAMES, got {part!r}")
+        files.append((_file(both[0]), _file(both[1]), tuple(name.strip() for name in names.split(",") if name.strip())))
+    return types.NamedFiles(tuple(files))
+
+
 HOOKS: dict[Any, Callable[[Any], Any]] = {
     bool: _boolean,
     types.Port: _port,
@@ -264,4 +276,5 @@ HOOKS: dict[Any, Callable[[Any], Any]] = {
     types.PortRange: _port_range,
     types.Pairs: _pairs,
     types.SeparatePairs: _separate_pairs,
+    types.NamedFiles: _named_files,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.settings.flags import FLAGS
+from kubechronicle.ops.settings.flags.foreign import FOREIGN
 
 HEADING = """\
 # Settings
@@ -22,6 +23,18 @@ After a wrong value, an unknown name or a missing file, the command prints one l
 """
 
 
+OTHERS = """
+## Flags of kube-apiserver without a meaning here
+
+Every flag of kube-apiserver v1.36 is known. Those above have its meaning, with its default unless the text says
+otherwise. Those below have none here: the server starts and warns, or it refuses to start with a line that says what
+stands in the flag's place.
+
+| flag | effect | why |
+|---|---|---|
+"""
+
+
 def page() -> str:
     rows = []
     for flag in FLAGS:
@@ -29,7 +42,12 @@ def page() -> str:
         default = f"`{flag.default}`" if flag.default else ""
         text = (flag.help + environment).replace("|", "\\|")
         rows.append(f"| `--{flag.name} {flag.placeholder}` | {default} | {text} |\n")
-    return HEADING + "".join(rows)
+    others = []
+    for other in FOREIGN:
+        quiet = ", ".join(f"`{value}`" for value in sorted(other.quiet) if value)
+        effect = "refused" if other.refused else "warning"
+        others.append(f"| `--{other.name}` | {effect}{f', but {quiet} is accepted' if quiet else ''} | {other.why} |\n")
+    return HEADING + "".join(rows) + OTHERS + "".join(others)
 
 
 if __name__ == "__main__":

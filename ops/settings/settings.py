@@ -18,7 +18,7 @@ from typing import Any
 
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import conversion, types
-from kubechronicle.ops.settings.flags import FLAGS
+from kubechronicle.ops.settings.flags import FLAGS, foreign
 from kubechronicle.ops.settings.flags.flag import Flag
 
 
@@ -32,6 +32,15 @@ class Settings:
     external_hostname: types.Hostname | None
     tls_cert_file: types.ReadableFile | None
     tls_private_key_file: types.ReadableFile | None
+    tls_min_version: types.TLSVersion | None
+    tls_cipher_suites: tuple[types.Name, ...] | None
+    tls_sni_cert_key: types.NamedFiles | None
+    disable_http2_serving: bool
+    http2_max_streams_per_connection: types.Count
+    goaway_chance: types.Rate
+    permit_port_sharing: bool
+    cors_allowed_origins: tuple[types.Name, ...] | None
+    strict_transport_security_directives: tuple[types.Name, ...] | None
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
     enable_ui: bool
@@ -129,6 +138,12 @@ class Settings:
     history_archive: types.Directory | None
     controllers: types.Controllers
     event_ttl: types.EventTTL
+    kubernetes_service_node_port: types.Port
+    endpoint_reconciler_type: types.EndpointReconcilerType
+    default_not_ready_toleration_seconds: types.Count
+    default_unreachable_toleration_seconds: types.Count
+    allow_privileged: bool
+    admission_control: tuple[types.Name, ...] | None
     enable_admission_plugins: tuple[types.Name, ...] | None
     disable_admission_plugins: tuple[types.Name, ...] | None
     admission_control_config_file: types.ReadableFile | None
@@ -141,7 +156,12 @@ class Settings:
     profiling: bool
     encoding_cache_mib: types.Count
     shutdown_delay_duration: types.Seconds
+    shutdown_send_retry_after: bool
+    shutdown_watch_termination_grace_period: types.Seconds
+    livez_grace_period: types.Seconds
+    logging_format: types.LoggingFormat
     v: types.Count
+    vmodule: types.Pairs | None
 
     def fields_given(self, *prefixes: str) -> list[str]:
         """Return the names of fields with one of these prefixes that have a value."""
@@ -177,6 +197,8 @@ def load(
             values[flag.name] = _Value(environment[flag.environment], f" (from ${flag.environment})")
     if config_file is not None:
         for name, raw in read_config(config_file).items():
+            if name in foreign.BY_NAME:
+                continue
             values[name] = _Value(raw, f" (in {config_file})")
     values.update((name, _Value(raw)) for name, raw in flags.items())
     settings = _structure(values)
@@ -201,7 +223,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise OperatorError(f"--config: {path} must be a mapping such as `secure-port: 6443`")
     for name in document:
-        if name not in BY_NAME:
+        if name not in BY_NAME and name not in foreign.BY_NAME:
             raise OperatorError(f"--config: {path}: unknown setting {str(name)!r}{suggestion(str(name))}")
     return document
 
@@ -210,7 +232,7 @@ def suggestion(name: str) -> str:
     """Return the nearest known name, as the end of an error message."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lstrip("-").replace("_", "-"), list(BY_NAME), n=1)
+    near = get_close_matches(name.lstrip("-").replace("_", "-"), [*BY_NAME, *foreign.BY_NAME], n=1)
     return f"; did you mean {near[0]!r}?" if near else "; `kubechronicle serve --help` lists them all"
 
 
@@ -253,6 +275,13 @@ def _check(settings: Settings) -> None:
         raise OperatorError("--proxy-client-cert-file and --proxy-client-key-file: give both or neither")
     if (settings.kubelet_client_certificate is None) != (settings.kubelet_client_key is None):
         raise OperatorError("--kubelet-client-certificate and --kubelet-client-key: give both or neither")
+    for pattern, level in settings.vmodule.pairs if settings.vmodule is not None else ():
+        if not level.isdecimal():
+            raise OperatorError(f"--vmodule: {pattern}={level}: must be PATTERN=N, such as listener=4")
+    if settings.goaway_chance > 0.02:
+        raise OperatorError("--goaway-chance: must be between 0 and 0.02")
+    if settings.vmodule is not None and settings.logging_format != "text":
+        raise OperatorError("--vmodule: works with --logging-format text only")
     if settings.advertise_address is not None and settings.advertise_address.is_unspecified:
         raise OperatorError("--advertise-address: must be one address, not all; leave it out to have it chosen")
 

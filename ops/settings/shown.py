@@ -37,6 +37,8 @@ def _text(value: Any, *, is_duration: bool) -> str:
             return ",".join(map(str, value.networks))
         case types.PortRange():
             return f"{value.first}-{value.last}"
+        case types.NamedFiles():
+            return ",".join(f"{each[0]},{each[1]}:{','.join(each[2])}".rstrip(":") for each in value.files)
         case types.Pairs() | types.SeparatePairs():
             return ",".join(f"{key}={text}" for key, text in value.pairs)
     if isinstance(value, tuple | list):

@@ -32,6 +32,9 @@ ReviewVersion = Literal["v1", "v1beta1"]
 AuditMode = Literal["batch", "blocking", "blocking-strict"]
 AuditFormat = Literal["legacy", "json"]
 AuditVersion = Literal["audit.k8s.io/v1"]
+TLSVersion = Literal["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]
+EndpointReconcilerType = Literal["lease", "none", "master-count"]
+LoggingFormat = Literal["text", "json"]
 AuthorizationMode = Literal["AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node"]
 
 
@@ -80,6 +83,13 @@ class Pairs:
     """Pairs KEY=VALUE in one comma-separated list, as kube-apiserver's map flags; a VALUE may be empty."""
 
     pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """Certificates and keys with the names that each is served for: (certificate, key, names)."""
+
+    files: tuple[tuple[Path, Path, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kubechronicle.http.messages import Application, Request, Response
 from kubechronicle.http.wire.listener import Server, serve
 from kubechronicle.http.wire.serve_config import Limits, ServeConfig
+from kubechronicle.http.wire.tls_context import NamedCertificate, TLSOptions
 
 PATIENCE = 60.0
 
@@ -277,11 +278,20 @@ def wire(nursery: trio.Nursery, authority: Authority, server_files: tuple[Path, 
     """`await wire(app, **limits)` starts a server that ends with the test. ``client_cas``: files with authorities of
     client certificates; by default that of ``authority``."""
 
-    async def start(app: Application, *, client_cas: Sequence[Path] | None = None, **limits: Any) -> Wire:
+    async def start(
+        app: Application,
+        *,
+        client_cas: Sequence[Path] | None = None,
+        named: tuple[NamedCertificate, ...] = (),
+        options: TLSOptions | None = None,
+        **limits: Any,
+    ) -> Wire:
         config = ServeConfig(
             tls_cert_file=str(server_files[0]),
             tls_private_key_file=str(server_files[1]),
             client_ca_files=tuple(map(str, client_cas if client_cas is not None else [authority.file])),
+            named_certificates=named,
+            tls_options=options or TLSOptions(),
             limits=Limits(**{"reap_interval": 0.02, **limits}),
         )
         server: Server = await nursery.start(partial(serve, answering(app), config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 import trio
@@ -138,3 +139,12 @@ async def test_methods(autojump_clock: MockClock) -> None:
         for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
             answer = await server.ask(method, "/healthz")
             assert answer.status in (200, 405), method
+
+
+def test_a_young_server_is_alive(log_check: Checked) -> None:
+    """Within --livez-grace-period, failed checks do not fail /livez. They fail /readyz."""
+    log_check.reason = "not read yet"
+    young = Health([Check("log", log_check)], time.monotonic() + 60)
+    assert [ask(young, path).status for path in ("/livez", "/livez/log", "/readyz", "/healthz")] == [200, 200, 500, 500]
+    old = Health([Check("log", log_check)], time.monotonic())
+    assert ask(old, "/livez").status == 500

@@ -46,11 +46,21 @@ RECONCILE_INTERVAL = 10.0
 
 
 class Bootstrap:
-    def __init__(self, store: Store, advertised: Advertised, services: ServiceNetwork) -> None:
+    def __init__(
+        self,
+        store: Store,
+        advertised: Advertised,
+        services: ServiceNetwork,
+        *,
+        keeps_endpoints: bool = True,
+        node_port: int = 0,
+    ) -> None:
+        """``keeps_endpoints``: keep this server's address in the endpoints. ``node_port``: of a new Service."""
         self._store = store
         self._advertised = advertised
         self._services = services
-        self._endpoints = ServerEndpoints(store, advertised)
+        self._endpoints = ServerEndpoints(store, advertised, in_endpoints=keeps_endpoints)
+        self._node_port = node_port
         self._warned_of_other_ranges = False
         self.has_ranges = False  # the ServiceCIDR exists
 
@@ -118,6 +128,9 @@ class Bootstrap:
 
     def _service(self) -> Object:
         address = self._services.first_address
+        port: Object = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": self._advertised.port}
+        if self._node_port:
+            port["nodePort"] = self._node_port
         return {
             "metadata": {
                 "name": SERVICE_NAME,
@@ -125,13 +138,13 @@ class Bootstrap:
                 "labels": {"component": "apiserver", "provider": "kubernetes"},
             },
             "spec": {
-                "type": "ClusterIP",
+                "type": "NodePort" if self._node_port else "ClusterIP",
                 "clusterIP": address,
                 "clusterIPs": [address],
                 "ipFamilies": [self._services.families[0]],
                 "ipFamilyPolicy": "SingleStack",
                 "sessionAffinity": "None",
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": self._advertised.port}],
+                "ports": [port],
             },
         }
 

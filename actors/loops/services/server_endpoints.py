@@ -82,11 +82,13 @@ class Advertised:
 class ServerEndpoints:
     """One per process. Every method but `withdraw` may raise StatusError, LogError and ActorError."""
 
-    def __init__(self, store: Store, advertised: Advertised) -> None:
+    def __init__(self, store: Store, advertised: Advertised, *, in_endpoints: bool = True) -> None:
+        """``in_endpoints``: False: keep the identity Lease only."""
         self._store = store
         self._advertised = advertised
         self._holder = f"{advertised.lease_name}_{socket.gethostname()}-{os.getpid()}"
         self._withdrawn = advertised.is_loopback
+        self._in_endpoints = in_endpoints
         # By server: the last renewal ("": none), and the time it was first seen here (trio's clock).
         self._renewals: dict[HostPort, tuple[str, float]] = {}
 
@@ -95,6 +97,9 @@ class ServerEndpoints:
         if self._withdrawn:
             return
         await self._renew()
+        if not self._in_endpoints:
+            await self._remove_old_leases()
+            return
         expired = self._update_renewals()
         addresses = {address for address, _ in expired} - {address for address, _ in self._renewals.keys() - expired}
 
@@ -114,8 +119,10 @@ class ServerEndpoints:
             return
         self._withdrawn = True
         own = {self._advertised.host_port}
-        await self._edit("endpoints", "", lambda obj: self._without(obj, own))
-        await self._edit("endpointslices", DISCOVERY, lambda obj: _without_endpoints(obj, {self._advertised.address}))
+        if self._in_endpoints:
+            await self._edit("endpoints", "", lambda obj: self._without(obj, own))
+            remove_own = {self._advertised.address}
+            await self._edit("endpointslices", DISCOVERY, lambda obj: _without_endpoints(obj, remove_own))
         await self._delete_lease(self._advertised.lease_name)
 
     # -- leases -------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ Invariant: the reader only waits to write answers to the client's control frames
 
 from __future__ import annotations
 
+from random import random
+
 from kubechronicle.http.messages import Request
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
@@ -75,8 +77,7 @@ class Http2Protocol:
     async def drain(self) -> None:
         """Send GOAWAY (RFC 9113 §6.8): answer the streams so far, reject later ones, then end the connection."""
         if not self._refusing and not self._closed:
-            self._refusing = True
-            self._output.add(frames.goaway_frame(self._streams.last, ErrorCode.NO_ERROR))
+            self._leave()
             await self._output.flush()
         self._streams.leave()
 
@@ -208,7 +209,15 @@ class Http2Protocol:
         host.begin_exchange(exchange)
         if ends:
             exchange.feed_end()
+        if host.limits.goaway_chance and not self._refusing and random() < host.limits.goaway_chance:
+            self._leave()
         self._workers.run(exchange)
+
+    def _leave(self) -> None:
+        """Send GOAWAY with the next flush: later streams are rejected, and the connection ends after the last one."""
+        self._refusing = True
+        self._output.add(frames.goaway_frame(self._streams.last, ErrorCode.NO_ERROR))
+        self._streams.leave()
 
     # --- bodies ---
 

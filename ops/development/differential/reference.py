@@ -57,8 +57,11 @@ def programs() -> tuple[Path, Path]:
 
 
 def version_of(program: Path) -> str:
-    process = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    return process.stdout.strip().rpartition(" ")[2]
+    return output_of(program, "--version").strip().rpartition(" ")[2]
+
+
+def output_of(program: Path, flag: str) -> str:
+    return subprocess.run([program, flag], capture_output=True, text=True, check=False).stdout
 
 
 def build() -> None:

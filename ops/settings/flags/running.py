@@ -48,6 +48,10 @@ FLAGS = (
         help="How long an Event is kept after its last write, in whole seconds; 0s: for ever.",
     ),
     Flag(
+        name="admission-control", placeholder="LIST", default="",
+        help="All admission plugins to run, comma-separated. Deprecated in Kubernetes: use the next two flags.",
+    ),
+    Flag(
         name="enable-admission-plugins", placeholder="LIST", default="",
         help="Admission plugins to run in addition to the default ones, comma-separated: AlwaysAdmit, "
         "NamespaceAutoProvision, NamespaceExists, LimitPodHardAntiAffinityTopology, AlwaysPullImages, "
@@ -111,7 +115,29 @@ FLAGS = (
         help="How long to serve after SIGTERM while /readyz fails, so that load balancers choose other servers.",
     ),
     Flag(
+        name="shutdown-send-retry-after", placeholder="true|false", default="false", switch=True,
+        help="After --shutdown-delay-duration, answer new requests with 429 and Retry-After until the running ones are "
+        "answered. Otherwise the port closes at once.",
+    ),
+    Flag(
+        name="shutdown-watch-termination-grace-period", placeholder="DURATION", default="0s",
+        help="The time over which watches end when the server stops; 0s: all at once.",
+    ),
+    Flag(
+        name="livez-grace-period", placeholder="DURATION", default="0s",
+        help="The time after the start in which /livez does not fail.",
+    ),
+    Flag(
+        name="logging-format", placeholder="FORMAT", default="text",
+        help="The format of the log: text (klog's) or json.",
+    ),
+    Flag(
         name="v", placeholder="N", default="0",
         help="The verbosity of the log, 0 to 10.",
+    ),
+    Flag(
+        name="vmodule", placeholder="LIST", default="",
+        help="Verbosities of single files, comma-separated: PATTERN=N, where * and ? stand for any characters of a "
+        "file's name without its suffix. In the format text only.",
     ),
 )  # fmt: skip

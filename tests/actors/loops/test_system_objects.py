@@ -53,6 +53,14 @@ async def test_objects_of_a_new_cluster(autojump_clock: MockClock) -> None:
         assert piece["addressType"] == "IPv4"
 
 
+async def test_a_node_port_and_endpoints_kept_by_others(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True, other={"service_node_port": 30443, "keeps_endpoints": False}) as server:
+        service = await server.get(SERVICE)
+        assert (service["spec"]["type"], service["spec"]["ports"][0]["nodePort"]) == ("NodePort", 30443)
+        (await server.ask("GET", ENDPOINTS)).refused(404)
+        assert len(await leases(server)) == 1
+
+
 async def test_a_server_on_a_loopback_address_has_no_endpoints(autojump_clock: MockClock) -> None:
     async with open_server(loops=True, address="127.0.0.1") as server:
         assert (await server.get(SERVICE))["spec"]["clusterIP"] == "10.96.0.1"

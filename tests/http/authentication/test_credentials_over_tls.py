@@ -35,7 +35,7 @@ from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import UID, ClientCertificates
 from kubechronicle.http.messages import Headers, Request
-from kubechronicle.http.wire import tls
+from kubechronicle.http.wire import tls_context
 from kubechronicle.ops.klog import set_up
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -157,7 +157,7 @@ async def test_certificates_that_are_expired_or_without_a_user_are_401(gate: Ope
 
 async def test_authorities_may_change_under_an_open_connection(gate: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorities_module, "LOOK_INTERVAL", 0.0)
-    monkeypatch.setattr(tls, "RELOAD_INTERVAL", 0.0)
+    monkeypatch.setattr(tls_context, "RELOAD_INTERVAL", 0.0)
     async with gate() as at:
         new = CA("clients")
         old_files, new_files = at.files(at.clients, (CN, "jane")), at.files(new, (CN, "joe"))

@@ -17,8 +17,8 @@ from kubechronicle.http.outgoing.kubeconfig import UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks
-from kubechronicle.http.wire import tls
-from kubechronicle.http.wire.tls import server_context
+from kubechronicle.http.wire import tls_context
+from kubechronicle.http.wire.tls_context import server_context
 
 NO_APPLICATION_PROTOCOL: Final = 120
 """The number of the alert (RFC 7301 §3.2)."""
@@ -143,7 +143,7 @@ async def test_a_server_that_speaks_http2_only(wire: Any, outgoing: Outgoing, mo
         context.sni_callback = refuse_first
         return context
 
-    monkeypatch.setattr(tls, "server_context", context_of)
+    monkeypatch.setattr(tls_context, "server_context", context_of)
     both = trio.Event()
     versions: list[str] = []
 

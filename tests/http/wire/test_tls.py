@@ -14,7 +14,7 @@ import trio.testing
 from cryptography import x509
 
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.wire import tls
+from kubechronicle.http.wire import tls, tls_context
 
 
 async def client_identity(request: Request) -> Response:
@@ -88,16 +88,16 @@ async def test_sessions_are_not_resumed(wire: Any) -> None:
         assert not reused
 
 
-def copied(files: tuple[Path, Path], to: Path) -> tls.TLSFiles:
+def copied(files: tuple[Path, Path], to: Path) -> tls_context.TLSFiles:
     shutil.copy(files[0], to / "tls.crt")
     shutil.copy(files[1], to / "tls.key")
-    return tls.TLSFiles(str(to / "tls.crt"), str(to / "tls.key"))
+    return tls_context.TLSFiles(str(to / "tls.crt"), str(to / "tls.key"))
 
 
 def test_context_follows_its_files(authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls, "RELOAD_INTERVAL", 0.0)
+    monkeypatch.setattr(tls_context, "RELOAD_INTERVAL", 0.0)
     files = copied(authority.issue("first", client=False), tmp_path)
-    reloading = tls.ReloadingContext(files)
+    reloading = tls_context.ReloadingContext(files)
     before = reloading.current()
     assert reloading.current() is before
     second = authority.issue("second", client=False)
@@ -114,7 +114,7 @@ async def test_new_connections_get_the_new_certificate(
     wire: Any, server_files: tuple[Path, Path], authority: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = await wire(client_identity)
-    monkeypatch.setattr(tls, "RELOAD_INTERVAL", 0.0)
+    monkeypatch.setattr(tls_context, "RELOAD_INTERVAL", 0.0)
 
     async def serial() -> int:
         stream = await served.connect()
@@ -131,10 +131,10 @@ async def test_new_connections_get_the_new_certificate(
 
 def test_unusable_files_raise(tmp_path: Path, server_files: tuple[Path, Path]) -> None:
     with pytest.raises(FileNotFoundError):
-        tls.ReloadingContext(tls.TLSFiles(str(tmp_path / "none"), str(tmp_path / "none")))
+        tls_context.ReloadingContext(tls_context.TLSFiles(str(tmp_path / "none"), str(tmp_path / "none")))
     (tmp_path / "bad").write_text("not PEM")
     with pytest.raises(ssl.SSLError):
-        tls.ReloadingContext(tls.TLSFiles(str(tmp_path / "bad"), str(server_files[1])))
+        tls_context.ReloadingContext(tls_context.TLSFiles(str(tmp_path / "bad"), str(server_files[1])))
 
 
 # --- the stream ---
@@ -142,7 +142,7 @@ def test_unusable_files_raise(tmp_path: Path, server_files: tuple[Path, Path]) -
 
 async def stream_pair(files: tuple[Path, Path], authority: Any) -> tuple[tls.TLSStream, trio.SSLStream[Any]]:
     """Return a server's TLSStream and a client's trio.SSLStream, connected, after the handshake."""
-    context = tls.server_context(tls.TLSFiles(str(files[0]), str(files[1])))
+    context = tls_context.server_context(tls_context.TLSFiles(str(files[0]), str(files[1])))
     listener = socket.create_server(("127.0.0.1", 0))
     tcp = await trio.open_tcp_stream("127.0.0.1", listener.getsockname()[1])
     raw, _ = listener.accept()

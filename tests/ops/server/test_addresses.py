@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kubechronicle.ops.server import addresses
+from kubechronicle.ops.server.listening import addresses
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The listening side of a server: its addresses, and the settings of TLS and HTTP."""
