@@ -62,7 +62,8 @@ STAIRCASES = {
         "flow_control", "configuration", "audit", "tables", "openapi",
     ),
     "eventlog": (
-        "queries", "encryption", "postgres", "integrity", "retention", "erasure", "watching", "views", "memory",
+        "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",
+        "memory",
     ),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
     "http": (

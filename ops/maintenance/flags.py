@@ -57,6 +57,9 @@ def verify_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
     )
+    parser.add_argument(
+        "--backup", metavar="FILE", help="prove this backup instead of the database, which is not needed"
+    )
 
 
 def checkpoint_flags(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +70,29 @@ def checkpoint_flags(parser: argparse.ArgumentParser) -> None:
         help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write; by default standard output")
+
+
+def backup_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, DATABASE)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the file to write, e.g. log.backup.gz"
+    )
+
+
+def restore_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that `kubechronicle backup` wrote")
+    add_settings(parser, DATABASE)
+    moment = parser.add_mutually_exclusive_group()
+    moment.add_argument("--to-revision", metavar="N", default="", help="restore the state as of this revision")
+    moment.add_argument("--to-time", metavar="TIME", default="", help="restore the state as of this time (RFC 3339)")
+    parser.add_argument(
+        "--bump-revisions",
+        metavar="N",
+        nargs="?",
+        const="1000000000",
+        help="let the log go on N revisions higher (by default a thousand million), and answer watches from lost "
+        "revisions with 410 Expired, so that clients start anew",
+    )
 
 
 def compact_flags(parser: argparse.ArgumentParser) -> None:

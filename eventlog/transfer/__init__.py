@@ -1,0 +1,1 @@
+"""Transfer of whole logs: backups, their restoration, and the founding of a log by an import."""

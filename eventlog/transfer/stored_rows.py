@@ -1,0 +1,46 @@
+"""Rows of the log outside of Postgres, in a backup or an import: the columns in the order of the digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kubechronicle.eventlog.integrity.digests import DIGESTED
+
+NAMES: Final = (*(name for name, _ in DIGESTED), "digest", "hash")
+_POSITIONS: Final = {name: position for position, name in enumerate(NAMES)}
+_COMMITTED_AT: Final = _POSITIONS["committed_at"]
+
+
+class StoredRow(tuple[Any, ...]):
+    """The columns of NAMES by position and by name, as a row of Postgres."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        return tuple.__getitem__(self, _POSITIONS[key] if isinstance(key, str) else key)
+
+
+def from_row(row: Any) -> StoredRow:
+    """Return a row of Postgres, which has the columns of NAMES first."""
+    return StoredRow(row[: len(NAMES)])
+
+
+def of_columns(columns: Mapping[str, Any], digest: bytes, hash_: bytes) -> StoredRow:
+    return StoredRow((*(columns[name] for name, _ in DIGESTED), digest, hash_))
+
+
+def to_json(row: Sequence[Any]) -> list[Any]:
+    """Return the columns for JSON, digest and hash as hexadecimal text."""
+    return [*row[: len(DIGESTED)], bytes(row[-2]).hex(), bytes(row[-1]).hex()]
+
+
+def from_json(values: Sequence[Any]) -> StoredRow:
+    """Return the row of ``to_json``. ValueError, TypeError."""
+    if len(values) != len(NAMES):
+        raise ValueError(f"a row has {len(values)} columns, not {len(NAMES)}")
+    columns = list(values)
+    columns[_COMMITTED_AT] = datetime.fromisoformat(columns[_COMMITTED_AT])
+    columns[-2], columns[-1] = bytes.fromhex(columns[-2]), bytes.fromhex(columns[-1])
+    return StoredRow(columns)
