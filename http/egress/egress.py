@@ -29,6 +29,7 @@ from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
 from kubechronicle.http.outgoing.networks import Connect, Network, Networks, ProxyFailed
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.streaming.copying import copy_both
+from kubechronicle.http.wire.connection import prepare_socket
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0
@@ -213,9 +214,9 @@ async def _carry(tls: TLSStream, far: trio.SocketStream) -> None:
 
 
 def _detached(stream: trio.SocketStream) -> socket.socket:
-    """Return the socket of a stream, non-blocking, for TLS."""
+    """Return the socket of a stream, prepared for TLS."""
     raw = socket.socket(fileno=stream.socket.detach())
-    raw.setblocking(False)
+    prepare_socket(raw)
     return raw
 
 

@@ -20,6 +20,8 @@ import httptools
 import trio
 
 from kubechronicle.http.messages import ClientDisconnected
+from kubechronicle.http.streaming.copying import LOOK, abort
+from kubechronicle.http.streaming.vanished import VANISHED, Silence, limit_silence
 from kubechronicle.http.wire.tls import TLSStream
 
 READ_BYTES: Final = 256 * 1024
@@ -123,6 +125,18 @@ class BackendRequest:
             await self._send(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             await self._send(LAST_CHUNK)
+
+    async def end_vanished(self) -> None:
+        """Reset the connection if the server vanishes. To be run while a body is sent, and cancelled afterwards."""
+        silence = Silence(self._stream)
+        limit_silence(self._stream, 0)  # a server may be slow to read
+        try:
+            while True:
+                await trio.sleep(LOOK)
+                if silence.has_vanished():
+                    abort(self._stream)
+        finally:
+            limit_silence(self._stream, VANISHED)
 
     def end_body(self) -> None:
         """Note that the body was sent to its end."""

@@ -1,7 +1,8 @@
 """Dialing of nodes, pods and services: TCP, and TLS with the certificates of settings.
 
 Lives here: the client's side of TLS, with files that are read again when they change. A dialed stream is read and
-written by its handler alone; nothing is pooled.
+written by its handler alone; nothing is pooled. A server that vanishes ends it within VANISHED seconds; sessions and
+uploads look after that themselves (streaming/vanished.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Final
 import trio
 
 from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
-from kubechronicle.http.wire.connection import prepare_socket
+from kubechronicle.http.streaming.vanished import VANISHED, limit_silence
+from kubechronicle.http.wire.connection import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0
@@ -135,7 +137,11 @@ async def dial(
 
 async def _connect(host: str, port: int, connect: Connect) -> trio.SocketStream:
     try:
-        return await connect(host, port)
+        stream = await connect(host, port)
+        if stream.socket.family != socket.AF_UNIX:  # of a proxy, or of the task that carries a connection through one
+            keep_alive(stream)
+            limit_silence(stream, VANISHED)
+        return stream
     except ProxyFailed as error:
         raise DialError(str(error)) from None
     except OSError as error:
@@ -160,10 +166,7 @@ def _reason(host: str, port: int, error: OSError) -> str:
 async def _shake_hands(stream: trio.SocketStream, context: ssl.SSLContext, name: str) -> TLSStream:
     raw = socket.socket(fileno=stream.socket.detach())
     try:
-        if raw.family == socket.AF_UNIX:  # of a proxy, or of the task that carries a connection through one
-            raw.setblocking(False)
-        else:
-            prepare_socket(raw)
+        raw.setblocking(False)
         tls = TLSStream.wrap_client(raw, context, name)
     except (OSError, ValueError) as error:
         raw.close()

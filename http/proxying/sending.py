@@ -76,6 +76,7 @@ async def _with_body(asked: BackendRequest, request: Request, first: bytes, *, c
     head: AnswerHead | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send_body)
+        nursery.start_soon(asked.end_vanished)
         try:
             head = await asked.receive_head()
         except BackendFailed as error:

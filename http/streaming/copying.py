@@ -1,11 +1,17 @@
-"""Copying between two connections, in both directions, with the back pressure of both."""
+"""Copying between two connections, in both directions, with the back pressure of both, and with an end for peers that
+are gone."""
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
+
+from kubechronicle.http.streaming.vanished import Silence, limit_silence
 
 CHUNK = 256 * 1024
 """Bytes read at once; what is read is sent before more is read, so a session holds two chunks."""
@@ -26,11 +32,15 @@ async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
         return b""
 
 
-def abort(stream: trio.abc.SendStream) -> None:
+def abort(stream: trio.abc.AsyncResource) -> None:
     """Reset a connection, if it is one of the network."""
     reset = getattr(stream, "abort", None)
     if reset is not None:
         reset()
+    elif isinstance(stream, trio.SocketStream):
+        with suppress(OSError):
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.socket.close()
 
 
 class Outlet:
@@ -39,6 +49,8 @@ class Outlet:
     While a send waits, nothing reads the ``source``. Its end stands behind unread bytes, so only a look at the socket
     tells of it. Even that does not if no room is left for unread bytes: then its end has not come. But the system of a
     client that has left answers bytes with a reset.
+
+    A peer that has vanished (vanished.py) is looked for at both sides, and its connection is reset.
 
     ``probe``: sends the source a few bytes that need no answer; False if it is gone.
     """
@@ -53,6 +65,9 @@ class Outlet:
         self._target = target
         self._source = source
         self._probe = probe
+        self._silences = tuple((side, Silence(side)) for side in (target, source))
+        # Either side may leave bytes unread for as long as it likes.
+        limit_silence(target, 0)
         self._since: float | None = None  # the begin of the current send
 
     async def send(self, data: bytes | memoryview) -> bool:
@@ -71,10 +86,14 @@ class Outlet:
         return True
 
     async def wait_abandoned(self) -> None:
-        """Return when a send has waited for ABANDONED seconds, and the source has left."""
+        """Return when a send has waited for ABANDONED seconds, and the source has left. Resets connections whose peer
+        has vanished."""
         has_left = getattr(self._source, "peer_left", None)
         while True:
             await trio.sleep(LOOK)
+            for side, silence in self._silences:
+                if silence.has_vanished():
+                    abort(side)
             since = self._since
             if since is None or trio.current_time() - since < ABANDONED:
                 continue

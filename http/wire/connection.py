@@ -370,7 +370,12 @@ KEEPALIVE = (
 def prepare_socket(raw: socket.socket) -> None:
     """Make the socket non-blocking, without delay of small sends, with detection of dead peers."""
     raw.setblocking(False)
+    keep_alive(raw)
+
+
+def keep_alive(connection: socket.socket | trio.SocketStream) -> None:
+    """Let small sends leave without delay, and let the system look after peers that send nothing."""
     for level, name, value in KEEPALIVE:
         option = getattr(socket, name, None)  # the last three are not on every system
         if option is not None:
-            raw.setsockopt(level, option, value)
+            connection.setsockopt(level, option, value)

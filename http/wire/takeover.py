@@ -91,6 +91,14 @@ class RawStream(trio.abc.HalfCloseableStream):
         """Return whether the client has closed its connection, with data that is not yet received or without."""
         return self._stream.peer_left()
 
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        return self._stream.getsockopt(level, option, size)
+
+    def abort(self) -> None:
+        """Close the connection with a reset."""
+        self._closed = True
+        self._stream.abort()
+
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True

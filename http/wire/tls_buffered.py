@@ -130,6 +130,9 @@ class BufferedTLSSocket:
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
         self._raw.setsockopt(level, option, value)
 
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        return self._raw.getsockopt(level, option, size)
+
     def shutdown(self, how: int) -> None:
         self._raw.shutdown(how)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from kubechronicle.http.streaming import copying, spdy
+from kubechronicle.http.streaming import copying, spdy, vanished
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import Outlet
 from kubechronicle.http.streaming.spdy_endings import CommandView
+from tests.support.nodes.cut_network import cut_off
 
 V4 = "v4.channel.k8s.io"
 ERROR, STDOUT = 1, 5
@@ -102,11 +104,17 @@ def test_older_protocols_have_no_ending(protocol: str) -> None:
     assert view.ending("lost") == b""
 
 
+async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    async with (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] as listener:
+        left = await trio.testing.open_stream_to_socket_listener(listener)
+        return left, await listener.accept()
+
+
 @asynccontextmanager
-async def relay(draining: trio.Event) -> AsyncIterator[tuple[Any, Any]]:
-    """Carry a session, and yield the far ends of client and kubelet."""
+async def relay(draining: trio.Event, kubelets: Any = None) -> AsyncIterator[tuple[Any, Any]]:
+    """Carry a session, and yield the far ends of client and kubelet. ``kubelets``: both ends of the second."""
     client, near = memory_stream_pair()
-    kubelet, far = memory_stream_pair()
+    kubelet, far = kubelets or memory_stream_pair()
 
     async def run() -> None:
         await relay_command(near, far, b"", protocol=V4, draining=draining)
@@ -136,6 +144,25 @@ async def test_a_session_that_is_cut_ends_with_a_status(by: str) -> None:
         await client.aclose()
     received, ended, _ = events(data)
     assert ("lost" if by == "kubelet" else "shutting down") in json.loads(received[ERROR])["message"]
+    assert ended == {1, 3, 5}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
+async def test_a_node_that_vanishes_ends_the_session_with_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vanished, "VANISHED", 0.7)
+    monkeypatch.setattr(copying, "LOOK", 0.1)
+    kubelet, far = await tcp_pair()
+    async with kubelet, far, relay(trio.Event(), (kubelet, far)) as (client, _):
+        cut_off(kubelet.socket)
+        await client.send_all(spdy.data_frame(3, b"input on the way"))
+        data = b""
+        while ERROR not in events(data)[1]:
+            data += await client.receive_some()
+        await client.aclose()
+    received, ended, _ = events(data)
+    assert json.loads(received[ERROR])["message"].endswith(
+        "connection to the kubelet was lost before the command ended"
+    )
     assert ended == {1, 3, 5}
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from kubechronicle.http.streaming import copying, vanished
 from kubechronicle.http.streaming.copying import copy_both
 from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
 from kubechronicle.http.streaming.tunnel import tunnel
+from tests.http.streaming.test_command_relay import tcp_pair
 from tests.http.streaming.test_translation import Client
 from tests.http.streaming.test_websocket_frames import masked
+from tests.support.nodes.cut_network import cut_off
 
 
 async def test_a_tunnel_carries_bytes_in_binary_messages() -> None:
@@ -73,6 +79,21 @@ async def test_the_body_of_an_error(answer: bytes) -> None:
     await far.send_eof()
     head = await send_upgrade(near, b"GET / HTTP/1.1\r\n\r\n")
     assert await read_error(near, head) == b"gone"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
+@pytest.mark.parametrize("vanishing", ["client", "server"])
+async def test_copying_ends_when_a_side_vanishes(vanishing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vanished, "VANISHED", 0.7)
+    monkeypatch.setattr(copying, "LOOK", 0.1)
+    client, left = await tcp_pair()
+    right, server = await tcp_pair()
+    async with client, left, right, server:
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(copy_both, left, right, draining=trio.Event()))
+                cut_off((client if vanishing == "client" else server).socket)
+                await (server if vanishing == "client" else client).send_all(b"on the way")
 
 
 @pytest.mark.parametrize("by", ["left", "right", "draining"])
