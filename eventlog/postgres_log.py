@@ -11,6 +11,7 @@ sent and LogUnavailable otherwise, and never a rejection.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -31,12 +32,22 @@ from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres import connection, rows, sql
 from kubechronicle.eventlog.postgres.listener import Listener
-from kubechronicle.eventlog.postgres.log_reads import LogReads
+from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Session, UniqueViolation, acquire
+from kubechronicle.eventlog.postgres.session import (
+    ConnectionLost,
+    ConnectionSilent,
+    ConnectionUnusable,
+    Pool,
+    Session,
+    UniqueViolation,
+    acquire,
+)
 from kubechronicle.eventlog.records import Batch, BatchResult, Head
 from kubechronicle.eventlog.retention import retention
+
+logger = logging.getLogger(__name__)
 
 APPEND_BOUND = 40.0  # seconds: above the statement timeout, so that Postgres usually reports the outcome
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
@@ -45,8 +56,14 @@ APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 class PostgresLog(LogReads):
     """A RevisionLog in Postgres. Made by ``open_postgres_log``."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Session]],
+        connect_unbounded: Callable[[], Awaitable[Session]] | None = None,
+    ) -> None:
+        """``connect_unbounded``: opens a connection for maintenance, whose statements may take long."""
         self._connect = connect
+        self._connect_unbounded = connect_unbounded or connect
         super().__init__(Pool(connect))
         self.recorded = RecordedReads(self._pool)
         self._appending: Session | None = None
@@ -83,10 +100,21 @@ class PostgresLog(LogReads):
                 statement, arguments = sql.APPEND, rows.batch_arguments(batch)
             try:
                 result = await session.fetch_uninterrupted(
-                    statement, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
+                    statement,
+                    *arguments,
+                    bound=APPEND_BOUND,
+                    grace=APPEND_GRACE,
+                    is_working=lambda: self._is_working(session),
                 )
             except ConnectionLost as lost:
+                if isinstance(lost, ConnectionSilent):
+                    logger.warning("%s; it is replaced, and the outcome looked up", lost)
+                    self._pool.drop_silent()
                 raise OutcomeUnknown(batch.id) from lost
+            except ConnectionUnusable as error:  # nothing was committed
+                logger.warning("%s; connecting anew", error)
+                self._pool.drop_idle()  # these lead to the same server
+                raise
             except UniqueViolation as twice:  # the batch id exists: the batch committed, or it was fenced
                 settled = await self._settle(session, batch)
                 if settled is None:
@@ -113,6 +141,17 @@ class PostgresLog(LogReads):
         if len(appended) != head - first + 1:
             raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
         return rows.settled_result(batch, settled, appended)
+
+    async def _is_working(self, session: Session) -> bool:
+        """Return whether Postgres still works on the statement of a session; True if that is not known.
+
+        Behind a pooler, and without the right to see it, it is not known.
+        """
+        try:
+            backends = await self._pool.fetch(sql.BACKEND_STATE, session.backend_pid, bound=QUICK_BOUND)
+        except LogError:
+            return True
+        return not backends or backends[0][0] != "idle"
 
     async def _append_session(self) -> Session:
         """Return the connection for appends; open it if needed.
@@ -186,7 +225,7 @@ class PostgresLog(LogReads):
     @asynccontextmanager
     async def _maintenance(self) -> AsyncIterator[Session]:
         """Open a connection for one maintenance task, which may take long and hold session-level locks."""
-        session = await self._connect()
+        session = await self._connect_unbounded()
         try:
             yield session
         finally:
@@ -201,15 +240,23 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
     mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
-    async def connect() -> Session:
-        return await connection.connect(url, application=f"kubechronicle {instance}"[:63])
+    application = f"kubechronicle {instance}"[:63]
 
-    session = await connect()
+    async def connect() -> Session:
+        try:
+            return await connection.connect(url, application=application, bound=connection.ANSWER_BOUND)
+        except SetupError as error:  # it was right at the start: the operator is changing it, and the server waits
+            raise LogUnavailable(str(error)) from error
+
+    async def connect_unbounded() -> Session:
+        return await connection.connect(url, application=application)
+
+    session = await connect_unbounded()
     try:
         await check_schema(session)
     finally:
         await session.close()
-    log = PostgresLog(connect)
+    log = PostgresLog(connect, connect_unbounded)
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:

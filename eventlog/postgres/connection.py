@@ -6,12 +6,14 @@ The only file that imports asyncpg; asyncpg_on_trio.py runs it under Trio.
 
 Cancellation: a cancelled read drops its connection, since a half-read result may still arrive on it. Postgres notices
 within two seconds and ends the statement. A cancelled append waits for its answer for a bounded time, because a known
-outcome is worth more than the time.
+outcome is worth more than the time. If an append takes long, Postgres is asked on another connection whether it still
+works on it; if it does not, the connection is silent, and the outcome unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import select
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -21,15 +23,34 @@ from typing import Any, Final, TypeVar
 import asyncpg
 import trio
 
-from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
+from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session
-from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Row, Session, UniqueViolation
+from kubechronicle.eventlog.postgres.session import (
+    ConnectionLost,
+    ConnectionSilent,
+    ConnectionUnusable,
+    ReadOnlyServer,
+    Row,
+    Session,
+)
+from kubechronicle.eventlog.postgres.sqlstates import ROW_ERRORS, error_of
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0  # seconds; a client waits for it, and the next attempt follows soon
 CLOSE_TIMEOUT = 2.0  # seconds for an orderly close
+ANSWER_BOUND = 35.0  # seconds to wait for an answer of the log's connections: above their statement timeout
+PART_BOUND = 90.0  # seconds to wait for the next rows of a cursor: the first ones of a large log take a while
+PATIENCE = 3.0  # seconds without the answer to an append, between two looks whether Postgres works on it
+LAST_LOOK = 0.2  # seconds for an answer that was on its way while looking
+
+WRITABLE: Final = "read-write"
+"""target_session_attrs: hot standbys and read-only servers are passed over. A hot standby would give old answers."""
+
+NO_PRIMARY: Final = (
+    "no host of --database-url is a writable primary: they are hot standbys, or default_transaction_read_only is on"
+)
 
 FIRST_ROWS = 2  # fetched at first from a cursor, when nothing is known about their size
 ROW_BYTES = 4 * 1024 * 1024  # of rows that are fetched at once, if they are like the rows before
@@ -49,45 +70,6 @@ set tcp_user_timeout = '20s'
 # Ends a statement whose client has gone; not supported on every platform.
 CHECK_CLIENT = "set client_connection_check_interval = '2s'"
 
-# Error type by SQLSTATE or its first characters. All other errors are a LogError with the message of Postgres. No error
-# of Postgres is ever reported as a failed expectation.
-_SQLSTATES: dict[str, type[LogError]] = {
-    "08": ConnectionLost,
-    "57P": ConnectionLost,  # shut down, crashed, starting up, database dropped
-    "57014": LogUnavailable,  # statement timeout
-    "23505": UniqueViolation,
-    "25006": LogUnavailable,  # read-only: a standby, until the failover is through
-    "40": LogUnavailable,  # deadlock, serialization failure
-    "53": LogUnavailable,  # too many connections, disk full, out of memory
-    "55P03": LockTimeout,
-    "55": LogUnavailable,  # object in use
-    "58": LogUnavailable,  # I/O error
-    "28": SetupError,  # wrong password, pg_hba
-    "3D000": SetupError,  # no such database
-    "42P01": SetupError,  # no such table: not migrated
-    "42883": SetupError,  # no such function: not migrated
-    "42501": SetupError,  # no permission
-    "3F000": SetupError,  # no such schema: not migrated
-    "KC001": NotSoleAppender,  # ours (0010_sole_appender.sql)
-}
-_REMEDIES = {
-    "28": "check user and password in --database-url, and pg_hba.conf",
-    "3D000": "create the database or correct its name in --database-url",
-    "42P01": "run `kubechronicle migrate`",
-    "42883": "run `kubechronicle migrate`",
-    "3F000": "run `kubechronicle migrate`",
-    "42501": "give the user of --database-url the right to it",
-    "KC001": "give that one --workers N, or this one a --database-url of its own",
-}
-
-
-def _by_sqlstate(table: dict[str, Any], sqlstate: str) -> Any:
-    return next((table[sqlstate[:length]] for length in (5, 3, 2) if sqlstate[:length] in table), None)
-
-
-# Classes of errors whose detail quotes the row: it may be a Secret, and errors are logged.
-ROW_ERRORS: Final = ("22", "23")
-
 
 def _translated(error: Exception) -> LogError:
     """Return the LogError for an error of asyncpg or of the network."""
@@ -95,9 +77,9 @@ def _translated(error: Exception) -> LogError:
         sqlstate = error.sqlstate or ""
         if sqlstate[:2] in ROW_ERRORS:
             error.detail = None
-        kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
-        remedy = _by_sqlstate(_REMEDIES, sqlstate)
-        return kind(f"Postgres: {error} ({sqlstate})" + (f"; {remedy}" if remedy else ""))
+        return error_of(sqlstate, str(error))
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return ReadOnlyServer(NO_PRIMARY)
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or str(error)
         return SetupError(f"the certificate of Postgres: {why}; see sslmode and sslrootcert in --database-url")
@@ -132,10 +114,13 @@ class AsyncpgSession:
         connection: asyncpg.Connection[Any],
         loop: ConnectionLoop,
         reopen: Callable[[], Awaitable[AsyncpgSession]],
+        bound: float,
     ) -> None:
         self._connection = connection
         self._reopen = reopen
         self._loop = loop
+        self._bound = bound
+        self.waiting_since: float | None = None
         self.backend_pid: int = connection.get_server_pid()
         self._hung_up = select.poll()
         for transport in loop.transports:
@@ -153,21 +138,31 @@ class AsyncpgSession:
     async def sibling(self) -> AsyncpgSession:
         return await self._reopen()
 
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
-        return await self._run(self._connection.fetch, sql, *arguments)
+    async def fetch(self, sql: str, *arguments: object, bound: float | None = None) -> Sequence[Row]:
+        return await self._run(self._connection.fetch, sql, *arguments, bound=bound)
 
     async def execute(self, script: str) -> None:
         await self._run(self._connection.execute, script)
 
-    async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:
+    async def fetch_uninterrupted(
+        self,
+        sql: str,
+        *arguments: object,
+        bound: float,
+        grace: float,
+        is_working: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Sequence[Row]:
         task = self._loop.start(self._connection.fetch, sql, *arguments)
         try:
-            with trio.move_on_after(bound):
+            with trio.move_on_after(bound if is_working is None else min(bound, PATIENCE)):
                 await self._wait(task)
+            if not task.done() and is_working is not None:
+                with trio.move_on_after(max(0, bound - PATIENCE)):
+                    await self._wait_while(is_working, task)
             if not task.done():
-                raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
+                raise ConnectionSilent(f"no answer from Postgres within {bound:g} s")
             return _result(task)
-        except ConnectionLost:
+        except (ConnectionLost, ConnectionUnusable):
             self._give_up(task)
             raise
         except trio.Cancelled:
@@ -177,6 +172,15 @@ class AsyncpgSession:
                 self._give_up(task)
             self._loop.abandon(task)
             raise
+
+    async def _wait_while(self, is_working: Callable[[], Awaitable[bool]], task: asyncio.Task[Any]) -> None:
+        """Return when the task is done. ConnectionSilent: ``is_working`` says no."""
+        while not task.done():
+            working = await is_working()
+            with trio.move_on_after(PATIENCE if working else LAST_LOOK):
+                await self._wait(task)
+            if not working and not task.done():
+                raise ConnectionSilent("the connection to Postgres is open, but the answer to a change is missing")
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
         return self._transaction("isolation level repeatable read read only; set local statement_timeout = '10min'")
@@ -206,7 +210,7 @@ class AsyncpgSession:
 
         cursor = await self._run(open_cursor)
         count = chunk if size is None else min(FIRST_ROWS, chunk)
-        while rows := await self._run(cursor.fetch, count):
+        while rows := await self._run(cursor.fetch, count, bound=max(self._bound, PART_BOUND)):
             if size is not None:
                 average = sum(map(size, rows)) // len(rows)
                 count = max(1, min(chunk, 4 * count, ROW_BYTES // max(average, 1)))
@@ -229,14 +233,21 @@ class AsyncpgSession:
             await self._run(self._connection.close)
         self.terminate()
 
-    async def _run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    async def _run(self, function: Callable[..., Awaitable[T]], *arguments: Any, bound: float | None = None) -> T:
+        seconds = self._bound if bound is None else bound
+        self.waiting_since = trio.current_time()
         task = self._loop.start(function, *arguments)
         try:
-            await self._wait(task)
+            with trio.move_on_after(seconds):
+                await self._wait(task)
+            if not task.done():
+                raise ConnectionSilent(f"the connection to Postgres is open, but gave no answer within {seconds:g} s")
             return _result(task)
-        except (trio.Cancelled, ConnectionLost):
+        except (trio.Cancelled, ConnectionLost, ConnectionUnusable):
             self._give_up(task)
             raise
+        finally:
+            self.waiting_since = None
 
     async def _wait(self, task: asyncio.Task[Any]) -> None:
         try:
@@ -257,8 +268,12 @@ def _result(task: asyncio.Task[T]) -> T:
         raise _translated(error) from error
 
 
-async def connect(url: str, *, application: str) -> AsyncpgSession:
-    """Open a connection. SetupError, LogUnavailable."""
+async def connect(url: str, *, application: str, bound: float = math.inf, primary: bool = True) -> AsyncpgSession:
+    """Open a connection. SetupError, LogUnavailable.
+
+    ``bound``: seconds to wait for an answer.
+    ``primary``: to a server that takes writes; False: as target_session_attrs in the URL says, by default to any.
+    """
     loop = ConnectionLoop()  # type: ignore[abstract]  # has only the methods that asyncpg uses
 
     async def open_connection() -> asyncpg.Connection[Any]:
@@ -268,16 +283,20 @@ async def connect(url: str, *, application: str) -> AsyncpgSession:
             timeout=None,  # fail_after below
             max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
             server_settings={"application_name": application},
+            target_session_attrs=WRITABLE if primary else None,
         )
         await connection.execute(SESSION_SETTINGS)
         with suppress(asyncpg.PostgresError):
             await connection.execute(CHECK_CLIENT)
         return connection
 
+    def reopen() -> Awaitable[AsyncpgSession]:
+        return connect(url, application=application, bound=bound, primary=primary)
+
     try:
         with trio.fail_after(CONNECT_TIMEOUT):
             opened = await loop.perform(open_connection)
-            return AsyncpgSession(opened, loop, lambda: connect(url, application=application))
+            return AsyncpgSession(opened, loop, reopen, bound)
     except BaseException as error:
         loop.close()
         if isinstance(error, trio.TooSlowError):
@@ -285,14 +304,23 @@ async def connect(url: str, *, application: str) -> AsyncpgSession:
         if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
             raise _translated(error) from None  # its message may quote the password
         if isinstance(error, _FOREIGN):
-            raise _translated(error) from error
+            translated = _translated(error)
+            if primary and "," in url and isinstance(error, OSError):
+                translated.args = (f"{translated}; other hosts are no writable primary, or do not answer either",)
+            raise translated from error
         raise
 
 
 @asynccontextmanager
 async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[Session]:
-    """Open one connection for maintenance. SetupError, LogUnavailable."""
-    session = await connect(url, application=application)
+    """Open one connection for maintenance: to the primary, or to a standby if no primary answers, which serves reads.
+    target_session_attrs in the URL decides otherwise. SetupError, LogUnavailable."""
+    try:
+        session = await connect(url, application=application, primary="target_session_attrs" not in url)
+    except LogUnavailable as error:
+        if not isinstance(error, ReadOnlyServer) and "," not in url:
+            raise
+        session = await connect(url, application=application, primary=False)
     try:
         yield session
     finally:
@@ -301,5 +329,8 @@ async def open_session(url: str, *, application: str = "kubechronicle") -> Async
 
 async def migrate(url: str) -> list[str]:
     """Apply the missing migrations to the database; return their names, maybe none."""
-    async with open_session(url) as session:
+    session = await connect(url, application="kubechronicle")
+    try:
         return await migrate_session(session)
+    finally:
+        await session.close()

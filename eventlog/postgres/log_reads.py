@@ -19,6 +19,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
+QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
 LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
 
 _AFTER_HEAD = 3  # columns of a reading statement before those of the record
@@ -33,7 +34,7 @@ class LogReads:
         self._short: tuple[str, ...] | None = None  # cache: resources of the class 'short', which never change
 
     async def head(self) -> Head:
-        return self._head((await self._pool.fetch(sql.HEAD))[0])
+        return self._head((await self._pool.fetch(sql.HEAD, bound=QUICK_BOUND))[0])
 
     async def read(self, *, after: int, limit: int) -> Chunk[Record]:
         head, matching = await self._fetch_bounded(sql.READ, after, limit, limit=limit, at=(_AFTER_HEAD,))

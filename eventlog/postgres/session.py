@@ -1,5 +1,9 @@
 """Session: a database connection as the log uses it, and a small pool of sessions. No asyncpg here: see connection.py.
 
+A connection can stay open and never answer: its backend is stopped, or a proxy swallows what is sent. So each wait for
+an answer has a bound. A connection that exceeds it is dropped, and with it those that wait without an answer beside it;
+reads are repeated once on new ones.
+
 Invariant: a session is never used again after a lost connection, a cancelled query or a half-read result.
 """
 
@@ -16,10 +20,23 @@ from kubechronicle.eventlog.errors import LogError, LogUnavailable
 Row = Any  # a row of a result: columns by position or by name
 
 READ_SESSIONS = 4  # concurrent reads of one server; each costs a Postgres process, and only old history is read
+SUSPECT_SECONDS = 1.0  # without an answer, after which a query counts as silent too once another one was silent
 
 
 class ConnectionLost(LogUnavailable):
     """The connection broke, or there was none. A statement sent over it may have taken effect."""
+
+
+class ConnectionSilent(ConnectionLost):
+    """The connection is open, but the answer did not arrive within its bound."""
+
+
+class ConnectionUnusable(LogUnavailable):
+    """The statement had no effect, and this connection cannot run it. A new one may."""
+
+
+class ReadOnlyServer(ConnectionUnusable):
+    """Postgres takes no writes: it is a hot standby, or read-only."""
 
 
 class LockTimeout(LogUnavailable):
@@ -46,17 +63,35 @@ class Session(Protocol):
         """
         ...
 
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
-        """Run one statement, prepared once per connection. Cancelling it closes the session."""
+    @property
+    def waiting_since(self) -> float | None:
+        """The time (Trio's clock) at which the query under way was sent. None: there is none."""
+        ...
+
+    async def fetch(self, sql: str, *arguments: object, bound: float | None = None) -> Sequence[Row]:
+        """Run one statement, prepared once per connection. Cancelling it closes the session.
+
+        ``bound``: seconds to wait for the answer, then ConnectionSilent; None: as the connection was opened with.
+        """
         ...
 
     async def sibling(self) -> Session:
         """Open another connection to the same database, which the caller closes."""
         ...
 
-    async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:
-        """As ``fetch``, but a cancelled caller still waits ``grace`` seconds for the answer. After ``bound`` seconds
-        without an answer the connection counts as lost."""
+    async def fetch_uninterrupted(
+        self,
+        sql: str,
+        *arguments: object,
+        bound: float,
+        grace: float,
+        is_working: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Sequence[Row]:
+        """As ``fetch``, but a cancelled caller still waits ``grace`` seconds for the answer.
+
+        ``is_working``: asked after some seconds without an answer whether Postgres still works on the statement.
+        ConnectionSilent: it does not, or the bound has passed.
+        """
         ...
 
     async def execute(self, script: str) -> None:
@@ -111,13 +146,15 @@ class Pool:
         self._connect = connect
         self._free = trio.Semaphore(size, max_value=size)
         self._idle: list[Session] = []
+        self._in_use: set[Session] = set()
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         session = await self._take()
         try:
             yield session
-        except LogError:  # Postgres answered, with an error
+        except LogError as error:  # Postgres answered, with an error; or not at all
+            self._note(error)
             raise
         except BaseException:
             session.terminate()
@@ -125,18 +162,18 @@ class Pool:
         finally:
             self._give_back(session)
 
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
-        """Run one read. An idle connection may have died unnoticed (Postgres restarted), so a lost one is replaced
-        once."""
+    async def fetch(self, sql: str, *arguments: object, bound: float | None = None) -> Sequence[Row]:
+        """Run one read. A connection may have died unnoticed (Postgres restarted), or lead to a server that is a
+        standby by now; so it is replaced once."""
         session = await self._take()
         try:
-            return await session.fetch(sql, *arguments)
-        except ConnectionLost:
-            self.drop_idle()
+            return await session.fetch(sql, *arguments, bound=bound)
+        except (ConnectionLost, ConnectionUnusable) as error:
+            self._note(error)
         finally:
             self._give_back(session)
         async with self.session() as session:
-            return await session.fetch(sql, *arguments)
+            return await session.fetch(sql, *arguments, bound=bound)
 
     async def aclose(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -149,17 +186,36 @@ class Pool:
             while self._idle:
                 session = self._idle.pop()
                 if not session.closed:
-                    return session
-            return await self._connect()
+                    break
+            else:
+                session = await self._connect()
         except BaseException:
             self._free.release()
             raise
+        self._in_use.add(session)
+        return session
 
     def _give_back(self, session: Session) -> None:
+        self._in_use.discard(session)
         if not session.closed:
             self._idle.append(session)
         self._free.release()
 
+    def _note(self, error: LogError) -> None:
+        """Drop the sessions that are likely to fail as this one did."""
+        if isinstance(error, ConnectionSilent):
+            self.drop_silent()
+        elif isinstance(error, ConnectionLost | ConnectionUnusable):
+            self.drop_idle()
+
     def drop_idle(self) -> None:
         while self._idle:
             self._idle.pop().terminate()
+
+    def drop_silent(self) -> None:
+        """Drop the idle sessions, and those that have waited for an answer for a while: another one was silent."""
+        self.drop_idle()
+        for session in self._in_use:
+            since = session.waiting_since
+            if since is not None and trio.current_time() - since > SUSPECT_SECONDS:
+                session.terminate()

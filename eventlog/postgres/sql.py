@@ -56,6 +56,9 @@ BATCH_ROWS = (
     " order by revision"
 )
 
+# $1 process id of a backend of our own role.
+BACKEND_STATE = "select state from pg_stat_activity where pid = $1"
+
 # $1 after, $2 limit. One index range: revisions are gapless, so the range is bounded on both sides.
 READ = f"""
 select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
