@@ -129,6 +129,8 @@ class AuthenticationChain:
             try:
                 identified = authenticator.user_of(token, self.audiences)
             except Rejected as error:
+                if notes is not None:
+                    notes.update(error.annotations)
                 rejected = _worse(rejected, error)
                 continue
             if identified is not None:

@@ -87,7 +87,8 @@ class TokenUses:
             raise Rejected(
                 f"the token in secret {where} has been marked invalid. Use tokens from the TokenRequest API or "
                 f"manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to "
-                "temporarily allow use of this token"
+                "temporarily allow use of this token",
+                ((f"{ANNOTATIONS}legacy-token-invalidated", f"{token.secret}/{token.namespace}"),),
             )
         self._tokens["serviceaccount_legacy_tokens"] += 1
         if token.generated:

@@ -28,11 +28,13 @@ class Rejected(Exception):
 
     ``why``: the error of a TokenReview for a token with a valid signature. It never holds the credential. The client
     that presented the credential does not see it.
+    ``annotations``: pairs for the audit event of the request.
     """
 
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why: str = "", annotations: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(why)
         self.why = why
+        self.annotations = annotations
 
 
 class NoCredential(Rejected):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 import trio
 from admission.prepared_webhooks import Hooks, configure, webhook
-from in_process import MAPS, PROTOBUF, InProcess, configmap, open_server, pod
+from in_process import MAPS, PROTOBUF, SERVICE_ACCOUNT_KEY, InProcess, configmap, open_server, pod
 
+from kubechronicle.api.access import account_tokens
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import Event
 from kubechronicle.http.audit import requests
 from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
 from kubechronicle.http.audit.record import source_addresses
 from kubechronicle.http.audit.requests import LATENCY
+from kubechronicle.http.authentication.legacy_tokens import INVALID_SINCE
 from kubechronicle.http.messages import BufferedExchange, Headers, Response
 from kubechronicle.ops.server import composition
 from kubechronicle.ops.server.audit import AuditPlan
@@ -177,6 +180,25 @@ async def test_a_wrong_credential_has_one_event_without_a_user(tmp_path: Path) -
         (await server.ask("GET", MAPS, token="wrong")).refused(401)
         (event,) = recorder.of(MAPS)
     assert (event["stage"], event["user"], event["responseStatus"]["code"]) == ("ResponseStarted", {}, 401)
+
+
+async def test_a_refused_legacy_token_is_named(tmp_path: Path) -> None:
+    async with recording(tmp_path) as (server, recorder):
+        account = await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
+        claim = "kubernetes.io/serviceaccount/"
+        claims = {"namespace": "default", "secret.name": "token", "service-account.name": "robot"}
+        claims["service-account.uid"] = account["metadata"]["uid"]
+        about = {"iss": account_tokens.ISSUER, "sub": "system:serviceaccount:default:robot"}
+        token = SERVICE_ACCOUNT_KEY.sign({**about, **{f"{claim}{name}": value for name, value in claims.items()}})
+        annotations = {"kubernetes.io/service-account.name": "robot"}
+        secret = {
+            "metadata": {"name": "token", "annotations": annotations, "labels": {INVALID_SINCE: "2026-01-01"}},
+            "data": {"token": base64.b64encode(token.encode()).decode()},
+            "type": "kubernetes.io/service-account-token",
+        }
+        await server.post("/api/v1/namespaces/default/secrets", secret)
+        (await server.ask("GET", MAPS, token=token)).refused(401)
+        assert recorder.last()["annotations"] == {"authentication.k8s.io/legacy-token-invalidated": "token/default"}
 
 
 async def test_an_invalid_timeout_is_refused_and_recorded(tmp_path: Path) -> None:
