@@ -34,6 +34,7 @@ from kubechronicle.actors.unfinished_work import Expectations, Observer, Progres
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.pipeline.scale import Scaled
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
@@ -71,6 +72,8 @@ class Reinvocation(msgspec.Struct):
         if self.original is not None and obj is not None:
             obj.clear()
             obj.update(self.original)
+            if isinstance(obj, Scaled):
+                obj.scale = obj.sent
         self.wanted = self.second = False
         self.memory.clear()
         self.original = None

@@ -138,7 +138,10 @@ class Versions:
         attributes = self._attributes
         held = attributes.object
         assert held is not None, "an object was patched"
-        if attributes.subresource == pipeline.SCALE:
+        if isinstance(held, scale.Scaled):
+            held.replace(obj)
+            obj = held
+        elif attributes.subresource == pipeline.SCALE:
             obj = scale.with_scale(attributes.rt, held, obj)
         elif attributes.subresource in VIEWS:
             obj = _convert(attributes.rt, obj, attributes.rt.api_version)
@@ -155,6 +158,8 @@ class Versions:
             return None
         if attributes.subresource not in VIEWS:
             return obj
+        if not self._stored and isinstance(obj, scale.Scaled):
+            return obj.scale
         stored = self._stored
         if stored and attributes.requested is not None:
             obj, stored = attributes.requested, False
@@ -170,6 +175,8 @@ class Versions:
         attributes = self._attributes
         if attributes.old is None or attributes.subresource not in VIEWS:
             return None
+        if not self._stored and isinstance(attributes.object, scale.Scaled):
+            return attributes.object.before
         obj = attributes.old.object()
         if attributes.subresource == pipeline.SCALE:
             return self._scale(obj, stored=True)

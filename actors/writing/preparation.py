@@ -72,6 +72,9 @@ class Proposal(msgspec.Struct, frozen=True):
     then_delete: bool = False
 
 
+Complete = Callable[[dict[str, Any]], Awaitable[None]]
+"""Complete and check a body that is not stored, in place. The result is the same each time. Raises StatusError."""
+
 Prepare = Callable[[Entry, Turn], Awaitable[Proposal]]
 """Prepare a change of an existing object. Raises StatusError or NeedsExternalAnswer."""
 
@@ -190,11 +193,12 @@ class Preparation:
             # A webhook that fails keeps the object: kube-apiserver reads what it deletes in the request's version.
             pipeline.to_request_version(target.rt, old.object())
         proposal = await turn.run(len(old.json), prepare_delete, target, old, options)
-        if not admitted and proposal.prepared.outcome is not Outcome.UNCHANGED:
-            if target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
+        if not admitted and not _is_under_way(target, proposal.prepared):
+            # Of a collection, admission sees the options as they were sent: kube-apiserver completes a copy for each.
+            if not collection and target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
                 options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
-            if strategy_of(target.rt.resource).graceful:
-                options = replace(options, grace_period_seconds=_grace_period(proposal, options))
+            if not collection and strategy_of(target.rt.resource).graceful:
+                options = replace(options, grace_period_seconds=_grace_period(proposal.prepared, options))
             shown = structs.replace(target, options=sent_options(options))
             self._admit_deletion(target, shown, old, collection=collection)
         return proposal
@@ -215,12 +219,19 @@ class Preparation:
                 _keep(missing, target, work)
                 raise
 
-    async def admit(self, target: Target, sent: Any, *, operation: str = CREATE) -> None:
-        """Pass the body of a subresource that is not stored under its own name through admission."""
+    async def admit(
+        self, target: Target, sent: Any, *, operation: str = CREATE, complete: Complete | None = None
+    ) -> None:
+        """Pass the body of a subresource that is not stored under its own name through admission.
+
+        ``complete``: as in Writes.admit.
+        """
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
         with Measured(attributes.measured):
             await self._on_newest_state(self._admission.admit, attributes)
+            if complete is not None:
+                await complete(obj)
             await self._on_newest_state(self._admission.validate, attributes)
         if obj != sent:
             sent.clear()
@@ -302,9 +313,24 @@ def _accept_update(
     return stored, pipeline.accept_update(rt, stored, new, context)
 
 
-def _grace_period(proposal: Proposal, options: DeleteOptions) -> int | None:
+def _is_under_way(target: Target, prepared: Prepared) -> bool:
+    """Tell whether a deletion changes nothing because the object is being deleted, so that admission is not asked.
+
+    A deletion that finalizers hold up is shown to admission each time.
+    """
+    if prepared.outcome is not Outcome.UNCHANGED:
+        return False
+    if target.rt.resource == pipeline.NAMESPACES:
+        return True
+    return strategy_of(target.rt.resource).graceful and bool(
+        prepared.object["metadata"].get("deletionGracePeriodSeconds")
+    )
+
+
+def _grace_period(prepared: Prepared, options: DeleteOptions) -> int | None:
     """Return the seconds that the deletion gives the object, as admission sees them; those of the request if none."""
-    found: int | None = proposal.prepared.object["metadata"].get("deletionGracePeriodSeconds")
+    changed = prepared.outcome is not Outcome.UNCHANGED
+    found: int | None = prepared.object["metadata"].get("deletionGracePeriodSeconds") if changed else None
     return options.grace_period_seconds if found is None else found
 
 

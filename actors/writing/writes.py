@@ -41,6 +41,7 @@ from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
 from kubechronicle.actors.writing.pending_write import Written as Written
 from kubechronicle.actors.writing.preparation import (
+    Complete,
     MakeObject,
     MayCreate,
     Preparation,
@@ -226,9 +227,10 @@ class Writes:
         turn = self._turn_of(caller)
         return await self._loop.carry_out(PendingWrite(caller=caller, target=target, change=change, turn=turn))
 
-    async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
-        """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
-        attempt = partial(self._preparation.admit, requested_by(caller, target), sent)
+    async def admit(self, caller: Caller, target: Target, sent: Any, complete: Complete | None = None) -> None:
+        """Pass the body of a subresource that is not stored under its own name through admission, as a creation.
+        ``complete``: completes and checks it between mutating and validating admission."""
+        attempt = partial(self._preparation.admit, requested_by(caller, target), sent, complete=complete)
         await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def admit_connect(self, caller: Caller, target: Target, options: dict[str, Any]) -> None:
@@ -253,28 +255,30 @@ class Writes:
         )
 
     async def delete(
-        self, caller: Caller, target: Target, options: DeleteOptions, *, admitted: bool = False
+        self,
+        caller: Caller,
+        target: Target,
+        options: DeleteOptions,
+        *,
+        admitted: bool = False,
+        collection: bool = False,
     ) -> Written:
         """DELETE one object: at once, or by marking it for deletion.
 
-        ``admitted``: it is the rest of a request that admission has seen already.
+        ``admitted``: it is the rest of a request that admission has seen already. ``collection``: as in Attributes.
         """
         target = requested_by(caller, target)
-        write = self._deletion(caller, target, options, admitted=admitted)
+        change = partial(self._preparation.delete, target, admitted=admitted, collection=collection)
+        write = self._deletion(caller, target, partial(change, options=options))
         written = await self._loop.carry_out(write)
         if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
-            # The mark has changed the revision, so the rest must not demand the old one.
+            # The mark has changed the revision, so the rest must not demand the old one. Admission sees both steps.
             rest = replace(options, precondition_resource_version=None)
-            # kube-apiserver shows both steps to admission, but for a deletion that asks for no time.
-            admitted = admitted or options.grace_period_seconds == 0
             with ignore_not_found():
-                await self._loop.carry_out(self._deletion(caller, target, rest, admitted=admitted))
+                return await self._loop.carry_out(self._deletion(caller, target, partial(change, options=rest)))
         return written
 
-    def _deletion(
-        self, caller: Caller, target: Target, options: DeleteOptions, *, admitted: bool = False
-    ) -> PendingWrite:
-        change = partial(self._preparation.delete, target, options=options, admitted=admitted)
+    def _deletion(self, caller: Caller, target: Target, change: Prepare) -> PendingWrite:
         turn = self._turn_of(caller)
         return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
@@ -336,7 +340,7 @@ class Writes:
                 raise outcome
             if then_delete or isinstance(outcome, Rejected):
                 with ignore_not_found():
-                    await self.delete(caller, one, options)
+                    await self.delete(caller, one, options, collection=True)
 
     async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
         """Commit the server's own bookkeeping without rules and admission. False: an object has changed meanwhile."""

@@ -220,6 +220,8 @@ def finish_update(
     Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change. ``known``:
     problems found before, reported before those of the kind's rules.
     """
+    if isinstance(new, scale.Scaled):
+        new = new.checked()
     if rt.custom is not None:
         return custom_writes.finish_update(rt, old, new, ctx, known)
     strategy = strategy_of(rt.resource)

@@ -31,6 +31,38 @@ SCALE_VERSION: Final = "v1"
 SCALE_DEFINITION: Final = "io.k8s.api.autoscaling.v1.Scale"
 
 
+class Scaled(dict[str, Any]):
+    """A workload with a changed Scale, on its way to the store. Mutating admission sees and changes the Scale.
+
+    ``old``: the workload before, in the version of the request. ``before``: its Scale.
+    ``scale``: the changed Scale. ``sent``: the same as it was before admission. ``rt``: the workload's type.
+    """
+
+    __slots__ = ("before", "old", "problem", "rt", "scale", "sent")
+
+    def __init__(self, rt: ResourceType, *, old: Object, before: Object, scale: Object) -> None:
+        super().__init__()
+        self.rt, self.old, self.before, self.sent = rt, old, before, scale
+        self.replace(scale)
+
+    def replace(self, scale: Object) -> None:
+        """Replace the Scale."""
+        self.scale = scale
+        self.problem: status.StatusError | None = None
+        try:
+            new = _to_parent(self.rt, self.old, scale)
+        except status.StatusError as error:
+            new, self.problem = copy_object(self.old), error
+        self.clear()
+        self.update(new)
+
+    def checked(self) -> Object:
+        """Return the workload. 422, 409: the Scale is invalid. kube-apiserver says so after mutating admission."""
+        if self.problem is not None:
+            raise self.problem
+        return dict(self)
+
+
 @functools.lru_cache(maxsize=1024)
 def scale_type(rt: ResourceType) -> ResourceType:
     """Return the type of a resource's scale subresource, for decoding and conversion of its bodies."""
@@ -123,19 +155,19 @@ def unreadable(rt: ResourceType, error: status.StatusError) -> status.StatusErro
     return status.bad_request(custom_scale.NOT_REGISTERED) if rt.custom is not None and unrecognized else error
 
 
-def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, dry_run: bool) -> Object:
+def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, now: str, dry_run: bool) -> Scaled:
     """Return the workload after an update of its Scale to ``wanted``. 409 for a Scale with another uid.
 
-    ``old``: as stored; a custom object is consumed.
+    ``old``: as stored; a custom object is consumed. ``now``: the time of the request.
     """
     if rt.custom is not None:
         old = custom_versions.read(rt, old)
     meta, held = wanted["metadata"], old["metadata"]
     namespace = held.get("namespace", "")
     check_uid(rt, meta, held.get("uid", ""), name=held.get("name", ""), namespace=namespace, dry_run=dry_run)
-    scale = copy_object(wanted)
-    _track(rt, _to_subresource(rt, old), scale, manager=manager)
-    return _to_parent(rt, old, scale)
+    scale, before = copy_object(wanted), _to_subresource(rt, old)
+    _track(rt, before, scale, manager=manager, now=now)
+    return Scaled(rt, old=old, before=before, scale=scale)
 
 
 def patch_scale(
@@ -156,11 +188,14 @@ def patch_scale(
         scale, warnings = patching.apply(
             kind, copy_object(before), content_type, request.body, validation=request.validation
         )
-        _track(rt, before, scale, manager=request.writer.manager)
+        _track(rt, before, scale, manager=request.writer.manager, now=request.writer.now)
     try:
         metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
         metadata.match_name(scale["metadata"], name)
-        return _to_parent(rt, old, scale), warnings
+        scaled = Scaled(rt, old=old, before=before, scale=scale)
+        if scaled.problem is not None:
+            scaled.problem.warnings = warnings
+        return scaled, warnings
     except status.StatusError as error:
         error.warnings = warnings
         raise
@@ -187,10 +222,10 @@ def _replicas_in(rt: ResourceType, api_version: str) -> FieldSet | None:
     return ONLY_REPLICAS if api_version in VERSIONS[rt.kind] else None
 
 
-def _track(rt: ResourceType, before: Object, scale: Object, *, manager: str) -> None:
-    """Record the manager of the changes of a Scale. A time is not needed: the workload's entries have their own."""
+def _track(rt: ResourceType, before: Object, scale: Object, *, manager: str, now: str) -> None:
+    """Record the manager of the changes of a Scale."""
     kind = scale_type(rt)
-    writer = Writer(manager=manager, api_version=kind.api_version, subresource="scale", now="")
+    writer = Writer(manager=manager, api_version=kind.api_version, subresource="scale", now=now)
     managers.track(object_type(kind.definition), before, scale, writer=writer)
 
 

@@ -70,6 +70,19 @@ def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any]) -> None:
         raise status.conflict(f"TokenRequest.{GROUP}", account["metadata"]["name"], why)
 
 
+def complete(asked: Object, account: Mapping[str, Any], *, audiences: Sequence[str], now: str) -> None:
+    """Complete a request of an account, in place, before validating admission sees it. 422: its lifetime is invalid.
+
+    ``audiences``: those of the server. ``now``: the time of the request.
+    """
+    spec, meta = asked["spec"], asked["metadata"]
+    spec["audiences"] = spec.get("audiences") or list(audiences)
+    identity = {name: meta.get(name) or account["metadata"][name] for name in ("name", "namespace", "uid")}
+    rest = {name: value for name, value in meta.items() if name not in identity}
+    asked["metadata"] = {**identity, **rest, "creationTimestamp": now}
+    validate(spec)
+
+
 def validate(spec: Mapping[str, Any]) -> None:
     """Reject (422) a lifetime that is too short or too long."""
     seconds, field = spec.get("expirationSeconds") or 0, "spec.expirationSeconds"

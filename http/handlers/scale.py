@@ -69,8 +69,10 @@ async def _put(backend: Backend, request: Request, context: Context, rt: Resourc
     wanted, warnings = await context.turn.run(len(write.body.raw), decode)
     context.warnings.extend(warnings)
 
+    now = context.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
     def change(old: Object) -> Object:
-        return scales.put_scale(rt, old, wanted, manager=write.target.manager, dry_run=write.target.dry_run)
+        return scales.put_scale(rt, old, wanted, manager=write.target.manager, now=now, dry_run=write.target.dry_run)
 
     return await backend.store.writes.edit(write.caller, write.target, change)
 

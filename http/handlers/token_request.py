@@ -38,19 +38,30 @@ async def request_token(backend: Backend, request: Request, context: Context, rt
     if sent["spec"].get("expirationSeconds") is None:
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
     enter_manager(body_type, sent, write.target)
+    now = int(time.time())
+
+    async def complete(asked: Object) -> None:
+        account = await _account(backend, context, asked)
+        token_request.complete(asked, account, audiences=issuer.audiences, now=_timestamp(now))
+
     with showing_warnings(context, write.target):
-        await backend.store.writes.admit(write.caller, write.target, sent)
-    return computed_response(201, form, body_type, await _issue(backend, issuer, context, sent))
+        await backend.store.writes.admit(write.caller, write.target, sent, complete)
+    return computed_response(201, form, body_type, await _issue(backend, issuer, context, sent, now))
 
 
-async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Context, sent: Object) -> Object:
-    """Return the TokenRequest with its token. StatusError 400, 404, 409, 422."""
-    info, spec = context.info, sent["spec"]
-    token_request.match_account(sent, info.name)
+async def _account(backend: Backend, context: Context, asked: Object) -> Object:
+    """Return the service account of a request. StatusError 404, 409, 422."""
+    info = context.info
+    token_request.match_account(asked, info.name)
     account = await _read(backend, "serviceaccounts", info.namespace, info.name)
-    token_request.match_uid(sent, account)
-    spec["audiences"] = spec.get("audiences") or list(issuer.audiences)
-    token_request.validate(spec)
+    token_request.match_uid(asked, account)
+    return account
+
+
+async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Context, sent: Object, now: int) -> Object:
+    """Return the TokenRequest, which is complete, with its token. StatusError 400, 404, 409."""
+    info, spec = context.info, sent["spec"]
+    account = await _account(backend, context, sent)
     bound = await _bound(backend, spec.get("boundObjectRef"), info.namespace, info.name)
     limit = issuer.max_expiration
     if limit and spec["expirationSeconds"] > limit:
@@ -58,7 +69,6 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         context.warnings.append(f"requested expiration of {requested} seconds shortened to {limit} seconds")
         spec["expirationSeconds"] = limit
     lasts, warn_after = token_request.lifetime(spec, bound, ours=issuer.audiences, extend=issuer.extend_expiration)
-    now = int(time.time())
     token_id = str(uuid.uuid4())
     context.annotate(ISSUED, f"JTI={token_id}")
     claims = token_request.claims(
@@ -71,15 +81,12 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         lasts=lasts,
         warn_after=warn_after,
     )
-    identity = {name: account["metadata"][name] for name in ("name", "namespace", "uid")}
-    meta = {**identity, "creationTimestamp": _timestamp(now)}
-    meta.update((name, value) for name, value in sent["metadata"].items() if name not in meta)
     shown = {name: spec.get(name) for name in ("audiences", "expirationSeconds", "boundObjectRef")}
     # The requested expiration, even if the token is valid for longer: clients should renew it by then.
     expires = _timestamp(now + spec["expirationSeconds"])
     result = {"token": issuer.signing.sign(claims), "expirationTimestamp": expires}
     kind = {"kind": sent["kind"], "apiVersion": sent["apiVersion"]}
-    return {**kind, "metadata": meta, "spec": shown, "status": result}
+    return {**kind, "metadata": sent["metadata"], "spec": shown, "status": result}
 
 
 async def _bound(backend: Backend, reference: Any, namespace: str, account_name: str) -> Bound:

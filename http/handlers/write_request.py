@@ -95,10 +95,10 @@ async def read_write(
 def enter_manager(kind: ResourceType, sent: Object, target: Target) -> None:
     """Enter the client as manager of the fields of a subresource's body, as admission sees it, in place.
 
-    Keep the uid and resourceVersion, which are preconditions. ``kind``: the type of the body.
+    Keep the uid and resourceVersion, which are preconditions, and the time. ``kind``: the type of the body.
     """
     meta = sent["metadata"]
-    kept = {name: meta[name] for name in ("uid", "resourceVersion") if meta.get(name)}
+    kept = {name: meta[name] for name in ("uid", "resourceVersion", "creationTimestamp") if meta.get(name)}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     context = WriteContext(now=now, manager=target.manager, namespace=target.namespace, subresource=target.subresource)
     pipeline.accept_create(kind, sent, context)

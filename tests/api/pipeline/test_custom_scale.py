@@ -31,7 +31,7 @@ def wanted(replicas: int | None = None, **more: Any) -> dict[str, Any]:
 
 def put(old: dict[str, Any], body: dict[str, Any], manager: str = "p", rt: ResourceType = RT) -> Prepared:
     decoded, _ = scale.decode_scale(rt, body, name="a", namespace="n", validation="Warn", duplicates=(), raw=b"")
-    new = scale.put_scale(rt, fresh(old), decoded, manager=manager, dry_run=False)
+    new = scale.put_scale(rt, fresh(old), decoded, manager=manager, now="2026-01-01T00:00:00Z", dry_run=False)
     return pipeline.prepare_update(rt, fresh(old), new, context(manager, name="a", subresource="scale"))
 
 

@@ -52,7 +52,7 @@ def put(old: dict[str, Any], manager: str, **meta: Any) -> Prepared:
         "spec": {"replicas": 2},
         "status": {"replicas": 0},
     }
-    new = scale.put_scale(deployments(), old, wanted, manager=manager, dry_run=False)
+    new = scale.put_scale(deployments(), old, wanted, manager=manager, now=NOW, dry_run=False)
     return finished(old, new, context(manager, subresource="scale"))
 
 

@@ -292,13 +292,46 @@ async def test_the_same_value_again_changes_nothing_in_the_second_round(hooks: H
     assert hooks.names == ["one", "two", "one"]
 
 
-@pytest.mark.parametrize(("query", "steps"), [("", 2), ("?gracePeriodSeconds=0", 1)])
-async def test_both_steps_of_the_deletion_of_a_pod_are_shown(hooks: Hooks, query: str, steps: int) -> None:
+@pytest.mark.parametrize("query", ["", "?gracePeriodSeconds=0"])
+async def test_both_steps_of_the_deletion_of_a_pod_are_shown(hooks: Hooks, query: str) -> None:
     pods = "/api/v1/namespaces/default/pods"
     async with open_server() as server:
         await server.post(pods, pod("p"))
         await configure(server, "validating", webhook("a", "pods"))
         await server.delete(f"{pods}/p{query}")
-    assert [request["options"]["gracePeriodSeconds"] for _, request in hooks.asked] == [0] * steps
+    assert [request["options"]["gracePeriodSeconds"] for _, request in hooks.asked] == [0, 0]
     marked = ["deletionTimestamp" in request["oldObject"]["metadata"] for _, request in hooks.asked]
-    assert marked == [False, True][:steps]
+    assert marked == [False, True]
+
+
+async def test_mutating_webhooks_see_a_scale_as_it_was_sent(hooks: Hooks) -> None:
+    hooks.replies = {"one": adding("/spec/replicas", 4)}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    async with open_server() as server:
+        await server.post(
+            path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+        )
+        rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments/scale"]}
+        await configure(server, "mutating", webhook("one", rules=[rule]))
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 3}}
+        answer = await server.put(f"{path}/d/scale?fieldManager=s", scale)
+    assert answer["spec"]["replicas"] == 4
+    ((_, request),) = hooks.asked
+    sent, old = request["object"], request["oldObject"]
+    assert "uid" not in sent["metadata"]
+    assert "uid" in old["metadata"]
+    (entry,) = sent["metadata"]["managedFields"]
+    assert (entry["manager"], entry["subresource"], entry["fieldsV1"]) == ("s", "scale", {"f:spec": {"f:replicas": {}}})
+
+
+async def test_a_deletion_that_waits_for_finalizers_is_shown_each_time(hooks: Hooks) -> None:
+    async with open_server() as server:
+        held = configmap("m")
+        held["metadata"]["finalizers"] = ["example.com/x"]
+        await server.post(MAPS, held)
+        await configure(server, "validating", webhook("a"))
+        await server.delete(f"{MAPS}/m")
+        await server.delete(f"{MAPS}/m")
+    assert [request["operation"] for _, request in hooks.asked] == ["DELETE", "DELETE"]
