@@ -14,6 +14,7 @@ A watcher may be further on.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,14 @@ costs as much as two watchers."""
 
 ALONE = 0.0001
 """Seconds of a turn of the scheduler in which no other task did any work to speak of."""
+
+LONG_ROUND = 0.005
+"""Seconds of a round after which the group rests as long as the round has taken. The events of that time are delivered
+together: an event costs a large group mostly one send for each watcher, and a second event in it little more. So a
+large group takes at most half of the time, and its events are late by at most a round."""
+
+LONGEST_REST = 0.1
+"""Seconds."""
 
 MAX_SHARED_BATCHES = 32
 """Batches kept during one round. Few are needed, but the view may advance many times while the round lasts."""
@@ -74,14 +83,16 @@ class WatcherGroup:
     ``waiting``: the parked task of each watcher.
     ``pending_after``: events after this revision are to be delivered, so the group is queued; None: no such events.
     ``delivering_after``: the same for the round under way; None: no round.
+    ``rests_until``: no round begins before this time (trio's clock).
     """
 
-    __slots__ = ("delivering_after", "pending_after", "waiting")
+    __slots__ = ("delivering_after", "pending_after", "rests_until", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[DeliveryWatcher, trio.lowlevel.Task] = {}
         self.pending_after: int | None = None
         self.delivering_after: int | None = None
+        self.rests_until = 0.0
 
     @property
     def delivered_until(self) -> int | None:
@@ -133,20 +144,28 @@ class Dispatcher:
     async def run(self) -> None:
         slices = 1
         while True:
-            if not self._queue:
+            if self._rounds is None and (wake_at := self._next_round()) > trio.current_time():
                 self._queued = trio.Event()
-                await self._queued.wait()
+                with trio.move_on_at(wake_at):
+                    await self._queued.wait()
                 slices = 1
             self.deliver(slices)
             ended = time.perf_counter()
             await trio.lowlevel.checkpoint()
             slices = min(2 * slices, LONGEST_SLICE) if time.perf_counter() - ended < ALONE else 1
 
+    def _next_round(self) -> float:
+        """Return the time at which a queued group has rested; infinity if the queue is empty."""
+        return min((group.rests_until for group in self._queue), default=math.inf)
+
     def _deliver_all(self) -> Iterator[None]:
-        """Serve the groups of the queue, and yield after each time slice."""
-        while self._queue:
-            yield from self._deliver_round(self._queue[0])
-            self._queue.popleft()
+        """Serve the groups of the queue that do not rest, and yield after each time slice."""
+        queue = self._queue
+        while self._next_round() <= trio.current_time():
+            while queue[0].rests_until > trio.current_time():
+                queue.rotate(-1)
+            yield from self._deliver_round(queue[0])
+            queue.popleft()
 
     def _deliver_round(self, group: WatcherGroup) -> Iterator[None]:
         group.delivering_after, group.pending_after = group.pending_after, None
@@ -154,10 +173,16 @@ class Dispatcher:
         if revision is not None:
             waiting, now = group.waiting, time.perf_counter
             shared: SharedBatches = {}
+            started, taken = now(), 0.0
             for watcher in list(waiting):
                 # Checked twice: watchers leave meanwhile, even the one that is being served (its client is gone).
                 if watcher in waiting and not watcher.deliver(revision, shared) and watcher in waiting:
                     group.wake(watcher, revision)
                 if now() >= self._slice_end:
+                    taken += now() - started
                     yield
+                    started = now()
+            taken += now() - started
+            if taken >= LONG_ROUND:
+                group.rests_until = trio.current_time() + min(taken, LONGEST_REST)
         group.delivering_after = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
@@ -232,4 +233,33 @@ async def test_other_tasks_run_during_a_round(eager: None) -> None:
         for _ in range(10):
             await trio.lowlevel.checkpoint()
         assert sum(len(watcher.served) for watcher in watchers) <= 10
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_group_rests_after_a_long_round(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events of its rest are delivered together; another group does not wait for it."""
+    ticks = itertools.count(step=0.01)  # each watcher takes as long
+    monkeypatch.setattr(dispatcher.time, "perf_counter", lambda: next(ticks))
+    queue, large, small = Dispatcher(), WatcherGroup(), WatcherGroup()
+    watchers = {group: [ScriptedWatcher(iter(())) for _ in range(count)] for group, count in ((large, 5), (small, 1))}
+    for group, members in watchers.items():
+        for watcher in members:
+            group.waiting[watcher] = trio.lowlevel.current_task()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        started = trio.current_time()
+        queue.enqueue(large, 1)
+        await wait_all_tasks_blocked()
+        assert [watcher.served for watcher in watchers[large]] == [[1]] * 5
+        for revision in (2, 3):
+            queue.enqueue(large, revision)
+        small.rests_until = 0.0
+        queue.enqueue(small, 3)
+        await wait_all_tasks_blocked()
+        assert watchers[small][0].served == [3]
+        assert [watcher.served for watcher in watchers[large]] == [[1]] * 5
+        assert large.delivered_until == 2
+        await trio.sleep_until(large.rests_until + 0.001)
+        assert [watcher.served for watcher in watchers[large]] == [[1, 2]] * 5
+        assert 0.05 <= trio.current_time() - started <= dispatcher.LONGEST_REST + 0.01
         nursery.cancel_scope.cancel()
