@@ -3,7 +3,7 @@
     claim ──► the log returns its head as of the claim ──► the tail applies that head ──► reads use the claim while
     every check of it succeeds
 
-A server that runs its own Postgres is the only server that has to append to it. It writes a claim into the head row,
+A server that runs its own Postgres is the only server that has to append to it. It writes a claim into the row of `state`,
 under the lock of that row (migration 0010). While the claim holds, ConsistentRead answers with the applied state. No
 clock is involved, so a pause of the process or of the machine changes nothing. The proof:
 
@@ -25,7 +25,7 @@ clock is involved, so a pause of the process or of the machine changes nothing. 
 5.  A read that is under way when the claim is lost has seen everything there was at its check, which was after its
     arrival.
 
-Other writers of the head row or of stored history, and why they do no harm:
+Other writers of that row or of stored history, and why they do no harm:
 
     settling (batches)    fences a batch of our own; the head does not move
     retention, `compact`  moves the marks; the present state stays. Memory drops history below the marks at the
@@ -37,7 +37,7 @@ Other writers of the head row or of stored history, and why they do no harm:
                           rights on the log can take; a notification alone ends no claim
     `migrate`             has nothing to apply beside a server of its own version
     another server        is rejected at its start (``check_may_append``), and by those functions if it already runs
-    statements by hand    append() rejects them; the operator must not update the head row itself
+    statements by hand    append() rejects them; the operator must not update that row itself
 
 A client that reads the database itself (SQL, `verify`) may see a commit moments before the views have it.
 """

@@ -13,29 +13,72 @@ create table kubechronicle.migrations (
 -- The revision log: its tables, and the one function that appends to it.
 --
 -- Invariants:
---   * Revisions are gapless and in commit order: append() locks the one row of head until it commits. So no revision
+--   * Revisions are gapless and in commit order: append() locks the one row of state until it commits. So no revision
 --     below r appears after revision r was read. (A sequence does not guarantee that.)
 --   * A row of log is never updated, except by an erasure, which leaves a tombstone and an entry of the log. Retention
 --     drops rows; their digests stay in tombstones.
 --   * digest(r) = sha256 over every column of the row (see append), hash(r) = sha256(hash(r-1) || digest(r)),
 --     hash(0) = sha256(log_id as 16 bytes).
 
--- The newest revision, and the compacted revisions.
-create table kubechronicle.head (
-    one               boolean primary key default true check (one),
+-- The state of the log beside its rows. Appending locks the one row, and does not change it: a row that each commit updates
+-- collects dead versions for as long as anybody holds a snapshot (pg_dump, an analyst), and each commit passes all of them.
+create table kubechronicle.state (
+    one               boolean constraint state_pkey primary key default true constraint state_one_check check (one),
     log_id            uuid not null default gen_random_uuid(), -- identity of the log; the hash chain begins with it
-    revision          bigint not null default 0,
-    hash              bytea not null default '',               -- of the newest revision
-    committed_at      timestamptz not null default '-infinity',
     compacted_long    bigint not null default 0,               -- below it history may be gone
     partitioned_until bigint not null default 1,               -- revisions below it have their partitions
     compacted_of      jsonb not null default '{}',             -- instead of compacted_long, by resource
     sole              text not null default '',                -- token of the sole appender; empty: none
-    sole_under        timestamptz not null default '-infinity' -- start of the postmaster under which sole holds
-) with (fillfactor = 10);                                      -- updated at every commit: keep it on one page
+    sole_under        timestamptz not null default '-infinity', -- start of the postmaster under which sole holds
+    retention_clock   timestamptz                              -- the time by which retention last judged ages
+) with (fillfactor = 10);
 
-insert into kubechronicle.head default values;
-update kubechronicle.head set hash = sha256(uuid_send(log_id)), committed_at = 'epoch';
+-- The newest revision is in the last row. One row per batch, only inserted; the older ones are deleted behind. The key
+-- also rejects a second successor of a revision.
+create table kubechronicle.heads (
+    revision     bigint constraint heads_pkey primary key,
+    hash         bytea not null,      -- of that revision
+    committed_at timestamptz not null -- never less than before
+);
+
+create view kubechronicle.head as
+select s.one, s.log_id, n.revision, n.hash, n.committed_at, s.compacted_long, s.partitioned_until, s.compacted_of, s.sole,
+    s.sole_under
+from kubechronicle.state s
+cross join lateral (
+    select h.revision, h.hash, h.committed_at from kubechronicle.heads h order by h.revision desc limit 1) n;
+
+-- For restores, and for functions of version 0.1.0 that are under way: appends insert into heads themselves.
+create function kubechronicle.update_head() returns trigger language plpgsql as $$
+begin
+    update kubechronicle.state set log_id = new.log_id, compacted_long = new.compacted_long, compacted_of = new.compacted_of,
+        partitioned_until = new.partitioned_until, sole = new.sole, sole_under = new.sole_under;
+    if (new.revision, new.hash, new.committed_at) is distinct from (old.revision, old.hash, old.committed_at) then
+        delete from kubechronicle.heads h where h.revision >= new.revision;
+        insert into kubechronicle.heads values (new.revision, new.hash, new.committed_at);
+    end if;
+    return new;
+end $$;
+
+create trigger update_head instead of update on kubechronicle.head
+    for each row execute function kubechronicle.update_head();
+
+insert into kubechronicle.state default values;
+insert into kubechronicle.heads select 0, sha256(uuid_send(log_id)), 'epoch' from kubechronicle.state;
+
+-- Delete old rows of heads. The range is bounded below, too: rows deleted before cost the next deletion as long as
+-- somebody's snapshot keeps them.
+create function kubechronicle.prune_heads(newest bigint) returns void language sql
+begin atomic
+    delete from kubechronicle.heads h where h.revision > newest - 4096 and h.revision <= newest - 1024;
+end;
+
+-- The time of a commit if the clocks of the database and of the server differ. A time in the future would stay in the log
+-- for ever, so the earlier clock is right, unless the log is already more than a minute later.
+create function kubechronicle.agreed_time(of_database timestamptz, of_server timestamptz, newest timestamptz)
+returns timestamptz language sql immutable parallel safe
+return greatest(newest, case when least(of_database, of_server) >= newest - interval '1 minute'
+    then least(of_database, of_server) else greatest(of_database, of_server) end);
 
 -- Retention drops whole partitions, so rows are partitioned by retention class. Resources not listed here are 'long'.
 create table kubechronicle.resource_classes (
@@ -109,7 +152,8 @@ create table kubechronicle.log_short (like kubechronicle.log including defaults 
 alter table kubechronicle.log attach partition kubechronicle.log_long for values in ('long');
 alter table kubechronicle.log attach partition kubechronicle.log_short for values in ('short');
 
--- The last revision of each existing object.
+-- The last revision of each existing object. It is in the key, so that a change finds the row without the dead versions of
+-- it, which somebody's snapshot may keep. The lock of state lets each object have one row.
 create table kubechronicle.live (
     resource        text collate "C" not null,
     namespace       text collate "C" not null,
@@ -117,8 +161,8 @@ create table kubechronicle.live (
     revision        bigint not null,
     create_revision bigint not null,
     version         bigint not null,
-    primary key (resource, namespace, name)
-) with (fillfactor = 70); -- room for HOT updates: the only index is on the key, which never changes
+    primary key (resource, namespace, name, revision)
+) with (fillfactor = 70);
 
 -- The outcome of each batch, for a server whose connection broke before the answer. A row without first_revision is a
 -- fence: that batch has not committed and, because of the primary key, never can. Rows are pruned after a day.
@@ -139,7 +183,7 @@ declare
     parent text := 'log_' || retention_class;
     child text;
 begin
-    perform from kubechronicle.head for update; -- the order of locks is head first, everywhere
+    perform from kubechronicle.state for update; -- the order of locks is this row first, everywhere
     select * into strict c from kubechronicle.retention_classes where class = retention_class;
     child := format('%s_%s', parent, c.partitioned_until);
     execute format('create table kubechronicle.%I (like kubechronicle.%I including defaults including constraints '
@@ -148,7 +192,7 @@ begin
         parent, child, c.partitioned_until, c.partitioned_until + c.span);
     update kubechronicle.retention_classes set partitioned_until = c.partitioned_until + c.span
         where class = retention_class;
-    update kubechronicle.head set partitioned_until =
+    update kubechronicle.state set partitioned_until =
         (select min(partitioned_until) from kubechronicle.retention_classes);
     return c.partitioned_until + c.span;
 end $$;
@@ -185,13 +229,14 @@ create function kubechronicle.append(
     resources text[], namespaces text[], names text[], uids text[],
     user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
     request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
-    objects json[],
+    objects json[], server_clock timestamptz,
     out first bigint, out head bigint, out committed_at timestamptz,
     out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
-    h kubechronicle.head;
+    s kubechronicle.state;
+    h kubechronicle.heads;
     n constant int := cardinality(resources);
     alone boolean;
     fitting boolean;
@@ -201,12 +246,21 @@ begin
     if current_setting('synchronous_commit') = 'off' then -- an answer means durable, whatever the session says
         perform set_config('synchronous_commit', 'on', true);
     end if;
-    select * into strict h from kubechronicle.head for update;
-    alone := h.sole <> '' and h.sole_under = pg_postmaster_start_time();
-    if alone and h.sole <> coalesce(current_setting('kubechronicle.sole', true), '') then
+    if current_setting('transaction_isolation') <> 'read committed' then -- the snapshot would be older than the lock
+        raise exception 'appending needs the isolation level read committed' using errcode = 'active_sql_transaction';
+    end if;
+    select * into strict s from kubechronicle.state for update;
+    -- A statement of its own, whose snapshot is newer than the lock.
+    select * into strict h from kubechronicle.heads n order by n.revision desc limit 1;
+    alone := s.sole <> '' and s.sole_under = pg_postmaster_start_time();
+    if alone and s.sole <> coalesce(current_setting('kubechronicle.sole', true), '') then
         raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
     end if;
-    committed_at := greatest(h.committed_at, clock_timestamp());
+    committed_at := clock_timestamp();
+    if committed_at > server_clock + interval '1 minute' or committed_at < server_clock - interval '5 s' then
+        committed_at := kubechronicle.agreed_time(committed_at, server_clock, h.committed_at);
+    end if;
+    committed_at := greatest(h.committed_at, committed_at);
 
     select array_agg(coalesce(l.revision, 0)), array_agg(coalesce(l.create_revision, 0)),
            array_agg(coalesce(l.version, 0)), bool_and((u.operation = 1) = (u.expected = 0))
@@ -215,7 +269,8 @@ begin
           as u (resource, namespace, name, operation, expected)
       left join lateral (
           select * from kubechronicle.live l
-          where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name limit 1) l on true;
+          where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name
+          order by l.revision desc limit 1) l on true;
     if not fitting then
         raise exception 'what is created must be absent, and nothing else' using errcode = 'check_violation';
     end if;
@@ -241,7 +296,7 @@ begin
     insert into kubechronicle.batches values
         (batch, committed_at, first, head, case when cardinality(refused) > 0 then actual end);
     if head = h.revision then return; end if;
-    if head >= h.partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
+    if head >= s.partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
 
     with change as (
         select u.*, case when u.operation = 1 then u.revision else u.created end as create_revision,
@@ -275,23 +330,48 @@ begin
     )
     select a.hash into strict last_hash from appended a where a.revision = append.head;
 
+    -- By the expected revision: so dead versions of a key, which a snapshot keeps, are never visited.
     if 3 = any (operations) then
         delete from kubechronicle.live l
-        using unnest(revisions, operations, resources, namespaces, names) u (revision, operation, resource, namespace, name)
+        using unnest(revisions, operations, resources, namespaces, names, actual)
+            u (revision, operation, resource, namespace, name, actual)
         where u.operation = 3 and u.revision is not null
-            and l.resource = u.resource and l.namespace = u.namespace and l.name = u.name;
+            and l.resource = u.resource and l.namespace = u.namespace and l.name = u.name and l.revision = u.actual;
     end if;
-    insert into kubechronicle.live as l
-    select u.resource, u.namespace, u.name, u.revision, u.revision, 1
-    from unnest(revisions, operations, resources, namespaces, names) u (revision, operation, resource, namespace, name)
-    where u.operation <> 3 and u.revision is not null
-    on conflict (resource, namespace, name) do update set revision = excluded.revision, version = l.version + 1;
-
-    update kubechronicle.head set revision = append.head, hash = last_hash, committed_at = append.committed_at;
+    if 2 = any (operations) then
+        update kubechronicle.live l set revision = u.revision, version = l.version + 1
+        from unnest(revisions, operations, resources, namespaces, names, actual)
+            u (revision, operation, resource, namespace, name, actual)
+        where u.operation = 2 and u.revision is not null
+            and l.resource = u.resource and l.namespace = u.namespace and l.name = u.name and l.revision = u.actual;
+    end if;
+    if 1 = any (operations) then
+        insert into kubechronicle.live
+        select u.resource, u.namespace, u.name, u.revision, u.revision, 1
+        from unnest(revisions, operations, resources, namespaces, names) u (revision, operation, resource, namespace, name)
+        where u.operation = 1 and u.revision is not null;
+    end if;
+    insert into kubechronicle.heads values (append.head, last_hash, append.committed_at);
+    if append.head / 1024 <> h.revision / 1024 then perform kubechronicle.prune_heads(append.head); end if;
     if not alone and pg_notification_queue_usage() < 0.5 then -- see append_change
         perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
     end if;
 end $$;
+
+-- The same for servers of version 0.1.0 during an upgrade: by the clock of the database alone.
+create function kubechronicle.append(
+    batch uuid, transactions int[], expected bigint[], operations smallint[],
+    resources text[], namespaces text[], names text[], uids text[],
+    user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
+    request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
+    objects json[],
+    out first bigint, out head bigint, out committed_at timestamptz,
+    out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
+) language sql as $$
+    select a.first, a.head, a.committed_at, a.revisions, a.actual, a.create_revisions, a.versions
+    from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+        null) a
+$$;
 
 -- Append one change: as append() with arrays of one element, at a third of the cost. A server with little load appends
 -- mostly single changes, and their clients wait. ``class``: the retention class. Returns [head, committed_at in
@@ -300,7 +380,8 @@ end $$;
 create function kubechronicle.append_change(
     batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
-    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json,
+    server_clock timestamptz
 ) returns bigint[] language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 #variable_conflict use_variable
@@ -325,19 +406,29 @@ begin
     if (operation = 1) <> (expected = 0) then
         raise exception 'what is created must be absent, and nothing else' using errcode = 'check_violation';
     end if;
-    select h.revision, h.hash, h.committed_at, h.partitioned_until, h.sole, h.sole_under
-      into strict last_revision, last_hash, last_at, partitioned_until, sole, sole_under
-      from kubechronicle.head h for update;
+    if current_setting('transaction_isolation') <> 'read committed' then -- the snapshot would be older than the lock
+        raise exception 'appending needs the isolation level read committed' using errcode = 'active_sql_transaction';
+    end if;
+    select s.partitioned_until, s.sole, s.sole_under into strict partitioned_until, sole, sole_under
+      from kubechronicle.state s for update;
+    select n.revision, n.hash, n.committed_at into strict last_revision, last_hash, last_at
+      from kubechronicle.heads n order by n.revision desc limit 1; -- see append
     alone := sole <> '' and sole_under = pg_postmaster_start_time();
     if alone and sole <> coalesce(current_setting('kubechronicle.sole', true), '') then
         raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
     end if;
-    committed_at := greatest(last_at, clock_timestamp());
+    committed_at := clock_timestamp();
+    if committed_at > server_clock + interval '1 minute' or committed_at < server_clock - interval '5 s' then
+        committed_at := kubechronicle.agreed_time(committed_at, server_clock, last_at);
+    end if;
+    committed_at := greatest(last_at, committed_at);
     head := last_revision + 1;
     create_revision := head;
 
     if operation = 1 then
-        insert into kubechronicle.live values (resource, namespace, name, head, head, 1) on conflict do nothing;
+        insert into kubechronicle.live select resource, namespace, name, head, head, 1
+        where not exists (select from kubechronicle.live l where l.resource = append_change.resource
+            and l.namespace = append_change.namespace and l.name = append_change.name);
     elsif operation = 2 then
         update kubechronicle.live l set revision = head, version = l.version + 1
         where l.resource = append_change.resource and l.namespace = append_change.namespace
@@ -352,7 +443,7 @@ begin
     if not found then
         select l.revision into expected from kubechronicle.live l
         where l.resource = append_change.resource and l.namespace = append_change.namespace
-            and l.name = append_change.name;
+            and l.name = append_change.name order by l.revision desc limit 1;
         expected := coalesce(expected, 0); -- from here on what was found
         insert into kubechronicle.batches values (batch, committed_at, head, last_revision, array[expected]);
         return array[last_revision, 0, expected, 0, 0];
@@ -371,13 +462,24 @@ begin
     values (head, create_revision, version, expected, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
         request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object);
-    update kubechronicle.head set revision = head, hash = row_hash, committed_at = committed_at;
+    insert into kubechronicle.heads values (head, row_hash, committed_at);
+    if head / 1024 <> last_revision / 1024 then perform kubechronicle.prune_heads(head); end if;
     -- Alone, nobody has to hear of it. With a full queue, which any role can fill, the commit would fail; others then poll.
     if not alone and pg_notification_queue_usage() < 0.5 then
         perform pg_notify('kubechronicle', head::text);
     end if;
     return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
 end $$;
+
+-- The same for servers of version 0.1.0 during an upgrade.
+create function kubechronicle.append_change(
+    batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
+    user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json
+) returns bigint[] language sql as $$
+    select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+        $19, $20, null)
+$$;
 
 -- Append one change, for servers of the previous version during an upgrade.
 create function kubechronicle.append_one(
@@ -424,20 +526,20 @@ end $$;
 create function kubechronicle.claim_sole(token text,
     out head bigint, out compacted_long bigint, out compacted_of jsonb, out claimed boolean) language plpgsql as $$
 declare
-    h kubechronicle.head;
+    s kubechronicle.state;
 begin
-    select * into strict h from kubechronicle.head for update;
-    claimed := (h.sole in ('', token) or h.sole_under <> pg_postmaster_start_time())
+    select * into strict s from kubechronicle.state for update;
+    claimed := (s.sole in ('', token) or s.sole_under <> pg_postmaster_start_time())
         and not kubechronicle.appends_are_shared();
     if claimed then
-        update kubechronicle.head set sole = token, sole_under = pg_postmaster_start_time();
-    elsif h.sole = token then
-        update kubechronicle.head set sole = '';
+        update kubechronicle.state set sole = token, sole_under = pg_postmaster_start_time();
+    elsif s.sole = token then
+        update kubechronicle.state set sole = '';
     end if;
     perform set_config('kubechronicle.sole', token, false); -- for the session
-    head := h.revision;
-    compacted_long := h.compacted_long;
-    compacted_of := h.compacted_of;
+    head := (select max(n.revision) from kubechronicle.heads n);
+    compacted_long := s.compacted_long;
+    compacted_of := s.compacted_of;
 end $$;
 
 -- Retention: the data that stay when partitions are dropped.
@@ -478,22 +580,35 @@ end $$;
 -- The revision below which no resource has history.
 create function kubechronicle.oldest_mark() returns bigint language sql stable
 return (select least(compacted_long, (select min(value::bigint) from jsonb_each_text(compacted_of)))
-    from kubechronicle.head);
+    from kubechronicle.state);
 
 -- Move the marks (compacted revisions): ``of`` has those of single resources, ``rest`` is that of all others. No mark goes
 -- back, nor above the newest revision. A new resource in ``of`` starts at the mark of the others. A resource no longer in
 -- ``of`` keeps its mark until that of the others has reached it.
 create function kubechronicle.move_marks(rest bigint, of jsonb) returns void language sql
 begin atomic
-    update kubechronicle.head h set
-        compacted_long = greatest(h.compacted_long, least(rest, h.revision)),
+    update kubechronicle.state s set
+        compacted_long = greatest(s.compacted_long, least(rest, h.revision)),
         compacted_of = (
             select coalesce(jsonb_object_agg(resource, mark), '{}') from (
                 select coalesce(n.key, o.key) as resource, n.key is not null as named,
-                    greatest(coalesce(o.value::bigint, h.compacted_long), least(coalesce(n.value::bigint, 0), h.revision)) as mark
-                from jsonb_each_text(h.compacted_of) o full join jsonb_each_text(of) n on n.key = o.key) m
-            where m.named or m.mark > greatest(h.compacted_long, least(rest, h.revision)));
+                    greatest(coalesce(o.value::bigint, s.compacted_long), least(coalesce(n.value::bigint, 0), h.revision)) as mark
+                from jsonb_each_text(s.compacted_of) o full join jsonb_each_text(of) n on n.key = o.key) m
+            where m.named or m.mark > greatest(s.compacted_long, least(rest, h.revision)))
+    from (select max(n.revision) as revision from kubechronicle.heads n) h;
 end;
+
+-- The time by which ages are judged. A clock of the database that jumps forward must not forget history: so it is at most
+-- the newest commit, by which server and database agreed, and goes on by at most ``step`` in a call.
+create function kubechronicle.retention_time(step interval) returns timestamptz language plpgsql as $$
+declare
+    reached timestamptz;
+begin
+    select least(clock_timestamp(), h.committed_at, s.retention_clock + step) into reached
+    from kubechronicle.state s cross join kubechronicle.head h;
+    update kubechronicle.state s set retention_clock = reached where s.retention_clock is null or s.retention_clock < reached;
+    return reached;
+end $$;
 
 -- The first revision committed at or after a moment; if there is none, the newest + 1. committed_at never decreases, so
 -- bisection finds it without an index.
@@ -517,31 +632,47 @@ begin
 end $$;
 
 -- The newest revision committed at a moment or before. The moment is a time, or an age by the clock of the commit times.
--- No revision: the moment is in the future, or before the retained history.
-create function kubechronicle.moment_at(asked timestamptz, ago interval,
-    out revision bigint, out moment timestamptz, out clock timestamptz) language plpgsql as $$
+-- No revision: the moment is in the future, or before the retained history. Not ``known``: when the revision after it
+-- was committed is not known.
+create function kubechronicle.moment_at(asked timestamptz, ago interval, server_clock timestamptz,
+    out revision bigint, out moment timestamptz, out clock timestamptz, out known boolean) language plpgsql as $$
 declare
     h kubechronicle.head;
     oldest bigint;
 begin
+    known := true;
+    select * into strict h from kubechronicle.head;
     clock := clock_timestamp();
+    if clock > server_clock + interval '1 minute' or clock < server_clock - interval '5 s' then
+        clock := kubechronicle.agreed_time(clock, server_clock, h.committed_at);
+    end if;
     moment := coalesce(asked, clock - ago);
     if moment > clock then return; end if;
-    select * into strict h from kubechronicle.head;
     if h.committed_at <= moment and moment > clock - interval '1 minute' then
         -- What is being appended just now may be stamped with an earlier time than this: the answer waits for it, so
         -- that it is the same when asked again. Nobody waits for this transaction to be on disk.
         perform set_config('synchronous_commit', 'off', true);
-        perform from kubechronicle.head for key share;
+        perform from kubechronicle.state for key share;
     end if;
     oldest := kubechronicle.oldest_mark();
     revision := kubechronicle.first_revision_since(moment + interval '1 microsecond') - 1;
+    -- While both clocks were wrong, the log got times of the future. When the changes since then happened is not known.
+    if h.committed_at > clock + interval '1 minute' and revision < h.revision then
+        known := coalesce((select l.committed_at <= clock from kubechronicle.log l
+            where l.revision > moment_at.revision and l.revision <= h.revision order by l.revision limit 1), false);
+    end if;
     -- Of the oldest mark the state can still be read, but since when it was so only its own row tells.
     if revision <= oldest and not exists (select from kubechronicle.log l
             where l.revision = oldest and l.committed_at <= moment) then
         revision := null;
     end if;
 end $$;
+
+-- The same for servers of version 0.1.0 during an upgrade.
+create function kubechronicle.moment_at(asked timestamptz, ago interval,
+    out revision bigint, out moment timestamptz, out clock timestamptz) language sql as $$
+    select m.revision, m.moment, m.clock from kubechronicle.moment_at($1, $2, null) m
+$$;
 
 -- Erasures: data removed from rows as required by law; the rest still verifies (eventlog/integrity/erasures.py).
 
@@ -666,7 +797,7 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
             and not kubechronicle.is_withheld(l.object)
         then kubechronicle.readable(l.object) end as object,
     kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption
-from kubechronicle.log l cross join kubechronicle.head h
+from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
 -- The same for people: user, action and object, with the changed fields.
@@ -685,7 +816,7 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
         where not kubechronicle.is_withheld(b.object))
     end as changed,
     kubechronicle.is_erased(l.object) as erased
-from kubechronicle.log l cross join kubechronicle.head h
+from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
 -- All erasures, with their reasons. They are kept as long as the log.
@@ -804,7 +935,7 @@ begin atomic
         l.user_agent, l.source_address, l.field_manager, s.secret, array(select * from jsonb_object_keys(d.diff)), d.diff,
         case when not s.secret and not kubechronicle.is_erased(l.object) then kubechronicle.readable(l.object) end,
         kubechronicle.is_erased(l.object)
-    from kubechronicle.log l cross join kubechronicle.head h
+    from kubechronicle.log l cross join kubechronicle.state h
     cross join lateral (select of_resource in (select c.resource from kubechronicle.confidential_resources c)
             or kubechronicle.is_encrypted(l.object) as secret offset 0) s
     left join lateral (
@@ -902,7 +1033,8 @@ set lock_timeout = '3s' as $$
 declare
     dropped text[] := '{}';
     child text;
-    oldest timestamptz := case when days > 0 then clock_timestamp() - days * interval '1 day' end;
+    oldest timestamptz := case when days > 0 then least(clock_timestamp(), (select s.retention_clock from kubechronicle.state s))
+        - days * interval '1 day' end; -- a clock that jumped forward for an hour forgets nothing
 begin
     perform kubechronicle.make_reads_partition(clock_timestamp());
     perform kubechronicle.make_reads_partition(clock_timestamp() + interval '7 days');
@@ -965,11 +1097,13 @@ create table kubechronicle.jumps (
 -- Append a jump to ``until``. Refused beside a sole appender, whose views would not follow.
 create function kubechronicle.jump(until bigint, about text) returns void language plpgsql as $$
 declare
-    h kubechronicle.head;
+    s kubechronicle.state;
+    h kubechronicle.heads;
     hash_after bytea;
 begin
-    select * into strict h from kubechronicle.head for update;
-    if h.sole <> '' and h.sole_under = pg_postmaster_start_time() then
+    select * into strict s from kubechronicle.state for update;
+    select * into strict h from kubechronicle.heads n order by n.revision desc limit 1;
+    if s.sole <> '' and s.sole_under = pg_postmaster_start_time() then
         raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
     elsif until <= h.revision then
         raise exception 'the newest revision is % already', h.revision using errcode = 'invalid_parameter_value';
@@ -978,6 +1112,6 @@ begin
     insert into kubechronicle.jumps values (h.revision + 1, until, about, hash_after);
     -- Partitions begin behind the jump: there may be millions of revisions in it.
     update kubechronicle.retention_classes set partitioned_until = until + 1 where partitioned_until <= until;
-    update kubechronicle.head set revision = until, hash = hash_after,
-        partitioned_until = (select min(c.partitioned_until) from kubechronicle.retention_classes c);
+    insert into kubechronicle.heads values (until, hash_after, h.committed_at);
+    update kubechronicle.state set partitioned_until = (select min(c.partitioned_until) from kubechronicle.retention_classes c);
 end $$;

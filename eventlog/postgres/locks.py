@@ -7,7 +7,7 @@ and Postgres then releases the lock. If the holding connection is lost, the bloc
 ConnectionLost.
 
 Versions up to 0.1 use advisory locks. During an upgrade, both versions exclude each other: a holder here takes the
-former lock too, and respects it if its holder is a server. A role that may not write the head row is no server, and is
+former lock too, and respects it if its holder is a server. A role that may not write the head is no server, and is
 ignored.
 """
 

@@ -119,7 +119,11 @@ begin
     return done;
 end $$;
 """
-DEFINITION = "select pg_get_functiondef(p.oid) from pg_proc p where p.oid = 'kubechronicle.append'::regproc"
+# The function of this version; the one with fewer arguments is for servers of the version before.
+DEFINITION = (
+    "select pg_get_functiondef(p.oid) from pg_proc p where p.proname = 'append'"
+    " and p.pronamespace = 'kubechronicle'::regnamespace order by p.pronargs desc limit 1"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ def dumped(url: str) -> list[str]:
         "--",
         "\\restrict",
         "\\unrestrict",
-        "INSERT INTO kubechronicle.head",
+        "INSERT INTO kubechronicle.state",
+        "INSERT INTO kubechronicle.heads",
         "INSERT INTO kubechronicle.migrations",
     )
     return [line for line in text.splitlines() if line and not line.startswith(skipped)]
@@ -112,6 +113,7 @@ DIGESTS = {
     "0014": "a449f44ddaae090eb80d757152b999bff0e9c56152eed962deca262be5799a27",
     "0015": "48e1b9c3d99a7ff84074539a815c472c35cf64be4c4ac4b75329179996649221",
     "0016": "7e1425d585d5754e028e1e74b624430335636bb08abf6cadd8ba1a007dcfa88b",
+    "0017": "a112212c34e55f973bc92b607dc521e25fe3a73c6b8b16195edb48daa289bed1",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
