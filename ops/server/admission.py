@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +18,14 @@ from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_kubeconfig, read_webhook_users
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.admission_manifests import load_directory
+from kubechronicle.ops.settings import feature_gates
 from kubechronicle.ops.settings.settings import Settings
 
 FLAG: Final = "--admission-control-config-file"
 NODE: Final = "Node"
 WEBHOOKS: Final = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 POLICIES: Final = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
-GATES: Final = (webhook_admission.GATE,)
-"""The feature gates that can be set."""
+log = logging.getLogger(__name__)
 
 
 def chosen_plugins(settings: Settings, authorization: AuthorizationPlan) -> frozenset[str]:
@@ -86,18 +87,21 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
 
 
 def manifests_enabled(settings: Settings) -> bool:
-    """Tell whether the feature gate of manifests is on. OperatorError: a gate that cannot be set."""
-    enabled = False
-    for name, value in settings.feature_gates.pairs if settings.feature_gates else ():
-        if name not in GATES:
-            raise OperatorError(
-                f"--feature-gates: {name}: this server has no switch for it, only for {', '.join(GATES)}; "
-                "its features are those that v1.36 has by default"
-            )
-        if value.lower() not in ("true", "false", "t", "f", "1", "0"):
-            raise OperatorError(f"--feature-gates: {name}={value}: must be true or false")
-        enabled = value.lower() in ("true", "t", "1")
-    return enabled
+    """Tell whether the feature gate of manifests is on. Raises OperatorError for gates that cannot be set so."""
+    return webhook_admission.GATE in _gates(settings)[0]
+
+
+def warn_of_gates(settings: Settings) -> None:
+    """Log the feature gates that change nothing here."""
+    for warning in _gates(settings)[1]:
+        log.warning(warning)
+
+
+def _gates(settings: Settings) -> tuple[frozenset[str], list[str]]:
+    try:
+        return feature_gates.enabled(settings.feature_gates.pairs if settings.feature_gates else ())
+    except ValueError as error:
+        raise OperatorError(f"--feature-gates: {error}") from None
 
 
 def manifests(configurations: PluginConfigurations) -> Mapping[str, tuple[Path, Manifests]]:

@@ -44,6 +44,7 @@ from kubechronicle.ops.server.admission import (
     manifests,
     manifests_enabled,
     plugin_configurations,
+    warn_of_gates,
     webhook_users,
 )
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
@@ -132,6 +133,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     transport.tls_options(settings)
     transport.named_certificates(settings)
     transport.edge_settings(settings)
+    warn_of_gates(settings)
     authentication.check(settings)
     service_account_keys.check(settings)
     authorization = authorization_plan(settings)

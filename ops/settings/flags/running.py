@@ -36,8 +36,10 @@ FLAGS = (
     ),
     Flag(
         name="feature-gates", placeholder="LIST", default="", repeatable=True,
-        help="Alpha features to enable, comma-separated: ManifestBasedAdmissionControlConfig=true (admission webhooks "
-        "and policies from files, staticManifestsDir in --admission-control-config-file). Other gates are an error.",
+        help="Feature gates, comma-separated: GATE=true or =false. ManifestBasedAdmissionControlConfig=true enables "
+        "admission webhooks and policies from files (staticManifestsDir in --admission-control-config-file). The other "
+        "gates of v1.36 are known and have no switch here: features are as v1.36 has them by default, and another "
+        "value is a warning.",
     ),
     Flag(
         name="controllers", placeholder="LIST", default="*", may_be_empty=True,

@@ -124,8 +124,8 @@ def settings_with(directory: Path, plugin_configuration: dict[str, Any], gate: s
         ({"staticManifestsDir": "/nowhere"}, f"{GATE}=true", "unable to read: no such file or directory"),
         ({"staticManifestsDir": "/etc/passwd"}, f"{GATE}=true", "must be a directory"),
         ({"manifests": "/"}, f"{GATE}=true", 'unknown field "manifests"'),
-        ({}, "OtherGate=true", "--feature-gates: OtherGate: this server has no switch for it"),
-        ({}, f"{GATE}=maybe", "must be true or false"),
+        ({}, "OtherGate=true", "--feature-gates: unrecognized feature gate: OtherGate"),
+        ({}, f"{GATE}=maybe", "strconv.ParseBool"),
     ],
 )
 def test_wrong_configurations(tmp_path: Path, configuration: dict[str, Any], gate: str, problem: str) -> None:
