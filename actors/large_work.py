@@ -211,6 +211,11 @@ class Turn:
             return self._work.on_loop(self._user, function, *arguments)
         return await self._work.in_thread(function, *arguments)
 
+    async def run_once(self, size: int, function: Callable[[], T]) -> T:
+        """Call a function whose result is kept for later requests: in the thread if its input is large. Its time says
+        nothing about the user's own work."""
+        return function() if size <= LARGE else await self._work.in_thread(function)
+
     def pause(self) -> None:
         """Give the place back for a wait of unknown length; ``begin`` takes another one."""
         if self._place:

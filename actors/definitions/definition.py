@@ -105,7 +105,7 @@ def _read(entry: Entry, base: Registry, held: Definition | None) -> Definition:
         if same and same[0].custom.terminating == has_condition(state, "Terminating"):
             types = same
         else:
-            types = all_types(entry.object(), load=entry.object, like=same)
+            types = all_types(entry.object(), load=entry.object, size=len(entry.json), like=same)
     return Definition(
         name=entry.key.name,
         group=group,

@@ -28,11 +28,13 @@ def all_types(
     definition: ReadOnlyObject,
     *,
     load: Callable[[], Object] | None = None,
+    size: int = 0,
     like: Iterable[ResourceType] = (),
 ) -> tuple[ResourceType, ...]:
     """Return the types of all versions, served or not, in the order of the definition, whose names are accepted.
 
     ``load``: returns the definition, freshly decoded. With it, the types hold no reference to ``definition``.
+    ``size``: the bytes of the definition.
     ``like``: the types before a change that left spec and accepted names alone. Both share their compiled parts.
     """
     former = {rt.version: rt.custom for rt in like}
@@ -48,6 +50,7 @@ def all_types(
             definition,
             version,
             load=load or (lambda: dict(definition)),
+            size=size,
             versions=versions,
             terminating=terminating,
             like=former.get(name),

@@ -48,7 +48,7 @@ class CustomVersion:
     ``served``: the version has paths. ``terminating``: the definition is being deleted, and nothing may be created.
     ``preserves_unknown``: spec.preserveUnknownFields. ``conversion``: spec.conversion.
     ``subresources``, ``selectable_fields``: of the version, as the definition gives them.
-    ``versions``: all versions of the definition by name, this one included.
+    ``versions``: all versions of the definition by name, this one included. ``size``: the bytes of the definition.
     """
 
     __slots__ = (
@@ -63,6 +63,7 @@ class CustomVersion:
         "preserves_unknown",
         "selectable_fields",
         "served",
+        "size",
         "storage_version",
         "subresources",
         "terminating",
@@ -76,12 +77,13 @@ class CustomVersion:
         version: ReadOnlyObject,
         *,
         load: Callable[[], Object],
+        size: int = 0,
         versions: Mapping[str, CustomVersion],
         terminating: bool,
         like: CustomVersion | None = None,
     ) -> None:
-        """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``like``: the same
-        version with the same schema and names, before the definition changed otherwise."""
+        """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``size``: its
+        bytes. ``like``: the same version with the same schema and names, before the definition changed otherwise."""
         metadata, spec = definition["metadata"], definition["spec"]
         accepted = definition["status"]["acceptedNames"]
         self.name: Final[str] = version["name"]
@@ -98,6 +100,7 @@ class CustomVersion:
         self.subresources: Final[ReadOnlyObject] = version.get("subresources") or {}
         self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
         self.versions: Final = versions
+        self.size: Final = size
         self._load: Final = load
         self._parts: Final[dict[str, Any]] = {} if like is None else like._parts
 
@@ -152,6 +155,18 @@ class CustomVersion:
     def marks(self) -> Marks:
         """The notes in stored objects about the version's schema."""
         return self.part("marks", _marks)
+
+    @property
+    def compiled(self) -> bool:
+        """True if no write has to wait for parts to be made."""
+        return "compiled" in self._parts
+
+    def compile(self) -> None:
+        """Make all parts that writes need, of this version and the stored one. Takes up to 0.1 s for a megabyte."""
+        for version in (self, self.storage):
+            for part in (version.schema, version.rules, version.kind_type, version.strategy, version.checks):
+                assert part is not None
+        self._parts["compiled"] = True
 
     def serves_like(self, other: CustomVersion) -> bool:
         """Tell whether both serve the same: they differ at most in the definition's metadata and conditions."""

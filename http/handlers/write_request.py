@@ -89,6 +89,7 @@ async def read_write(
 ) -> WriteRequest[CreateOptions]:
     """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
     options, body = await read_body(request, context, body_type or rt, parse_options)
+    await _compile(context, rt)
     return _write_request(request, context, rt, options, body)
 
 
@@ -126,7 +127,15 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
     options = parse_patch_options(context.query.as_dict(), media_type)
     if context.audit is not None:
         context.audit.note_body(raw, media_type)
+    await _compile(context, rt)
     return _write_request(request, context, rt, options, Body(raw, media_type))
+
+
+async def _compile(context: Context, rt: ResourceType) -> None:
+    """Compile the definition of a custom resource before its first write. A large one would block the event loop."""
+    custom = rt.custom
+    if custom is not None and not custom.compiled:
+        await context.turn.run_once(custom.size, custom.compile)
 
 
 def _write_request(

@@ -68,6 +68,14 @@ async def test_large_work_runs_on_the_event_loop_while_it_is_quick(autojump_cloc
     alice.end()
 
 
+async def test_work_for_later_requests_does_not_count_as_slow() -> None:
+    turn = LargeWork().turn("alice")
+    assert await turn.run_once(LARGE, threading.get_ident) == threading.get_ident()
+    assert await turn.run_once(LARGE + 1, threading.get_ident) != threading.get_ident()
+    await turn.run_once(LARGE + 1, use_cpu)
+    assert await turn.run(QUICK_BYTES, threading.get_ident) == threading.get_ident()
+
+
 async def test_work_that_fails_slowly_counts_as_slow() -> None:
     turn = LargeWork().turn("alice")
     with pytest.raises(ZeroDivisionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.store import system_caller
+from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
@@ -34,6 +36,33 @@ async def test_objects_are_created_read_watched_and_deleted(autojump_clock: Mock
             assert (await stream.event())[:2] == ("DELETED", "a")
         listed = await server.get("/apis/example.com/v1/widgets")
         assert (listed["kind"], listed["apiVersion"], listed["items"]) == ("WidgetList", "example.com/v1", [])
+
+
+@pytest.mark.parametrize("verb", ["create", "apply"])
+async def test_the_first_write_compiles_a_large_definition_in_the_thread(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    compile_parts = CustomVersion.compile
+
+    def noted(version: CustomVersion) -> None:
+        threads.append(threading.get_ident())
+        compile_parts(version)
+
+    monkeypatch.setattr(CustomVersion, "compile", noted)
+    fields = {f"field{number}": {"type": "string", "description": "a field " * 10} for number in range(200)}
+    async with serving() as server:
+        await define(server, definition(version(schema={"openAPIV3Schema": {"type": "object", "properties": fields}})))
+        assert threads == []
+        for name in ("a", "b"):
+            if verb == "create":
+                await server.post(WIDGETS, widget(name))
+            else:
+                headers = {"content-type": "application/apply-patch+yaml"}
+                answer = await server.ask("PATCH", f"{WIDGETS}/{name}?fieldManager=test", widget(name), headers=headers)
+                assert answer.status == 201
+    (thread,) = threads
+    assert thread != threading.get_ident()
 
 
 async def test_discovery_follows_the_definitions(autojump_clock: MockClock) -> None:
