@@ -32,6 +32,7 @@ MOST_LINES: Final = 10
 MAX_URI: Final = 256
 BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods whose bodies are counted."""
+VALIDATED: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
 def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Next) -> Next:
@@ -82,6 +83,10 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         if isinstance(body, bytes):
             seconds = time.perf_counter() - started
             series.observe(response.status, seconds, len(body), _excluded(context))
+            if request.method in VALIDATED and info.is_resource:
+                validated = metrics.validations.get(context.query.get("fieldValidation"))
+                if validated is not None:
+                    validated.add(seconds)
             if seconds > SLOW and request.upgrade is None:
                 slow.note(request, context, labels, response.status, seconds)
             if context.terminated:

@@ -111,6 +111,7 @@ class Metrics:
         self.registry.register(self._requests)
         self.in_flight = self._requests.in_flight
         self.requests = self._requests.of
+        self.validations = self._requests.validations
         self._watchers = Gauge(
             "apiserver_registered_watchers",
             "Number of currently registered watchers.",

@@ -28,6 +28,7 @@ KNOWN_VERBS: Final = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
     "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
 }  # fmt: skip
+FIELD_VALIDATIONS: Final = ("", "Ignore", "Warn", "Strict")
 CONNECTED: Final = frozenset({"attach", "exec", "portforward", "proxy"})
 """Subresources whose requests are counted with the verb CONNECT."""
 PATHS: Final = {
@@ -153,12 +154,17 @@ class Series:
 
 
 class Requests(Collector):
-    """The series of all requests. ``in_flight``: the number of current requests by kind."""
+    """The series of all requests.
+
+    ``in_flight``: the number of current requests by kind.
+    ``validations``: the durations of writes by their parameter fieldValidation.
+    """
 
     def __init__(self) -> None:
         self.series: dict[RequestLabels, Series] = {}
         self._sizes: dict[tuple[str, ...], Histogram] = {}
         self.in_flight = {"readOnly": 0, "mutating": 0}
+        self.validations = {value: Histogram(DURATION_BUCKETS) for value in FIELD_VALIDATIONS}
 
     def of(self, labels: RequestLabels) -> Series:
         series = self.series.get(labels)
@@ -206,12 +212,19 @@ class Requests(Collector):
         sizes = HistogramMetricFamily("apiserver_response_sizes", "Response size in bytes.", labels=_WITHOUT_DRY_RUN)
         for size_labels, histogram in self._sizes.items():
             histogram.add_to(sizes, size_labels)
+        validations = HistogramMetricFamily(
+            "field_validation_request_duration_seconds",
+            "Response latency of writes in seconds by the parameter fieldValidation.",
+            labels=("field_validation",),
+        )
+        for value, histogram in self.validations.items():
+            histogram.add_to(validations, (value,))
         in_flight = GaugeMetricFamily(
             "apiserver_current_inflight_requests", "Requests being handled.", labels=("request_kind",)
         )
         for kind, count in self.in_flight.items():
             in_flight.add_metric((kind,), count)
-        return [total, durations, indicators, terminations, bodies, sizes, in_flight]
+        return [total, durations, indicators, terminations, bodies, sizes, validations, in_flight]
 
 
 _VERBS: Final = {shown: verb for verb, shown in KNOWN_VERBS.items()} | {"CONNECT": "create", "other": "other"}

@@ -99,6 +99,8 @@ class AdmissionMetrics:
     conditions: Histograms = field(default_factory=lambda: Histograms(CONDITIONS))
     validations: Histograms = field(default_factory=lambda: Histograms(CHECKS))
     mutations: Histograms = field(default_factory=lambda: Histograms(CHECKS))
+    pod_security: Counts = field(default_factory=Counts)
+    pod_security_exemptions: Counts = field(default_factory=Counts)
     waited: float = 0.0
 
     def call_ended(self, name: str, step: str, operation: str, seconds: float, *, rejection: int = 0) -> None:

@@ -139,6 +139,19 @@ class ObjectReads(Protocol):
     ) -> Watching: ...
 
 
+class Listed:
+    """The lists of one resource that were answered from its view: their number, and their objects."""
+
+    __slots__ = ("lists", "returned")
+
+    def __init__(self) -> None:
+        self.lists = self.returned = 0
+
+    def add(self, returned: int) -> None:
+        self.lists += 1
+        self.returned += returned
+
+
 class WatchScope(TypedDict):
     """The part of a resource that a cursor reads; see ``Views.watch``."""
 
@@ -148,7 +161,7 @@ class WatchScope(TypedDict):
 
 
 class Reads:
-    """Get, list and watch over the views. ``describe``: for entries read from the log."""
+    """Get, list and watch over the views. ``describe``: for entries read from the log. ``listed``: counts lists."""
 
     def __init__(self, *, log: RevisionLog, views: Views, consistency: ConsistentRead, describe: Describe) -> None:
         self.views = views
@@ -156,6 +169,7 @@ class Reads:
         self.past = PastStates(log=log, views=views, describe=describe)
         self._views = views
         self._consistency = consistency
+        self.listed: dict[str, Listed] = {}
 
     @property
     def applied(self) -> int:
@@ -265,13 +279,20 @@ class Reads:
             await self.wait_not_older(revision, rt.resource)
         if self._views[rt.resource].unreadable:
             await self.check_readable(rt, selection)
+        listed = self.listed.get(rt.resource)
+        if listed is None:
+            listed = self.listed[rt.resource] = Listed()
         if not limit and after is None:
-            return Listing(entries=self._select(rt, selection), revision=self._views.applied)
+            selected = self._select(rt, selection)
+            listed.add(len(selected))
+            return Listing(entries=selected, revision=self._views.applied)
         view = self._views[rt.resource]
         entries = view.entries(selection.namespace)
         if after is not None:
             entries = view.page(selection.namespace, after, len(entries))
-        return page_of(selection, entries, self._views.applied, limit)
+        page = page_of(selection, entries, self._views.applied, limit)
+        listed.add(len(page.entries))
+        return page
 
     def _select(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
         """Return the selected objects of the view.

@@ -114,6 +114,12 @@ class FlowControlMetrics(Collector):
             for labels, counts in flows:
                 gauge.add_metric(labels, getattr(counts, field))
             yield gauge
+        waiting = GaugeMetricFamily(
+            "apiserver_current_inqueue_requests", "Requests waiting in queues by kind.", labels=["request_kind"]
+        )
+        for kind, count in self._control.kinds.waiting.items():
+            waiting.add_metric([kind], count)
+        yield waiting
         dispatched = CounterMetricFamily(_NAME + "dispatched_requests", "Requests executed.", labels=_FLOW)
         lengths = HistogramMetricFamily(
             _NAME + "request_queue_length_after_enqueue", "Length of the queue that a request joined.", labels=_FLOW

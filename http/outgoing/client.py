@@ -17,6 +17,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -24,6 +25,7 @@ import trio
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, is_broken, reason, shown
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConnected
+from kubechronicle.http.outgoing.metrics import FAILED, OutgoingMetrics
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
@@ -124,13 +126,16 @@ class Client:
             self._slots.acquire_nowait()  # its other form gives way to all other tasks
         except trio.WouldBlock:
             await self._slots.acquire()
+        target, began, code, size = target_of(self.peer.url, url), perf_counter(), FAILED, 0
         try:
-            answer = await self._exchange(method, target_of(self.peer.url, url), body, headers or {})
+            answer = await self._exchange(method, target, body, headers or {})
+            code, size = str(answer.status), len(answer.body)
             if answer.status == UNAUTHORIZED and self.peer.plugin is not None and self._credentials is not None:
                 self.peer.plugin.refused(self._credentials.serial)
             return answer
         finally:
             self._slots.release()
+            self._outgoing.metrics.ended(target.host, method, code, perf_counter() - began, len(body), size)
 
     async def tls_context(self) -> ssl.SSLContext:
         """Return the context for connections to the server, from its present files. Raises AskError."""
@@ -287,11 +292,13 @@ class Outgoing:
 
     ``idle``: seconds for which an unused connection is kept
     ``networks``: the ways to other servers
+    ``metrics``: counts the requests
     """
 
     def __init__(self, *, idle: float = IDLE, networks: Networks = DIRECT) -> None:
         self.idle = idle
         self.networks = networks
+        self.metrics = OutgoingMetrics()
         self._clients: set[Client] = set()
         self._nursery: trio.Nursery | None = None
 

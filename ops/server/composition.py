@@ -211,7 +211,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     _register_metrics(assembly, webhooks, services, state)
     registry = application.metrics.registry
-    registry.register(StorageCollector(measured, views))
+    registry.register(StorageCollector(measured, views, reads.listed))
     registry.register(QueueCollector(store.queues))
     process.register(registry, discovery.version_info(plan.http.server_version))
     audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
@@ -219,7 +219,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
         audited = (*audited, recorder)
     if manifests is not None:
         audited = (*audited, manifests.metrics)
-    for collector in (unavailable, egress.metrics, *encryption.collectors(), *audited):
+    for collector in (unavailable, outgoing.metrics, egress.metrics, *encryption.collectors(), *audited):
         application.metrics.registry.register(collector)
     return assembly
 
@@ -298,7 +298,7 @@ def _slices(reads: Reads, namespace: str, name: str) -> list[Mapping[str, Any]]:
 def _log_checks(tail: Tail) -> list[Check]:
     def check_log() -> None:
         if not tail.healthy:
-            raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
+            raise Unhealthy(tail.outages.problem() or "the log has not been read yet")
 
     def check_views() -> None:
         check_log()

@@ -82,6 +82,13 @@ def _connection_readings(assembly: Assembly) -> Iterable[Reading]:
         "kubechronicle_connections", "Open client connections.", False, "", {"": float(server.open_connections)}
     )
     yield Reading(
+        "apiserver_tls_handshake_errors",
+        "Connections whose TLS handshake failed.",
+        True,
+        "",
+        {"": float(server.handshakes_failed)},
+    )
+    yield Reading(
         "kubechronicle_slow_clients_cut_off",
         "Clients cut off because they did not read.",
         True,

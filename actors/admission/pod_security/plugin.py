@@ -114,7 +114,7 @@ class PodSecurity(AdmissionPlugin):
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return
         if reason := self._exemption(attributes):
-            attributes.annotations[EXEMPT] = reason
+            _exempt(attributes, state, reason)
             return
         namespace = state.peek("namespaces", "", attributes.namespace)
         if namespace is None:
@@ -122,10 +122,12 @@ class PodSecurity(AdmissionPlugin):
         if self._defaults == PERMISSIVE and LABELS.isdisjoint(namespace.labels):
             if is_pod:
                 attributes.annotations[ENFORCED] = UNLIMITED
+                _count(attributes, state, Standard(), "enforce", denied=False)
             return
         policy, causes = policy_of(namespace.labels, self._defaults)
         if not causes and is_pod and policy.privileged:
             attributes.annotations[ENFORCED] = UNLIMITED
+            _count(attributes, state, policy.enforce, "enforce", denied=False)
             return
         if not causes and not is_pod and policy.reports_nothing:
             return
@@ -134,12 +136,12 @@ class PodSecurity(AdmissionPlugin):
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if spec.get("runtimeClassName", "") in self._exempt.runtime_classes:
-            attributes.annotations[EXEMPT] = "runtimeClass"
+            _exempt(attributes, state, "runtimeClass")
             return
         if causes:
             shown = ", ".join(map(str, causes))
             attributes.annotations[ERROR] = f"Failed to parse policy: {f'[{shown}]' if len(causes) > 1 else shown}"
-        _apply(policy, attributes, meta, spec, enforces=is_pod)
+        _apply(policy, attributes, state, meta, spec, enforces=is_pod)
 
     def _exemption(self, attributes: Attributes) -> str:
         """Return the reason why no standard applies to the write, "" if they do."""
@@ -148,21 +150,43 @@ class PodSecurity(AdmissionPlugin):
         return "user" if attributes.who.user in self._exempt.usernames else ""
 
 
-def _apply(policy: Policy, attributes: Attributes, meta: Object, spec: Object, *, enforces: bool) -> None:
+def _exempt(attributes: Attributes, state: State, reason: str) -> None:
+    attributes.annotations[EXEMPT] = reason
+    attributes.measured.append((state.metrics.pod_security_exemptions, _labels(attributes), 0.0))
+
+
+def _count(attributes: Attributes, state: State, standard: Standard, mode: str, *, denied: bool) -> None:
+    """Count a check against a standard, by the labels of pod_security_evaluations_total."""
+    version = LATEST if standard.level == standards.PRIVILEGED else standard.version
+    if version != LATEST and int(version.removeprefix("v1.")) > standards.NEWEST_MINOR:
+        version = "future"
+    labels = ("deny" if denied else "allow", standard.level, version, mode, *_labels(attributes))
+    attributes.measured.append((state.metrics.pod_security, labels, 0.0))
+
+
+def _labels(attributes: Attributes) -> tuple[str, str, str]:
+    resource = "pod" if attributes.rt.resource == "pods" else "controller"
+    return (attributes.operation.lower(), resource, attributes.subresource)
+
+
+def _apply(policy: Policy, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool) -> None:
     """Apply the standards to a pod, or to the template of one. StatusError 403."""
     found = violations = policy.enforce.violations(meta, spec) if enforces else []
     if enforces:
         attributes.annotations[ENFORCED] = str(policy.enforce)
+        _count(attributes, state, policy.enforce, "enforce", denied=bool(violations))
     if not enforces or policy.audit != policy.enforce:
         found = policy.audit.violations(meta, spec)
     if found:
         attributes.annotations[VIOLATIONS] = _would_violate(policy.audit, found)
+        _count(attributes, state, policy.audit, "audit", denied=True)
     if violations:
         raise forbidden(attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(violations)}")
     if policy.warn != policy.audit:
         found = policy.warn.violations(meta, spec)
     if found:
         attributes.warnings.append(_would_violate(policy.warn, found))
+        _count(attributes, state, policy.warn, "warn", denied=True)
 
 
 def _would_violate(standard: Standard, violations: Sequence[tuple[str, str]]) -> str:

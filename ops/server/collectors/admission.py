@@ -83,6 +83,23 @@ CHECKS: Final = (
 """Counters with the labels and numbers of a histogram."""
 
 
+POD_SECURITY: Final = (
+    (
+        "pod_security",
+        "pod_security_evaluations_total",
+        ("decision", "policy_level", "policy_version", "mode", "request_operation", "resource", "subresource"),
+        "Checks of pods and their templates against the Pod Security Standards.",
+    ),
+    (
+        "pod_security_exemptions",
+        "pod_security_exemptions_total",
+        ("request_operation", "resource", "subresource"),
+        "Writes that are exempt from the Pod Security Standards.",
+    ),
+)
+"""As COUNTERS, with the whole name."""
+
+
 class AdmissionCollector(Collector):
     def __init__(self, metrics: AdmissionMetrics) -> None:
         self._metrics = metrics
@@ -95,6 +112,8 @@ class AdmissionCollector(Collector):
         for attribute, name, labels, text in COUNTERS:
             counts: Counts = getattr(self._metrics, attribute)
             yield _counter(f"apiserver_{name}", text, labels, counts.series.items())
+        for attribute, name, labels, text in POD_SECURITY:
+            yield _counter(name, text, labels, getattr(self._metrics, attribute).series.items())
         for attribute, name, text in CHECKS:
             histograms: Histograms = getattr(self._metrics, attribute)
             numbers = [(values, sum(series[:-1])) for values, series in histograms.series.items()]

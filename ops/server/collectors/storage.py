@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.actors.reading.reads import Listed
 from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.eventlog.views.window import RECENT_EVENTS
@@ -30,8 +31,9 @@ def _named(resource: str) -> tuple[str, str]:
 class StorageCollector(Collector):
     """Reads the numbers of the log and the views."""
 
-    def __init__(self, log: MeasuredLog, views: Views) -> None:
+    def __init__(self, log: MeasuredLog, views: Views, listed: Mapping[str, Listed]) -> None:
         self._log = log
+        self._listed = listed
         self._views = views
 
     def describe(self) -> Iterable[Metric]:
@@ -42,6 +44,7 @@ class StorageCollector(Collector):
         views = [view for view in self._views if view.resource != NODE_PORTS]
         yield from self._objects(views)
         yield from self._caches(views)
+        yield from self._lists()
 
     def _round_trips(self) -> Iterator[Metric]:
         durations = HistogramMetricFamily(
@@ -75,6 +78,16 @@ class StorageCollector(Collector):
             average = sum(len(entry.json) for entry in some) / len(some) if some else 0.0
             sizes.add_metric(_named(view.resource), round(count * average))
         yield from (former, objects, sizes)
+
+    def _lists(self) -> Iterator[Metric]:
+        lists = CounterMetricFamily("apiserver_cache_list", "Lists from the views.", labels=(*_RESOURCE, "index"))
+        returned = CounterMetricFamily(
+            "apiserver_cache_list_returned_objects", "Objects in lists from the views.", labels=_RESOURCE
+        )
+        for resource, found in self._listed.items():
+            lists.add_metric((*_named(resource), ""), found.lists)
+            returned.add_metric(_named(resource), found.returned)
+        yield from (lists, returned)
 
     def _caches(self, views: list[View]) -> Iterator[Metric]:
         events = {
