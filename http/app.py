@@ -30,6 +30,7 @@ from kubechronicle.http.handlers.router import router
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
+from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.operators.pages import OperatorPages
 from kubechronicle.http.operators.slis import Slis
@@ -71,6 +72,7 @@ class HttpSettings:
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     edge: EdgeSettings = field(default_factory=EdgeSettings)
     livez_grace: float = 0.0
+    shown_metrics: MetricFilter = field(default_factory=MetricFilter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ def build_application(
     ``aggregation``: the API groups of other servers; None: there are none.
     ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
     """
-    metrics, drain = Metrics(), Drain()
+    metrics, drain = Metrics(settings.shown_metrics), Drain()
     health = Health(checks, time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0)
     ui = Ui() if settings.ui else None
 

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kubechronicle.http.authorization.metrics import AttemptMetrics
+from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.request_metrics import RequestLabels, Requests
 from kubechronicle.http.streaming.metrics import StreamMetrics
 
@@ -102,9 +103,11 @@ class Metrics:
     ``requests``: returns the Series of the labels of a request (request_metrics.py).
     ``in_flight``: the number of current requests by kind, counted by the filter that limits them.
     ``worker``: the number of this process, if several share a port.
+    ``shown``: the metrics and label values that are shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: MetricFilter | None = None) -> None:
+        self.shown = shown or MetricFilter()
         self.registry = CollectorRegistry()
         self.worker: int | None = None
         self._requests = Requests()
@@ -182,7 +185,7 @@ class Metrics:
 
     def _collected(self) -> list[Metric]:
         registry = self.registry if self.worker is None else _Labelled(self.registry, self.worker)
-        return list(registry.collect())
+        return self.shown.apply(list(registry.collect()))
 
 
 class _Collected(CollectorRegistry):

@@ -49,6 +49,7 @@ from kubechronicle.ops.server.admission import (
 )
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
 from kubechronicle.ops.server.authorization import authorization_plan
+from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
@@ -133,6 +134,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     transport.tls_options(settings)
     transport.named_certificates(settings)
     transport.edge_settings(settings)
+    shown_metrics(settings)
     warn_of_gates(settings)
     authentication.check(settings)
     service_account_keys.check(settings)
@@ -195,6 +197,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             logs=settings.enable_logs_handler,
             kubelets=_kubelets(settings, pki),
             edge=transport.edge_settings(settings),
+            shown_metrics=shown_metrics(settings),
             livez_grace=settings.livez_grace_period,
         ),
         authenticators=access.authenticators,

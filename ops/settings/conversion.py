@@ -6,6 +6,7 @@ text forms are kube-apiserver's: Go durations (1m30s), CIDRs, comma-separated li
 
 from __future__ import annotations
 
+import csv
 import ipaddress
 import re
 import types as python_types
@@ -257,6 +258,24 @@ def _named_files(value: Any) -> types.NamedFiles:
     return types.NamedFiles(tuple(files))
 
 
+def label_values(value: Any) -> types.LabelValues:
+    """Return METRIC,LABEL=VALUES from texts, each with one pair, or quoted pairs as in CSV; or from a mapping."""
+    if isinstance(value, dict):
+        pairs = [f"{key}={_text(text)}" for key, text in value.items()]
+    else:
+        texts = [_text(part) for part in (value if isinstance(value, list) else [value])]
+        pairs = [pair for text in texts for pair in (next(csv.reader([text])) if text.count("=") > 1 else [text])]
+    allowed = []
+    for pair in pairs:
+        key, equals, listed = pair.strip().strip('"').partition("=")
+        metric, comma, label = key.partition(",")
+        if not (equals and comma and metric.strip() and label.strip()):
+            raise ValueError(f"must be METRIC,LABEL=VALUES, got {pair!r}")
+        values = tuple(each.strip() for each in listed.strip("'").split(",") if each.strip())
+        allowed.append((metric.strip(), label.strip(), values))
+    return types.LabelValues(tuple(allowed))
+
+
 HOOKS: dict[Any, Callable[[Any], Any]] = {
     bool: _boolean,
     types.Port: _port,
@@ -277,4 +296,5 @@ HOOKS: dict[Any, Callable[[Any], Any]] = {
     types.Pairs: _pairs,
     types.SeparatePairs: _separate_pairs,
     types.NamedFiles: _named_files,
+    types.LabelValues: label_values,
 }

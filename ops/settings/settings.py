@@ -154,6 +154,9 @@ class Settings:
     enable_priority_and_fairness: bool
     tracing_config_file: types.ReadableFile | None
     profiling: bool
+    disabled_metrics: tuple[types.Name, ...] | None
+    allow_metric_labels: types.LabelValues | None
+    allow_metric_labels_manifest: types.ReadableFile | None
     encoding_cache_mib: types.Count
     shutdown_delay_duration: types.Seconds
     shutdown_send_retry_after: bool

@@ -93,6 +93,13 @@ class NamedFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelValues:
+    """The allowed values of labels of metrics: (metric, label, values)."""
+
+    allowed: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SeparatePairs:
     """Pairs KEY=VALUE, each given separately; a VALUE may have commas."""
 

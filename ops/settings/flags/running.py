@@ -108,6 +108,20 @@ FLAGS = (
         help="Offer CPU profiles at /debug/pprof/profile to users with the right to that path.",
     ),
     Flag(
+        name="disabled-metrics", placeholder="LIST", default="",
+        help="Names of metrics that /metrics leaves out, comma-separated.",
+    ),
+    Flag(
+        name="allow-metric-labels", placeholder="METRIC,LABEL=VALUES", default="", repeatable=True, keeps_commas=True,
+        help="The values of a label that /metrics shows, comma-separated; others become `unexpected`. May be given "
+        "several times; several pairs in one value are quoted each, as in CSV.",
+    ),
+    Flag(
+        name="allow-metric-labels-manifest", placeholder="FILE", default="",
+        help="A YAML file with allowListMapping: a mapping from METRIC,LABEL to VALUES, as in --allow-metric-labels, "
+        "which overrides it.",
+    ),
+    Flag(
         name="encoding-cache-mib", placeholder="MIB", default="64",
         help="Memory for cached encodings: objects as protobuf, as table rows and as metadata, lists and pages; "
         "0: none. The metrics kubechronicle_encoding_cache_… show its effect.",
