@@ -6,8 +6,10 @@ import gzip
 import json
 import logging
 import os
+import resource
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -216,3 +218,79 @@ def test_standard_output_is_never_rotated(capfd: pytest.CaptureFixture[str]) -> 
     file.write([b"b\n"])
     file.close()
     assert capfd.readouterr().out == "a\nb\n"
+
+
+async def test_a_real_limit_of_the_disk_costs_a_batch_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of the size of files stands for a full disk: the system refuses the bytes beyond it."""
+    monkeypatch.setattr(log_backend, "RETRY", 0.01)
+    path, metrics = tmp_path / "audit.log", AuditMetrics()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        async with backend(LogSettings(path=str(path), mode="batch"), metrics) as log:
+            for number in range(50):
+                assert log.offer(event(number)) is None  # no request waits
+            await until(lambda: path.exists() and path.stat().st_size == 3000)
+            assert log.waiting
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await until(lambda: not log.waiting)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not metrics.errors
+    lines = path.read_text().splitlines()
+    whole = [json.loads(line)["auditID"] for line in lines if line.endswith("}")]
+    assert whole == [f"id-{number}" for number in range(50)]  # in order, each once
+    assert len(lines) <= 51  # a line that was cut is ended
+
+
+async def test_a_disk_that_hangs_delays_only_those_who_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, write, answered = threading.Event(), os.write, []
+
+    def writing(fd: int, data: Any) -> int:
+        if fd == log._file._fd:
+            hangs.wait(PATIENCE)
+        return write(fd, data)
+
+    async with backend(LogSettings(path=str(tmp_path / "audit.log"))) as log:
+        log.open()
+        monkeypatch.setattr(os, "write", writing)
+
+        async def recorded(number: int) -> None:
+            delivery = log.offer(event(number))
+            assert delivery is not None
+            assert await delivery.wait()
+            answered.append(number)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(recorded, number)
+            for _ in range(100):
+                await trio.lowlevel.checkpoint()  # others run
+            assert not answered
+            hangs.set()
+    assert sorted(answered) == [0, 1, 2]
+
+
+async def test_requests_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes, write = [], os.write
+
+    def writing(fd: int, data: Any) -> int:
+        if fd == log._file._fd:
+            writes.append(bytes(data).count(b"\n"))
+        return write(fd, data)
+
+    async with backend(LogSettings(path=str(tmp_path / "audit.log"))) as log:
+        log.open()
+        monkeypatch.setattr(os, "write", writing)
+        deliveries = [log.offer(event(number)) for number in range(20)]
+        assert all([await each.wait() for each in deliveries if each is not None])
+    assert writes == [20]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a state that the thread brings about."""
+    with trio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await trio.sleep(0.01)

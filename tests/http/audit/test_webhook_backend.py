@@ -17,7 +17,7 @@ from kubechronicle.http.audit.backends import BatchSettings, TruncateSettings, W
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.webhook_backend import WebhookBackend, _TokenBucket
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 
 PATIENCE = 30.0
@@ -152,3 +152,37 @@ async def test_batches_are_throttled(autojump_clock: trio.testing.MockClock) -> 
     for _ in range(6):
         await bucket.wait()
     assert trio.current_time() - started == pytest.approx(0.4)
+
+
+class Away:
+    """A client whose server is away until a moment of the virtual clock."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.bodies: list[bytes] = []
+
+    async def ask(self, method: str, *, body: bytes, headers: Any) -> Answer:
+        if trio.current_time() < self.until:
+            raise AskError("connection refused")
+        self.bodies.append(body)
+        return Answer(200, {}, b"")
+
+
+async def test_a_webhook_may_be_away_for_a_minute(autojump_clock: trio.testing.MockClock) -> None:
+    autojump_clock.autojump_threshold = 0.02  # threads encode the batches
+    metrics, away = AuditMetrics(), Away(trio.current_time() + 60)
+    client: Any = away
+    backend = WebhookBackend(WebhookSettings(kubeconfig=Path("unused")), client, metrics)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda *, task_status: backend.run(task_status=task_status))
+        for second in range(60):
+            for number in range(50):
+                assert backend.offer(event(second * 50 + number)) is None  # no request waits
+            await trio.sleep(1)
+        with trio.fail_after(600):
+            while backend.waiting:  # noqa: ASYNC110
+                await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    found = [item["auditID"] for body in away.bodies for item in json.loads(body)["items"]]
+    assert sorted(found) == sorted(f"id-{number}" for number in range(3000))
+    assert not metrics.errors
