@@ -246,7 +246,8 @@ async def test_a_real_limit_of_the_disk_costs_a_batch_nothing(tmp_path: Path, mo
 async def test_a_disk_that_hangs_delays_only_those_who_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hangs, write, answered = threading.Event(), os.write, []
+    hangs, write = threading.Event(), os.write
+    answered: list[int] = []
 
     def writing(fd: int, data: Any) -> int:
         if fd == log._file._fd:
@@ -274,7 +275,8 @@ async def test_a_disk_that_hangs_delays_only_those_who_wait_for_it(
 
 
 async def test_requests_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes, write = [], os.write
+    writes: list[int] = []
+    write = os.write
 
     def writing(fd: int, data: Any) -> int:
         if fd == log._file._fd:
