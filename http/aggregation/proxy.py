@@ -62,10 +62,15 @@ _KEY_CHARACTERS: Final = frozenset("!#$&'*+-.^_`|~")
 
 
 class Proxy:
-    """Sends requests to other servers. ``backends``: their addresses and clients."""
+    """Sends requests to other servers.
 
-    def __init__(self, backends: Backends) -> None:
+    ``backends``: their addresses and clients.
+    ``rejects_redirects``: answer 502 instead of the redirect of another server.
+    """
+
+    def __init__(self, backends: Backends, *, rejects_redirects: bool = True) -> None:
         self._backends = backends
+        self._rejects_redirects = rejects_redirects
 
     async def answer(
         self, request: Request, context: Context, api_service: ApiService, drain: Drain, kept: KeptStreams
@@ -125,7 +130,7 @@ class Proxy:
             self._backends.failed(api_service.service, url)
             why = error.why if isinstance(error, AskError) else str(error)
             return error_text(503, f"error trying to reach service: {why}")
-        if 300 <= head.status <= 399 and head.get("location"):
+        if self._rejects_redirects and 300 <= head.status <= 399 and head.get("location"):
             asked.release()
             return Response(502, [TEXT, CACHE_CONTROL], REDIRECTED)
         rewriter = LinkRewriter(prefix="", server=host, request_host=host, origin=("https", host))

@@ -140,8 +140,11 @@ class ServiceAccountTokens:
         views: Views,
         uses: TokenUses | None = None,
         *,
+        lookup: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``lookup``: check that the Secret and the account of a token that is stored in a Secret exist."""
+        self._lookup = lookup
         self._audiences = issuer.audiences
         self._issuers = frozenset(issuer.issuers)
         self._keys = {key.key_id: key for key in issuer.verifying}
@@ -227,7 +230,7 @@ class ServiceAccountTokens:
             ends=_moment(claims, "exp", math.inf),
             issued=_moment(claims, "iat", 0.0),
             named=named,
-            stored_in=_secret_of(claims) if legacy else None,
+            stored_in=_secret_of(claims) if legacy and self._lookup else None,
             warn_after=_moment(private, "warnafter", 0.0),
         )
 
@@ -277,6 +280,9 @@ class ServiceAccountTokens:
                 raise Rejected(f"{label} claim is missing")
         if subject != f"{USER_PREFIX}{namespace}:{name}":
             raise Rejected("sub claim is invalid")
+        user = service_account_user(namespace, name, uid, {})
+        if not self._lookup:
+            return user, []
         digest = hashlib.sha256(token.encode()).digest()
         account = self._account(namespace, name, uid)
         account.leeway, account.gone = -math.inf, f"ServiceAccount {namespace}/{name} has been deleted"
@@ -293,7 +299,7 @@ class ServiceAccountTokens:
             check=lambda entry: _check_held(entry, digest),
             leeway=-math.inf,
         )
-        return service_account_user(namespace, name, uid, {}), [held, account]
+        return user, [held, account]
 
     def _account(self, namespace: str, name: str, uid: str) -> _Named:
         missing = f"serviceaccounts {go_quote(name)} not found"

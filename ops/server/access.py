@@ -38,7 +38,11 @@ def authentication_chain(
     metrics = AuthenticationMetrics()
     tokens = list(plan.static_tokens)
     if plan.issuer is not None:
-        tokens.append(ServiceAccountTokens(plan.issuer, views, TokenUses(views, metrics, tracking.used)))
+        tokens.append(
+            ServiceAccountTokens(
+                plan.issuer, views, TokenUses(views, metrics, tracking.used), lookup=plan.looks_tokens_up
+            )
+        )
     if plan.bootstrap_tokens:
         tokens.append(BootstrapTokens(views))
     if jwt is not None:

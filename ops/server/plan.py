@@ -95,6 +95,10 @@ class Plan:
     """The proxies on the way to nodes, pods, Services and webhooks."""
     proxy_client: tuple[Path, Path] | None = None
     """Certificate and key that extension API servers see; None: they see none."""
+    rejects_redirects: bool = True
+    """Answer 502 instead of the redirect of an extension API server."""
+    looks_tokens_up: bool = True
+    """Check that the Secret and the account of a token stored in a Secret exist."""
     aggregator_routing: bool = False
     """Reach extension API servers at endpoints of their Services instead of cluster IPs."""
     keeps_endpoints: bool = True

@@ -226,6 +226,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),
+        rejects_redirects=settings.aggregator_reject_forwarding_redirect,
+        looks_tokens_up=settings.service_account_lookup,
         aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
         history_archive=settings.history_archive,

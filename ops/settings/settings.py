@@ -56,6 +56,7 @@ class Settings:
     service_account_jwks_uri: types.Text | None
     service_account_max_token_expiration: types.Seconds
     service_account_extend_token_expiration: bool
+    service_account_lookup: bool
     api_audiences: tuple[types.Name, ...] | None
     oidc_issuer_url: types.Text | None
     oidc_client_id: types.Text | None
@@ -77,6 +78,7 @@ class Settings:
     proxy_client_cert_file: types.ReadableFile | None
     proxy_client_key_file: types.ReadableFile | None
     enable_aggregator_routing: bool
+    aggregator_reject_forwarding_redirect: bool
     authorization_mode: tuple[types.AuthorizationMode, ...] | None
     authorization_policy_file: types.ReadableFile | None
     authorization_webhook_config_file: types.ReadableFile | None

@@ -49,7 +49,8 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
     routes = Routes(reads.views)
     openapi = RemoteOpenApi(routes, backends)
     discovery = RemoteDiscovery(routes, backends, reads.views, openapi)
-    return backends, Aggregation(routes=routes, proxy=Proxy(backends), discovery=discovery, openapi=openapi)
+    proxy = Proxy(backends, rejects_redirects=plan.rejects_redirects)
+    return backends, Aggregation(routes=routes, proxy=proxy, discovery=discovery, openapi=openapi)
 
 
 class UnavailableMetrics(Collector):

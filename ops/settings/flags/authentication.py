@@ -60,6 +60,10 @@ FLAGS = (
         "only once.",
     ),
     Flag(
+        name="service-account-lookup", placeholder="true|false", default="true", switch=True,
+        help="Check that the Secret and the service account of a token that is stored in a Secret exist.",
+    ),
+    Flag(
         name="api-audiences", placeholder="LIST", default="", repeatable=True,
         help="The names of this server in the audiences of tokens, comma-separated. "
         "Default: --service-account-issuer.",
@@ -153,5 +157,9 @@ FLAGS = (
         name="enable-aggregator-routing", placeholder="true|false", default="false", switch=True,
         help="Reach extension API servers and webhooks at endpoints of their Services. Without it, at the cluster IP, "
         "and at an endpoint only if the cluster IP takes no connection.",
+    ),
+    Flag(
+        name="aggregator-reject-forwarding-redirect", placeholder="true|false", default="true", switch=True,
+        help="Answer 502 instead of a redirect of an extension API server.",
     ),
 )  # fmt: skip

@@ -80,10 +80,13 @@ def _json(code: int, body: Any) -> Response:
 
 
 @asynccontextmanager
-async def aggregating(wire: Any, extension: Extension, **spec: Any) -> AsyncIterator[InProcess]:
-    """Run a server in front of the extension. Its certificate names localhost instead of the Service."""
+async def aggregating(
+    wire: Any, extension: Extension, other: dict[str, Any] | None = None, **spec: Any
+) -> AsyncIterator[InProcess]:
+    """Run a server in front of the extension. Its certificate names localhost instead of the Service.
+    ``other``: fields of the server's plan."""
     started = await wire(extension)
-    async with open_server(loops=True) as server:
+    async with open_server(loops=True, other=other) as server:
         service = {"metadata": {"name": "x"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
         await server.post("/api/v1/namespaces/default/services", service)
         reference = {"namespace": "default", "name": "x", "port": started.server.port}
@@ -152,6 +155,14 @@ async def test_a_body_and_a_redirect(wire: Any, extension: Extension) -> None:
         assert (answer.status, answer.json()["got"]) == (201, len(body))
         moved = await server.ask("GET", f"{PATH}/namespaces/n/things/moved")
         assert (moved.status, moved.header("location")) == (502, "")
+
+
+async def test_a_redirect_that_is_passed_on(wire: Any, extension: Extension) -> None:
+    async with aggregating(wire, extension, {"rejects_redirects": False}) as server:
+        await condition(server, "Passed")
+        moved = await server.ask("GET", f"{PATH}/namespaces/n/things/moved")
+        assert 300 <= moved.status < 400
+        assert moved.header("location")
 
 
 async def test_a_watch_is_streamed_and_ends_with_its_client(wire: Any, extension: Extension) -> None:

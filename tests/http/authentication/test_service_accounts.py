@@ -294,6 +294,13 @@ async def keep(server: InProcess, token: str, **metadata: Any) -> None:
     await server.post(SECRETS, {**body, "type": "kubernetes.io/service-account-token"})
 
 
+async def test_a_token_in_a_secret_without_a_lookup(autojump_clock: MockClock) -> None:
+    """With --service-account-lookup=false the signature suffices."""
+    async with open_server(other={"looks_tokens_up": False}) as server:
+        assert await is_authenticated(server, legacy_token("of nobody"))
+        assert not await is_authenticated(server, legacy_token("of nobody", sub="system:serviceaccount:default:other"))
+
+
 async def test_a_token_in_a_secret_lasts_as_long_as_the_secret(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         token = legacy_token(await robot(server))
