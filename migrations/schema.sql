@@ -257,8 +257,8 @@ begin
         raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
     end if;
     committed_at := clock_timestamp();
-    if committed_at > server_clock + interval '1 minute' or committed_at < server_clock - interval '5 s' then
-        committed_at := kubechronicle.agreed_time(committed_at, server_clock, h.committed_at);
+    if abs(extract(epoch from statement_timestamp() - server_clock)) > 5 then
+        committed_at := kubechronicle.agreed_time(committed_at, server_clock + (committed_at - statement_timestamp()), h.committed_at);
     end if;
     committed_at := greatest(h.committed_at, committed_at);
 
@@ -418,8 +418,8 @@ begin
         raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
     end if;
     committed_at := clock_timestamp();
-    if committed_at > server_clock + interval '1 minute' or committed_at < server_clock - interval '5 s' then
-        committed_at := kubechronicle.agreed_time(committed_at, server_clock, last_at);
+    if abs(extract(epoch from statement_timestamp() - server_clock)) > 5 then
+        committed_at := kubechronicle.agreed_time(committed_at, server_clock + (committed_at - statement_timestamp()), last_at);
     end if;
     committed_at := greatest(last_at, committed_at);
     head := last_revision + 1;
@@ -643,8 +643,10 @@ begin
     known := true;
     select * into strict h from kubechronicle.head;
     clock := clock_timestamp();
-    if clock > server_clock + interval '1 minute' or clock < server_clock - interval '5 s' then
+    if abs(extract(epoch from clock - server_clock)) > 5 then
         clock := kubechronicle.agreed_time(clock, server_clock, h.committed_at);
+    elsif h.committed_at > clock and h.committed_at <= clock + interval '1 minute' then
+        clock := h.committed_at; -- it went back a little
     end if;
     moment := coalesce(asked, clock - ago);
     if moment > clock then return; end if;

@@ -38,6 +38,7 @@ DETACH_TIMEOUT = 5.0  # seconds in which append() cannot make a partition; with 
 BATCHES_KEPT = timedelta(days=1)  # a server settles a batch within seconds of reconnecting
 PARTITIONS_PER_AGE = 24  # at most 1/24 more than max_age is stored, and queries plan for a few dozen tables
 SMALLEST_SPAN = 100_000  # revisions in a partition: an idle cluster makes few partitions
+LONGEST_STEP = timedelta(minutes=10)  # by which the time of retention goes on in a run; a server's runs are five apart
 LARGEST_SPAN = 20_000_000  # a partition of some 30 GB is still copied and dropped in minutes
 
 
@@ -122,11 +123,14 @@ left join lateral (
 _TO_ARCHIVE = "select bool_or(to_archive) from kubechronicle.retention_classes"
 _REQUIRE_ARCHIVES = "update kubechronicle.retention_classes set to_archive = $1 where to_archive <> $1"
 _DROPPED = "update kubechronicle.retention_classes set dropped_until = $2 where class = $1"
+# $1 time: of batches committed before it.
 _PRUNE = (
     "with gone as (delete from kubechronicle.batches where id in (select id from kubechronicle.batches"
-    " where committed_at < clock_timestamp() - $1::interval order by committed_at limit 10000) returning 1)"
+    " where committed_at < $1 order by committed_at limit 10000) returning 1)"
     " select count(*) from gone"
 )
+# $1 the longest step.
+_TIME = "select kubechronicle.retention_time($1::interval)"
 
 
 def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelta | None) -> int:
@@ -171,7 +175,8 @@ async def retain(
 ) -> Retained:
     """Apply the policies once.
 
-    ``now``: by default the database's clock, which also sets the commit times.
+    ``now``: by default the time of retention, which a wrong clock cannot move far. It is at most the newest commit
+    time, and goes on by at most LONGEST_STEP.
     ``archive``: the directory for archives of partitions before their drop.
 
     Marks never go back: the strictest policy of all servers applies. If one server requires archives, all do.
@@ -180,6 +185,7 @@ async def retain(
     async with _exclusive(session) as alone:
         if not alone:
             return Retained(busy=True)
+        now = now or (await session.fetch(_TIME, LONGEST_STEP))[0][0]
         classes = await resource_classes(session)
         made = [  # first, since dropping may have to wait for the next run
             retention_class
@@ -203,7 +209,7 @@ async def retain(
                 unarchived += await _droppable(session, retention_class, until=until)
             else:
                 dropped += await _drop(session, retention_class, until=until, archive=archive)
-        pruned = await _prune(session)
+        pruned = await _prune(session, now - BATCHES_KEPT)
     return Retained(
         compacted=tuple(compacted),
         dropped=tuple(dropped),
@@ -234,15 +240,12 @@ async def marks(session: Session) -> Head:
     return rows.head((await session.fetch(_MARKS))[0])
 
 
-async def target_marks(
-    session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
-) -> dict[str, int]:
+async def target_marks(session: Session, policies: Sequence[RetentionPolicy], *, now: datetime) -> dict[str, int]:
     """Return the mark for each policy now, by resource; 0 for none.
 
     The state as of the mark itself can still be read. So the mark is the last revision that is too old, or the newest
     change beyond the maximum number.
     """
-    clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
     classes = await resource_classes(session)
     by_age: dict[timedelta, int] = {}
     targets: dict[str, int] = {}
@@ -250,7 +253,7 @@ async def target_marks(
         mark = 0
         if policy.max_age is not None:
             if policy.max_age not in by_age:
-                since = await session.fetch(FIRST_REVISION_SINCE, clock - policy.max_age)
+                since = await session.fetch(FIRST_REVISION_SINCE, now - policy.max_age)
                 by_age[policy.max_age] = since[0][0] - 1
             mark = by_age[policy.max_age]
         if policy.max_changes is not None:
@@ -368,9 +371,9 @@ async def make_ahead(session: Session, retention_class: str, max_age: timedelta 
     return await _execute_with_lock_timeout(session, f"select kubechronicle.make_partition('{retention_class}')", 1.0)
 
 
-async def _prune(session: Session) -> int:
-    """Delete old batch ids, some at a time; return their number."""
+async def _prune(session: Session, before: datetime) -> int:
+    """Delete the ids of batches committed before the time, some at a time; return their number."""
     pruned = 0
-    while gone := (await session.fetch(_PRUNE, BATCHES_KEPT))[0][0]:
+    while gone := (await session.fetch(_PRUNE, before))[0][0]:
         pruned += int(gone)
     return pruned

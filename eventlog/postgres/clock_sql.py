@@ -1,0 +1,20 @@
+"""The statements of PostgresLog that a clock of the server takes part in (clocks.py). SQL only."""
+
+from __future__ import annotations
+
+# As sql.APPEND and sql.APPEND_CHANGE, and $21: the time by the server's clock.
+APPEND = (
+    "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    " $18, $19, $20, $21)"
+)
+APPEND_CHANGE = (
+    "select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    " $18, $19, $20, $21)"
+)
+
+# $1 a time or null, $2 an age, $3 the time by the server's clock. A bisection: some twenty index descents in a log of a
+# million revisions.
+MOMENT_AT = "select revision, moment, clock, known from kubechronicle.moment_at($1, $2, $3)"
+
+# The time of the database, and that of the newest commit.
+CLOCK = "select clock_timestamp() as clock, h.committed_at from kubechronicle.head h"
