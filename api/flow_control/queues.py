@@ -46,7 +46,6 @@ class Level:
     ``limits``, ``current``: its seats by configuration and at present.
     ``waiting``, ``executing``: numbers of requests; ``seats_waiting``, ``seats_used``: their seats.
     ``dispatch_r``, ``latest_s``: the virtual time of the last dispatch, and the virtual start of its request.
-    ``times``: seconds at each (executing, seats used, waiting, seats waiting) since the last ``take_times``.
     ``high``: the most seats, used and waiting, since the last ``take_high``.
     ``part``: what it may begin in the present pass of the event loop.
     ``retiring``: its object is gone; it ends with its last request.
@@ -63,9 +62,10 @@ class Level:
         self.without_queue: dict[Ticket, None] = {}
         self.waiting = self.executing = self.seats_waiting = self.seats_used = 0
         self._wide_used = 0  # seats of requests with several
-        self.dispatched = self.rejected = self.timed_out = 0
+        self.rejected = self.timed_out = 0
         self.virtual_time = self.dispatch_r = self.latest_s = 0.0
-        self.times: dict[tuple[int, int, int, int], float] = {}
+        self._times: dict[tuple[int, int, int, int], float] = {}
+        self._times_plain: dict[int, float] = {}  # of those in which each request has one seat, and none waits
         self.rejections: dict[tuple[str, str], int] = {}  # (FlowSchema, reason)
         self.no_room: dict[str, int] = {}  # dispatches that found too few seats
         self.high = 0
@@ -101,6 +101,11 @@ class Level:
         return not (self.waiting or self.executing)
 
     @property
+    def dispatched(self) -> int:
+        """Requests that have begun, in all."""
+        return sum(counts.dispatched for counts in self.flows.values())
+
+    @property
     def active_queues(self) -> int:
         """Queues in which requests wait."""
         return len(self._backlog)
@@ -116,22 +121,27 @@ class Level:
     # Requests
 
     def start(self, ticket: Ticket, now: float) -> str:
-        """Let the request run, wait, or be rejected. Returns RUNS, WAITS, FULL or NO_SEATS."""
+        """Let the request run, wait, or be rejected. Returns RUNS, WAITS, FULL or NO_SEATS.
+
+        Every request comes here, and most find free seats. So that way has few calls.
+        """
         self.advance(now)
         ticket.arrived = now
-        queue = None
-        if ticket.flow.hand:
-            queue = self._shortest(ticket.flow.hand)
+        queue, width, hand = None, ticket.width, ticket.flow.hand
+        free = self.seats_used < self.current if width == 1 <= self.current else self._fits(width)
+        if hand:
+            queue = self._shortest(hand)
             if self.seats_used >= self.current and len(queue.waiting) >= self.spec.queue_length:
                 return FULL
-            ticket.queue, ticket.arrived_r = queue, self.virtual_time
+            virtual_time = self.virtual_time
+            ticket.queue, ticket.arrived_r = queue, virtual_time
             if not (queue.waiting or queue.executing):
-                queue.next_r = self.virtual_time
-            if self.waiting or not (self._fits(ticket.width) and self.part.begins(ticket.width)):
+                queue.next_r = virtual_time
+            if self.waiting or not (free and self.part.begins(width)):
                 return self._join(queue, ticket, now)
-            if queue.next_r < self.virtual_time:
-                queue.next_r = self.virtual_time
-        elif not (self.spec.exempt or self._fits(ticket.width)):
+            if queue.next_r < virtual_time:
+                queue.next_r = virtual_time
+        elif not (free or self.spec.exempt):
             return NO_SEATS
         self._run(ticket, queue, now)
         return RUNS
@@ -171,9 +181,9 @@ class Level:
         counts.executing += 1
         counts.executing_seats += width
         counts.dispatched += 1
-        self.dispatched += 1
-        if self.seats_used + self.seats_waiting > self.high:
-            self.high = self.seats_used + self.seats_waiting
+        seats = self.seats_used + self.seats_waiting
+        if seats > self.high:
+            self.high = seats
 
     def take_high(self) -> int:
         """Return ``high``, and begin again with the present demand."""
@@ -247,8 +257,13 @@ class Level:
         passed = now - self._last
         if passed > 0:
             self._last = now
-            key = (self.executing, self.seats_used, self.waiting, self.seats_waiting)
-            self.times[key] = self.times.get(key, 0.0) + passed
+            executing, used = self.executing, self.seats_used
+            if executing == used and not self.waiting:
+                plain = self._times_plain
+                plain[executing] = plain.get(executing, 0.0) + passed
+            else:
+                key = (executing, used, self.waiting, self.seats_waiting)
+                self._times[key] = self._times.get(key, 0.0) + passed
         lingering = self._lingering
         while lingering and lingering[0][0] <= now:
             self._free(heapq.heappop(lingering)[2])
@@ -263,9 +278,13 @@ class Level:
         self._dispatch(now)
 
     def take_times(self, now: float) -> dict[tuple[int, int, int, int], float]:
-        """Return ``times``, and begin new ones."""
+        """Return the seconds at each (executing, seats used, waiting, seats waiting) since the last call."""
         self.advance(now)
-        times, self.times = self.times, {}
+        times, self._times = self._times, {}
+        for executing, seconds in self._times_plain.items():
+            key = (executing, executing, 0, 0)
+            times[key] = times.get(key, 0.0) + seconds
+        self._times_plain.clear()
         return times
 
     # Choice

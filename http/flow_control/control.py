@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from hashlib import sha256
 from time import perf_counter
 from typing import Any, Final
@@ -72,6 +73,7 @@ class FlowControl:
     ``levels``: the levels by name.
     ``in_flight``: the numbers of current requests, "readOnly" and "mutating", which are kept here.
     ``uses``: for each level, its use over time; ``kinds``: the same of reads and writes.
+    ``clock``: returns Trio's time.
     """
 
     def __init__(self, views: Views, seats: int, in_flight: dict[str, int]) -> None:
@@ -82,6 +84,7 @@ class FlowControl:
         self.measures: dict[tuple[str, str], FlowMeasures] = {}  # by level and FlowSchema
         self.fair_fraction = 0.0
         self.kinds = Kinds(in_flight)
+        self.clock: Callable[[], float] = trio.current_time
         self.estimates = Estimates(views)
         self._schemas: list[FlowSchema] = []
         self._flows: dict[tuple[Any, ...], KnownFlow] = {}
@@ -141,14 +144,8 @@ class FlowControl:
         retry.note(trio.current_time())
         return retry.seconds
 
-    def finish(self, level: Level, ticket: Ticket, now: float) -> None:
-        """End a request that ran."""
-        level.finish(ticket, now)
-        if level.waiting:
-            self._wanted.set()
-
     def waits(self) -> None:
-        """Note that a request waits: for seats, or for a later pass of the event loop."""
+        """Note that requests wait: for seats, or for a later pass of the event loop."""
         self._wanted.set()
 
     async def turn(self) -> None:
@@ -255,6 +252,7 @@ class FlowControl:
         """Begin in each pass of the event loop what waits, free seats that linger, and adjust the limits."""
         passes = _Passes(self._pace)
         trio.lowlevel.add_instrument(passes)
+        self.clock = trio.lowlevel.current_clock().current_time  # what trio.current_time finds anew at each call
         try:
             task_status.started()
             while True:
@@ -262,6 +260,7 @@ class FlowControl:
         finally:
             trio.lowlevel.remove_instrument(passes)
             self._pace.stop()
+            self.clock = trio.current_time
             for task in list(self._turns):
                 del self._turns[task]
                 trio.lowlevel.reschedule(task)

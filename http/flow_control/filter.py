@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS
+from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS, Level
 from kubechronicle.api.flow_control.tickets import Ticket
 from kubechronicle.http.context import Context
 from kubechronicle.http.flow_control.control import FlowControl, KnownFlow
@@ -38,18 +38,18 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
 
     async def started(request: Request, context: Context) -> Response:
         info = context.info
+        verb = info.verb
         known = control.flow_of(context.user, info)
         context.flow_headers = known.headers
         level, measures = known.level, known.measures
-        if info.verb == "get":
+        if verb == "get":
             ticket = Ticket(known.flow, context)
         else:
             work = estimate(info, context.query, level.limits.request, measures.watchers)
             ticket = Ticket(known.flow, context, *work)
         measures.seats[ticket.width] = measures.seats.get(ticket.width, 0) + 1
-        now = trio.current_time()
-        decision = level.start(ticket, now)
-        kind = "readOnly" if info.verb in READ_VERBS else "mutating"
+        decision = level.start(ticket, control.clock())
+        kind = "readOnly" if verb in READ_VERBS else "mutating"
         if decision is not RUNS:
             if decision is WAITS:
                 decision = await waited(control, context, known, ticket, kind, default_wait)
@@ -58,9 +58,7 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
             if decision is not RUNS:
                 context.terminated = True
                 return too_many_requests(control.rejected(level, ticket, decision))
-        kinds = control.kinds
-        kinds.advance(ticket.started)
-        kinds.executing[kind] += 1
+        control.kinds.execute(kind, 1, ticket.started)
         running = None
         if context.long_running:
             running = context.seats = Running(control, known, ticket, kind)
@@ -72,22 +70,26 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
             else:
                 running.end()
             raise
-        body = response.body
-        if isinstance(body, bytes):
-            if running is None:
-                end(control, known, ticket, kind)
-            else:
-                running.end()
-        elif running is not None:
-            if not running.awaited:
-                running.end()
-        elif isinstance(body, ListBody):
-            body.when_closed, body.turn = Running(control, known, ticket, kind).end, control.turn
+        if running is None and isinstance(response.body, bytes):
+            end(control, known, ticket, kind)
         else:
-            response.body = _Held(body, Running(control, known, ticket, kind))
+            keep_seats(control, response, running or Running(control, known, ticket, kind))
         return response
 
     return filtered
+
+
+def keep_seats(control: FlowControl, response: Response, running: Running) -> None:
+    """Let the answer of a watch, or one that is sent in parts, keep its seats for a time."""
+    body = response.body
+    if running.awaited:
+        return
+    if isinstance(body, bytes) or running.of_watch:
+        running.end()
+    elif isinstance(body, ListBody):
+        body.when_closed, body.turn = running.end, control.turn
+    else:
+        response.body = _Held(body, running)
 
 
 READ_VERBS: Final = frozenset({"get", "list", "watch"})
@@ -102,21 +104,19 @@ async def waited(
     woken = trio.Event()
     ticket.wake = woken.set
     level, measures = known.level, known.measures
-    kinds.advance(now)
-    kinds.waiting[kind] += 1
+    kinds.wait(kind, 1, now)
     control.waits()
     try:
         with trio.move_on_at(until):
             await woken.wait()
     except BaseException:
         if ticket.running:
-            control.finish(level, ticket, trio.current_time())
+            finish(control, level, ticket, trio.current_time())
         raise
     finally:
         later = trio.current_time()
         context.waited += later - now
-        kinds.advance(later)
-        kinds.waiting[kind] -= 1
+        kinds.wait(kind, -1, later)
         if ticket.running:
             measures.waited.add(later - now)
         else:
@@ -127,12 +127,17 @@ async def waited(
 
 def end(control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
     """Give back the seats of a request that ran."""
-    measures, now, kinds = known.measures, trio.current_time(), control.kinds
-    kinds.advance(now)
-    kinds.executing[kind] -= 1
-    control.finish(known.level, ticket, now)
-    watch = ticket.about.info.verb == "watch"
-    (measures.initialized if watch else measures.executed).add(now - ticket.started)
+    now, measures, about = control.clock(), known.measures, ticket.about
+    control.kinds.execute(kind, -1, now)
+    finish(control, known.level, ticket, now)
+    (measures.initialized if about.long_running else measures.executed).add(now - ticket.started)
+
+
+def finish(control: FlowControl, level: Level, ticket: Ticket, now: float) -> None:
+    """End a request at its level. Waiting requests get its seats, or wake those that hand out the rest."""
+    level.finish(ticket, now)
+    if level.waiting:
+        control.waits()
 
 
 class Running:
@@ -147,6 +152,10 @@ class Running:
         self._control, self._known, self._ticket, self._kind = control, known, ticket, kind
         self._open = True
         self.awaited = False
+
+    @property
+    def of_watch(self) -> bool:
+        return bool(self._ticket.about.long_running)
 
     def end(self) -> None:
         if self._open:

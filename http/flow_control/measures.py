@@ -83,7 +83,8 @@ class Use:
 class Kinds:
     """The numbers of reads and writes, executing and waiting, over time.
 
-    ``executing``, ``waiting``: the present numbers, by kind ("readOnly", "mutating").
+    ``executing``, ``waiting``: the present numbers, by kind ("readOnly", "mutating"). Only ``execute`` and ``wait``
+    change them.
     """
 
     KINDS: Final = ("readOnly", "mutating")
@@ -91,24 +92,52 @@ class Kinds:
     def __init__(self, executing: dict[str, int]) -> None:
         self.executing = executing
         self.waiting = dict.fromkeys(self.KINDS, 0)
-        self._times: dict[tuple[int, int, int, int], float] = {}
-        self._last = 0.0
+        self._executing = {kind: _Number() for kind in self.KINDS}
+        self._waiting = {kind: _Number() for kind in self.KINDS}
+
+    def execute(self, kind: str, more: int, now: float) -> None:
+        """Count requests that begin, or end with ``more`` below 0."""
+        number = self.executing[kind]
+        self._executing[kind].note(number, now)
+        self.executing[kind] = number + more
+
+    def wait(self, kind: str, more: int, now: float) -> None:
+        """Count requests that begin to wait, or wait no longer."""
+        number = self.waiting[kind]
+        self._waiting[kind].note(number, now)
+        self.waiting[kind] = number + more
 
     def advance(self, now: float) -> None:
-        """Note the time since the last change; to be called before each change."""
-        passed, self._last = now - self._last, now
-        if passed < now:  # not the first call
-            numbers, waiting = self.executing, self.waiting
-            key = (numbers["readOnly"], numbers["mutating"], waiting["readOnly"], waiting["mutating"])
-            self._times[key] = self._times.get(key, 0.0) + passed
+        """Note the time since the last change."""
+        for kind in self.KINDS:
+            self.execute(kind, 0, now)
+            self.wait(kind, 0, now)
 
     def shares(self, executing: int, waiting: int) -> dict[tuple[str, str], Shares]:
         """Return the shares of the given limits by (phase, kind)."""
-        result = {(phase, kind): Shares() for phase in ("executing", "waiting") for kind in self.KINDS}
-        for numbers, seconds in self._times.items():
-            for (labels, shares), number in zip(result.items(), numbers, strict=True):
-                shares.add(number / ((executing if labels[0] == "executing" else waiting) or 1), seconds)
+        result = {}
+        for phase, numbers, limit in (("executing", self._executing, executing), ("waiting", self._waiting, waiting)):
+            for kind in self.KINDS:
+                shares = result[phase, kind] = Shares()
+                for number, seconds in numbers[kind].times.items():
+                    shares.add(number / (limit or 1), seconds)
         return result
+
+
+class _Number:
+    """A number over time. ``times``: the seconds at each value, from the first note on."""
+
+    __slots__ = ("_last", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[int, float] = {}
+        self._last = 0.0
+
+    def note(self, number: int, now: float) -> None:
+        """Note the time since the last call, at the value that ends now."""
+        if self._last:
+            self.times[number] = self.times.get(number, 0.0) + now - self._last
+        self._last = now
 
 
 class Shares:
