@@ -161,6 +161,12 @@ def _restore_backup(arguments: argparse.Namespace) -> int:
     return _run_async(lambda settings: backups.run_restore(settings, arguments), arguments)
 
 
+def _import(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.migration import command
+
+    return _run_async(lambda settings: command.run(settings, arguments), arguments)
+
+
 def _checkpoint(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import checkpoints
 
@@ -242,6 +248,9 @@ COMMANDS: dict[str, Command] = {
         "Restore a backup into an empty database, whole or as of a moment.", flags.restore_flags, _restore_backup
     ),
     "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
+    "import": Command(
+        "Move in: copy a cluster from its API server, or from an etcd snapshot.", flags.import_flags, _import
+    ),
     "kubeconfig": Command(
         "Print a kubeconfig: for a user, or for a moment of history.", flags.kubeconfig_flags, _kubeconfig
     ),

@@ -48,8 +48,6 @@ where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name
 _INSERT_LIVE: Final = """
 insert into kubechronicle.live (resource, namespace, name, revision, create_revision, version)
 select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
-on conflict (resource, namespace, name) do update set revision = excluded.revision,
-    create_revision = excluded.create_revision, version = excluded.version
 """
 # $1 revisions, $2 digests. Rows whose class is not known any more count as long.
 _DIGESTS: Final = """
@@ -136,9 +134,7 @@ class Loader:
         columns[_GROUPS] = [orjson.dumps(groups).decode() for groups in columns[_GROUPS]]
         await self.session.fetch(_INSERT.format(table), *columns)
         last = {(row["resource"], row["namespace"], row["name"]): row for row in rows}
-        gone = [key for key, row in last.items() if row["operation"] == 3]
-        if gone:
-            await self.session.fetch(_DELETE_LIVE, *map(list, zip(*gone, strict=True)))
+        await self.session.fetch(_DELETE_LIVE, *map(list, zip(*last, strict=True)))
         live = [
             (*key, row["revision"], row["create_revision"], row["version"])
             for key, row in last.items()

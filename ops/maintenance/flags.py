@@ -74,9 +74,7 @@ def checkpoint_flags(parser: argparse.ArgumentParser) -> None:
 
 def backup_flags(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, DATABASE)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the file to write, e.g. log.backup.gz"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write, e.g. log.backup.gz")
 
 
 def restore_flags(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +91,26 @@ def restore_flags(parser: argparse.ArgumentParser) -> None:
         help="let the log go on N revisions higher (by default a thousand million), and answer watches from lost "
         "revisions with 410 Expired, so that clients start anew",
     )
+
+
+def import_flags(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--from-etcd", metavar="FILE", default="", help="a snapshot of etcd, or its member/snap/db")
+    source.add_argument(
+        "--from-kubeconfig", metavar="FILE", default="", help="the kubeconfig of a user who may read everything there"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="the context, instead of the current one")
+    parser.add_argument(
+        "--etcd-prefix", metavar="PREFIX", default="/registry", help="kube-apiserver's flag of this name (/registry)"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="import nothing: compare the source with what was imported from it"
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="forget an unfinished import from a cluster, and begin again"
+    )
+    parser.add_argument("--report", metavar="FILE", default="", help="write here all that could not be imported")
+    add_settings(parser, (*DATABASE, "encryption-provider-config"))
 
 
 def compact_flags(parser: argparse.ArgumentParser) -> None:
