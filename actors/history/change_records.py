@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -91,18 +93,46 @@ def states_json(record: Record, before: Record | None) -> bytes:
     return b"".join((*parts, b"}"))
 
 
-def _who_of(who: Who) -> dict[str, Any]:
+def _who_of(who: Who) -> orjson.Fragment:
+    if who.extra:
+        return orjson.Fragment(_who_json(who, who.extra))
+    return orjson.Fragment(
+        _plain_who(
+            who.user, who.uid, who.groups, who.impersonator, who.source_address, who.user_agent, who.field_manager
+        )
+    )
+
+
+@lru_cache(maxsize=256)
+def _plain_who(*fields: Any) -> bytes:
+    """Return the JSON of a Who without extra, kept: few clients make most of the changes."""
+    user, uid, groups, impersonator, address, agent, manager = fields
+    return _who_json(
+        Who(
+            user=user,
+            uid=uid,
+            groups=groups,
+            impersonator=impersonator,
+            source_address=address,
+            user_agent=agent,
+            field_manager=manager,
+        ),
+        {},
+    )
+
+
+def _who_json(who: Who, extra: Mapping[str, Any]) -> bytes:
     found = {
         "username": who.user,
         "uid": who.uid,
         "groups": who.groups,
-        "extra": who.extra,
+        "extra": extra,
         "impersonator": who.impersonator,
         "sourceAddress": who.source_address,
         "userAgent": who.user_agent,
         "fieldManager": who.field_manager,
     }
-    return {name: value for name, value in found.items() if value}
+    return orjson.dumps({name: value for name, value in found.items() if value})
 
 
 def _labels_of(obj: dict[str, Any]) -> dict[str, str]:

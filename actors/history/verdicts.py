@@ -6,13 +6,13 @@ for policies that were bound a minute ago, and after a restart.
 
 Each write is judged with the namespace and the parameters of its moment. If an object of this view is not newer than
 the write, it is the one of that moment; otherwise the log is asked. Policies whose parameters are selected by labels,
-or that ask for rights, are left out: `kubectl chronicle try-policy --audited` judges them, too.
+or that ask for rights, are left out, and the answer names them: `kubectl chronicle try-policy --audited` judges them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -40,6 +40,7 @@ AUDIT: Final = frozenset(("Audit",))
 MOST_KEPT: Final = 1000
 """Objects of past moments that one request keeps."""
 
+_LEFT_OUT: Final = "{} is left out, because {}. kubectl chronicle try-policy --audited judges it."
 _CHANGE: Final = msgspec.json.Decoder(LoggedChange)
 _THREADS: Final = trio.CapacityLimiter(1)
 """Requests judge in turns: a second thread would not compute faster."""
@@ -55,18 +56,26 @@ class AuditedPolicies:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._seen: tuple[Sequence[Entry], Sequence[Entry]] = ((), ())
-        self._policies: list[Policy[Validator]] = []
+        self._found = Audited((), ())
 
-    def current(self) -> list[Policy[Validator]]:
-        """Return the policies that can be judged, as if they denied."""
+    def current(self) -> Audited:
+        """Return the policies that can be judged, as if they denied, and those that cannot."""
         seen = (self._reads.entries(POLICIES, ""), self._reads.entries(BINDINGS, ""))
         if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            self._policies = list(_audited(*seen))
+            left_out: list[str] = []
+            self._found = Audited(list(_audited(*seen, left_out)), left_out)
             self._seen = seen
-        return self._policies
+        return self._found
 
 
-def _audited(policies: Iterable[Entry], bindings: Iterable[Entry]) -> Iterator[Policy[Validator]]:
+class Audited(NamedTuple):
+    """The policies that only audit. ``left_out``: a sentence about each policy or binding that is not judged."""
+
+    policies: Sequence[Policy[Validator]]
+    left_out: Sequence[str]
+
+
+def _audited(policies: Iterable[Entry], bindings: Iterable[Entry], left_out: list[str]) -> Iterator[Policy[Validator]]:
     bound: dict[str, list[Binding]] = {}
     for entry in bindings:
         obj = entry.object()
@@ -75,12 +84,16 @@ def _audited(policies: Iterable[Entry], bindings: Iterable[Entry]) -> Iterator[P
             binding = Binding(obj)
             if binding.param_ref is None or binding.param_ref.get("name"):
                 bound.setdefault(binding.policy, []).append(binding)
+            else:
+                left_out.append(_LEFT_OUT.format(f"The binding {binding.name}", "it selects parameters by labels"))
     for entry in policies:
         if entry.key.name in bound:
             policy = Policy(entry.object(), Validator)
             policy.bindings = bound[policy.name]
             if "authorizer" not in policy.evaluator.reads:
                 yield policy
+            else:
+                left_out.append(_LEFT_OUT.format(f"The policy {policy.name}", "it asks for rights"))
 
 
 class Verdicts:

@@ -3,7 +3,8 @@
     ?content=diff|full    lists and watches: diffs only, or also the objects before and after; a get has all
     ?content=states       the objects alone, without any comparison, for readers of many changes
     ?content=after        of these, the objects after the changes, and deleted ones: at half the cost
-    ?verdicts=audited     only writes that a policy would have refused that is bound with Audit alone, with its verdict
+    ?verdicts=audited     only writes that a policy would have refused that is bound with Audit alone, with its verdict;
+                          warnings name the policies that are not judged here
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
@@ -24,7 +25,7 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revisions import ChangeReads, Readable
-from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Verdicts
+from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import parse_moment
@@ -63,16 +64,23 @@ def read_revisions(backend: Backend, context: Context) -> Backend:
     return replace(backend, reads=changes)
 
 
+def _audited(backend: Backend) -> Audited:
+    return Audited((), ()) if backend.audited is None else backend.audited.current()
+
+
 def _verdicts(backend: Backend) -> Verdicts:
-    policies = [] if backend.audited is None else backend.audited.current()
-    return Verdicts(policies, backend.store.reads, backend.store.registry)
+    return Verdicts(_audited(backend).policies, backend.store.reads, backend.store.registry)
 
 
 async def check_policies_listed(backend: Backend, context: Context) -> None:
-    """Check the user's right to list the policies whose verdicts are wanted, and their bindings. StatusError 403."""
+    """Check the user's right to list the policies whose verdicts are wanted, and their bindings. StatusError 403.
+
+    Warn of those that are left out.
+    """
     for resource in (POLICIES, BINDINGS):
         plural, _, group = resource.partition(".")
         await _check_listed(backend, context, group, "v1", plural)
+    context.warnings += _audited(backend).left_out
 
 
 def read_recorded(backend: Backend, context: Context) -> Backend:
@@ -158,8 +166,8 @@ async def _check_listed(backend: Backend, context: Context, group: str, version:
 
 
 def _readable(backend: Backend, context: Context) -> Readable:
-    """Return the check for the right to get an object: all of its kind in the namespace, or this one by name. Each
-    answer is kept for the request."""
+    """Return the check for the right to get an object: all of its kind, those in the namespace, or this one by name.
+    Each answer is kept for the request. Most readers of many changes may get all, so that one question is enough."""
     known: dict[tuple[str, str, str], bool] = {}
     user, registry, authorization = context.user, backend.store.registry, backend.authorization
 
@@ -183,6 +191,10 @@ def _readable(backend: Backend, context: Context) -> Readable:
         return known[key]
 
     async def readable(resource: str, namespace: str, name: str) -> bool:
-        return await may_get(resource, namespace, "") or await may_get(resource, namespace, name)
+        return (
+            await may_get(resource, "", "")
+            or (bool(namespace) and await may_get(resource, namespace, ""))
+            or (bool(name) and await may_get(resource, namespace, name))
+        )
 
     return readable

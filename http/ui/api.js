@@ -27,7 +27,8 @@ export class ApiError extends Error {
   }
 }
 
-async function get(path, query, signal, lacking) {
+/** ``notes``: a set that gets the warnings of the answer. */
+async function get(path, query, signal, lacking, notes) {
   const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
   let answer;
   try {
@@ -40,6 +41,7 @@ async function get(path, query, signal, lacking) {
   }
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new ApiError(answer.status, body.message ?? answer.statusText, lacking);
+  for (const [, text] of (answer.headers.get("Warning") ?? "").matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)) notes?.add(text.replace(/\\(.)/g, "$1"));
   return body;
 }
 
@@ -83,6 +85,7 @@ export class Changes {
     this.fields = fields;
     this.signal = signal;
     this.notes = [];
+    this.warnings = new Set();
   }
 
   async #more(source) {
@@ -90,7 +93,7 @@ export class Changes {
     for (let tries = 0; tries < 20 && !source.found.length && !source.ended; tries++) {
       const asked = { ...this.query, fieldSelector: selector(source.fields, this.fields), continue: source.token };
       try {
-        const page = await get(source.path, asked, this.signal, source.lacking);
+        const page = await get(source.path, asked, this.signal, source.lacking, this.warnings);
         source.found = page.items ?? [];
         source.token = page.metadata?.continue ?? "";
         source.ended = !source.token;

@@ -70,13 +70,13 @@ class Verdicts {
   }
 
   #show() {
-    const { ended, notes } = this.changes;
+    const { ended, notes, warnings } = this.changes;
     const summary = this.writes
       ? `${count(this.writes, "write")} would have been refused, ${ended ? `in ${this.since}` : "of the newest ones"}.`
       : ended ? "No write would have been refused, or no policy only audits." : "None of the newest writes would have been refused.";
     const sections = [...this.tallies].sort(([, a], [, b]) => b.writes - a.writes).map(([name, tally]) => section(name, tally));
     const button = h("button", { type: "button", onclick: () => this.more() }, "Judge older writes");
-    this.element.replaceChildren(...notes.map((note) => h("p.note", {}, note)), h("p", {}, summary), ...sections,
+    this.element.replaceChildren(...[...notes, ...warnings].map((note) => h("p.note", {}, note)), h("p", {}, summary), ...sections,
       h("p.end", {}, !ended && button));
     say(summary);
   }

@@ -103,3 +103,22 @@ async def test_rights(autojump_clock: Any) -> None:
         await server.ask("POST", f"{rbac}/clusterrolebindings", body)
         found = await server.get(f"{API}/revisions?verdicts=audited", token=JOE)
         assert found["items"] == []  # he may not get the objects
+
+
+async def test_policies_that_are_not_judged_are_named(autojump_clock: Any) -> None:
+    async with open_server() as server:
+        await history(server)
+        asks = "authorizer.group('').resource('pods').check('list').allowed()"
+        await bound(server, "asks", asks, "Audit")
+        chosen = {"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Allow"}
+        kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+        await bound(server, "chooses", "params == null", "Audit", paramRef=chosen, paramKind=kind)
+        answer = await server.ask("GET", f"{API}/revisions?verdicts=audited")
+        refused = await server.ask("GET", f"{API}/revisions?verdicts=audited", token=JOE)
+    assert answer.ok()["items"] == []
+    how = "kubectl chronicle try-policy --audited judges it."
+    assert [text for name, text in answer.headers if name == "warning"] == [
+        f'299 - "The binding chooses is left out, because it selects parameters by labels. {how}"',
+        f'299 - "The policy asks is left out, because it asks for rights. {how}"',
+    ]
+    assert not [text for name, text in refused.headers if name == "warning"]
