@@ -29,6 +29,7 @@ import trio
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.batch_ids import BatchIds
 from kubechronicle.eventlog.errors import (
+    Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
@@ -255,8 +256,13 @@ class Appender:
             result = await self._outcome(batch)
             if isinstance(result, BatchResult):
                 self._warned = False
-                await self._tail.apply(result)
-                _report(self._under_way, result)
+                try:
+                    await self._tail.apply(result)
+                except Diverged:
+                    for pending in self._under_way:
+                        pending.finish(OutcomeUnknownForNow("the database went back after the change was committed"))
+                else:
+                    _report(self._under_way, result)
                 return
             if not isinstance(result, LogUnavailable):
                 await self._send_one_by_one(result)
@@ -307,7 +313,7 @@ class Appender:
         for pause in delays():
             try:
                 return await self._log.settle(batch)
-            except (LogUnavailable, OutcomeUnknown):
+            except (LogUnavailable, OutcomeUnknown, SetupError):  # as when the password is being changed
                 await trio.sleep(pause)
         raise AssertionError("delays() is endless")
 

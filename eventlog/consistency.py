@@ -25,6 +25,8 @@ from kubechronicle.eventlog.request_parts import LOG, timed
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 
+QUERY = "the query for the newest revision"
+
 
 class _Round:
     """The readers that one query serves."""
@@ -83,6 +85,7 @@ class ConsistentRead:
         served = {own, self._gathering or own, *self._orphaned}
         self._gathering, self._orphaned, self._under_way = None, set(), True
         try:
+            self._tail.outages.sent(QUERY)
             try:
                 head = await self._log.head()
                 self._tail.learn(head)
@@ -92,6 +95,7 @@ class ConsistentRead:
             for each in served:
                 each.result = result
         finally:
+            self._tail.outages.answered(QUERY)
             self._under_way = False
             self._hand_over(served)
 

@@ -18,6 +18,17 @@ class LogUnavailable(LogError):
     """The database did not answer, and the call has had no effect. Safe to retry."""
 
 
+class Diverged(LogUnavailable):
+    """The log does not hold a change that this server has applied: it went back (positions.py)."""
+
+    def __init__(self, applied: int, newest: int) -> None:
+        super().__init__(
+            f"the database does not hold revision {applied}, which this server has applied; it ends at {newest}"
+        )
+        self.applied = applied
+        self.newest = newest
+
+
 class NotSoleAppender(LogUnavailable):
     """Another server holds the claim to append alone (sole_appender.py). Nothing was committed."""
 
@@ -67,6 +78,20 @@ class FutureMoment(LogError):
         super().__init__(f"{requested.isoformat()} is in the future: it is {now.isoformat()}")
         self.requested = requested
         self.now = now
+
+
+class UnknownMoment(LogError):
+    """The time lies among changes that have commit times of the future, because the clocks were wrong.
+
+    ``revision``: the newest one that was certainly committed by then.
+    """
+
+    def __init__(self, requested: datetime, revision: int) -> None:
+        super().__init__(
+            f"the state at {requested.isoformat()} is not known: the clocks were wrong after revision {revision}, and "
+            "later changes have times of the future; ask by revision"
+        )
+        self.revision = revision
 
 
 class NotArchived(LogError):

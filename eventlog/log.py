@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -69,9 +70,25 @@ class RevisionLog(Protocol):
         """
         ...
 
-    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
+    def follow(self, position: Callable[[], Position | None]) -> None:
+        """Compare the position, which may change at any time, on each new connection before its first use.
+
+        The call that needs the connection raises Diverged, which is a LogUnavailable.
+        """
+        ...
+
+    def restart(self, newest: int) -> None:
+        """The log went back to this revision: ``newest_seen_revision`` begins anew."""
+        ...
+
+    async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
+        """Return the rows of these revisions that are in the log, without contents. LogUnavailable."""
+        ...
+
+    async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
         """Return at most ``limit`` records with revision > ``after``, in revision order, without ``who``.
 
+        ``position``: at ``after``; compared with the log's row. Diverged.
         Compacted: ``after`` is below the compacted revision of some resource, so rows may be missing.
         """
         ...

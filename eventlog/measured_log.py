@@ -11,13 +11,14 @@ The operations are those that clients of etcd know, where they mean the same:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from kubechronicle.eventlog.log import Claim, RevisionLog
+from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -86,8 +87,11 @@ class MeasuredLog:
     async def settle(self, batch: Batch) -> BatchResult | None:
         return await self._measured("settle", "", self._log.settle(batch))
 
-    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
-        return await self._measured("watch", "", self._log.read(after=after, limit=limit))
+    async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
+        return await self._measured("watch", "", self._log.read(after=after, limit=limit, position=position))
+
+    async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
+        return await self._measured("identities", "", self._log.identities(revisions))
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
@@ -137,6 +141,12 @@ class MeasuredLog:
     @property
     def newest_seen_revision(self) -> int:
         return self._log.newest_seen_revision
+
+    def follow(self, position: Callable[[], Position | None]) -> None:
+        self._log.follow(position)
+
+    def restart(self, newest: int) -> None:
+        self._log.restart(newest)
 
     async def claim(self) -> Claim | None:
         return await self._log.claim()

@@ -21,6 +21,7 @@ from uuid import uuid4
 import trio
 
 from kubechronicle.eventlog.errors import (
+    Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
@@ -30,7 +31,7 @@ from kubechronicle.eventlog.errors import (
 )
 from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.postgres import connection, rows, sql
+from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
 from kubechronicle.eventlog.postgres.migrate import check_schema
@@ -95,13 +96,14 @@ class PostgresLog(LogReads):
             if alone:
                 # On this connection: Postgres may have no other one left.
                 retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
-                statement, arguments = sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
+                statement, arguments = clock_sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
             else:
-                statement, arguments = sql.APPEND, rows.batch_arguments(batch)
+                statement, arguments = clock_sql.APPEND, rows.batch_arguments(batch)
             try:
                 result = await session.fetch_uninterrupted(
                     statement,
                     *arguments,
+                    self.clocks.now(),
                     bound=APPEND_BOUND,
                     grace=APPEND_GRACE,
                     is_working=lambda: self._is_working(session),
@@ -195,6 +197,11 @@ class PostgresLog(LogReads):
 
     # Notifications
 
+    def note_divergence(self) -> None:
+        """Let the tail read on a connection like the new one, which showed that the log went back."""
+        self._pool.drop_idle()
+        self._listener.wake()
+
     async def wait_notified(self) -> None:
         await self._listener.wait_notified()
 
@@ -244,9 +251,17 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
 
     async def connect() -> Session:
         try:
-            return await connection.connect(url, application=application, bound=connection.ANSWER_BOUND)
+            opened = await connection.connect(url, application=application, bound=connection.ANSWER_BOUND)
         except SetupError as error:  # it was right at the start: the operator is changing it, and the server waits
             raise LogUnavailable(str(error)) from error
+        try:
+            await log.check_position(opened)
+        except BaseException as error:
+            opened.terminate()
+            if isinstance(error, Diverged):
+                log.note_divergence()
+            raise
+        return opened
 
     async def connect_unbounded() -> Session:
         return await connection.connect(url, application=application)

@@ -182,14 +182,21 @@ class Head:
 
     ``compacted_of``: by group-resource, for resources with a retention of their own.
     ``compacted``: for all other resources.
+    ``hash``: of the newest revision, only with a load; b"": not known.
     """
 
     revision: int
     compacted: int
     compacted_of: Mapping[str, int] = field(default_factory=dict)
+    hash: bytes = b""
 
     def compacted_for(self, resource: str) -> int:
         return self.compacted_of.get(resource, self.compacted)
+
+    @property
+    def newest_mark(self) -> int:
+        """The revision above which no resource lacks history."""
+        return max(self.compacted, *self.compacted_of.values(), 0)
 
     @property
     def oldest(self) -> int:

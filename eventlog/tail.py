@@ -8,12 +8,15 @@ may be faster:
     applied 5; a read of 6..7 is under way, we commit 8: read 6..8, or 6..7 and again 8
 
 Invariant: records are applied in revision order without a gap. A gap raises LogCorrupt and stops the server, because
-views with a gap give wrong answers. If the database does not answer, the views stay, ``healthy`` becomes False, and
-reads are retried until one succeeds.
+views with a gap give wrong answers. If the database does not answer, or answers with an error, the views stay,
+``healthy`` becomes False, and reads are retried until one succeeds.
+
+The log may go back (positions.py). Then everything is loaded again, watches end, and ``losses`` has the lost changes.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,13 +28,19 @@ import trio
 
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogCorrupt, LogError, LogUnavailable
+from kubechronicle.eventlog.errors import Compacted, Diverged, FutureRevision, LogCorrupt, LogError
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.outages import Outages
+from kubechronicle.eventlog.positions import Loss, Position, find_loss
 from kubechronicle.eventlog.records import BatchResult, Head, Record
 from kubechronicle.eventlog.views.views import Views
 
+logger = logging.getLogger(__name__)
+
 READ_CHUNK = 1000
 """Records read and applied at once, or CHUNK_BYTES of them: bounds the delay of other tasks (about 20 ms)."""
+
+QUERY = "the query for new changes"
 
 FIRST_READ = 8
 """Records of the first read: mostly a notification tells of one batch, and few records need no cursor."""
@@ -42,18 +51,28 @@ class Tail:
 
     def __init__(self, log: RevisionLog, views: Views) -> None:
         self.views = views
-        self.last_error: LogError | None = None
+        self.outages = Outages()
+        self.losses: list[Loss] = []
+        self.lost = trio.Event()  # replaced when it is set
         self._log = log
         self._loaded = False
+        self._position: Position | None = None  # None: the applied revision cannot be compared
+        self._newest: Record | None = None  # the last applied one, as long as ``_position`` is older
+        log.follow(self._current_position)
         self._wanted = 0  # a revision known to be committed
         self._more_expected = trio.Event()
         views.read_history = log.read_resource
         views.read_object = log.get_at
 
     @property
+    def last_error(self) -> LogError | None:
+        """The reason why the last query to the log failed; None: it succeeded."""
+        return self.outages.last_error
+
+    @property
     def healthy(self) -> bool:
-        """True if the views are loaded and the last query to the log succeeded (``last_error`` is None)."""
-        return self._loaded and self.last_error is None
+        """True if the views are loaded and the last query to the log succeeded in time."""
+        return self._loaded and not self.outages.problem()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load, report started, and follow the log until cancelled. Raises LogCorrupt, in an exception group."""
@@ -118,12 +137,17 @@ class Tail:
         """Read until nothing is missing. False: the log did not answer."""
         try:
             await self._catch_up()
-        except LogUnavailable as error:
-            self.last_error = error
-            return False
+        except Diverged as error:
+            self.outages.failed(error)
+            await self._restart()
         except Compacted:  # the missed records are gone: load the present state
             await self._load()
-        self.last_error = None
+        except LogCorrupt:
+            raise
+        except LogError as error:
+            self.outages.failed(error)
+            return False
+        self.outages.succeeded()
         return True
 
     async def _catch_up(self) -> None:
@@ -132,7 +156,12 @@ class Tail:
         committed, limit = self._wanted, FIRST_READ
         while True:
             before = self.views.applied
-            records = await self._log.read(after=before, limit=limit)
+            position = self._current_position()
+            self.outages.sent(QUERY)
+            try:
+                records = await self._log.read(after=before, limit=limit, position=position)
+            finally:
+                self.outages.answered(QUERY)
             if any(record.erased for record in records):  # views hold no tombstones: load the present state
                 raise Compacted(before, records[-1].revision)
             self._apply(records)
@@ -146,7 +175,7 @@ class Tail:
             before = self.views.applied
             head = await self._log.head()
             if head.revision < before:
-                raise LogCorrupt(f"the log ends at revision {head.revision}, but {before} had been committed")
+                raise Diverged(before, head.revision)
             self.learn(head)
             committed = max(head.revision, self._wanted)
             if committed <= self.views.applied:
@@ -158,22 +187,64 @@ class Tail:
         if records and records[0].revision <= applied:
             records = [record for record in records if record.revision > applied]
         self.views.apply(records)
+        if records:
+            self._newest = records[-1]
+
+    def _current_position(self) -> Position | None:
+        if self._newest is not None:
+            self._position, self._newest = Position.after(self._newest), None
+        return self._position
 
     # Loading
 
     async def _load(self) -> None:
         """Load all live objects, with retries without limit."""
-        for pause in delays():
-            try:
-                head, entries = await self._read_everything()
-                break
-            except LogUnavailable as error:
-                self.last_error = error
-                await trio.sleep(pause)
+        head, entries = await self._read_until_read()
         if not self._loaded or head.revision > self.views.applied:
             self.views.load(entries, head)
+            self._note_load(head)
         self.learn(head)
-        self._loaded, self.last_error = True, None
+        self._loaded = True
+        self.outages.succeeded()
+
+    def _note_load(self, head: Head) -> None:
+        self._position = Position(head.revision, hash=head.hash) if head.hash else None
+        self._newest = None
+
+    async def _restart(self) -> None:
+        """Load the present state after the log went back, and find out what was lost."""
+        applied = self.views.applied
+        self._position = self._newest = None  # new connections need not hold it any more
+        head, entries = await self._read_until_read()
+        loss = await self._find_loss(applied, head.revision)
+        self._wanted = 0
+        self._log.restart(head.revision)
+        self.views.load(entries, head, restart=True)
+        self._note_load(head)
+        self.learn(head)
+        logger.error("%s", loss.summary())
+        self.losses = [*self.losses, loss]
+        lost, self.lost = self.lost, trio.Event()
+        lost.set()
+
+    async def _find_loss(self, applied: int, newest: int) -> Loss:
+        events = chain.from_iterable(view.window.events for view in self.views)
+        try:
+            return await find_loss(self._log.identities, events, applied=applied, now=newest)
+        except LogError as error:
+            logger.warning("what was lost could not be read: %s", error)
+            return Loss(after=None, until=applied, now=newest, changes=())
+
+    async def _read_until_read(self) -> tuple[Head, dict[str, list[Entry]]]:
+        for pause in delays():
+            try:
+                return await self._read_everything()
+            except LogCorrupt:
+                raise
+            except LogError as error:
+                self.outages.failed(error)
+                await trio.sleep(pause)
+        raise AssertionError("delays() is endless")
 
     async def _read_everything(self) -> tuple[Head, dict[str, list[Entry]]]:
         head = Head(revision=0, compacted=0)

@@ -12,7 +12,7 @@ nothing is encrypted, ``append`` is that of the log below, and encrypted rows of
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -23,6 +23,7 @@ from kubechronicle.eventlog.encryption.contents import Contents
 from kubechronicle.eventlog.encryption.errors import NeedsKey, TransformError
 from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY
 from kubechronicle.eventlog.log import Claim, RevisionLog
+from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -66,8 +67,8 @@ class EncryptedLog:
 
     # Reading
 
-    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
-        records = await self._log.read(after=after, limit=limit)
+    async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
+        records = await self._log.read(after=after, limit=limit, position=position)
         await self._decrypt(records)
         return records
 
@@ -146,6 +147,15 @@ class EncryptedLog:
         return record if plain.data is record.body else replace(record, body=plain.data)
 
     # Passed on
+
+    def follow(self, position: Callable[[], Position | None]) -> None:
+        self._log.follow(position)
+
+    def restart(self, newest: int) -> None:
+        self._log.restart(newest)
+
+    async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
+        return await self._log.identities(revisions)
 
     async def head(self) -> Head:
         return await self._log.head()

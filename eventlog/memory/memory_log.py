@@ -13,7 +13,8 @@ Faults: ``fail_next`` scripts faults of the next calls. ``hold`` stops calls at 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -25,6 +26,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.memory.claims import MemoryClaims
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
+from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
@@ -82,8 +84,21 @@ class MemoryLog(MemoryClaims):
         await self._enter("settle")
         return self.store.settle(batch)
 
-    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
+    def follow(self, position: Callable[[], Position | None]) -> None:
+        """There is one connection, which leads to one store."""
+
+    def restart(self, newest: int) -> None:
+        self.newest_seen_revision = newest
+
+    async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
+        await self._enter("identities")
+        return [row for revision in revisions if (row := self.store.identity(revision)) is not None]
+
+    async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
         await self._enter("read")
+        if position is not None:
+            head = self.store.head()
+            position.confirm(self.store.identity(after), newest=head.revision, compacted=head.newest_mark)
         self.store.check_complete(after)
         records = bounded(self.store.rows(after=after), limit, record_size)
         await self._reach("read.read")
@@ -112,7 +127,8 @@ class MemoryLog(MemoryClaims):
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         await self._enter("load")
-        head, live = self.store.head(), self.store.live()
+        live, newest = self.store.live(), self.store.identity(self.store.revision)
+        head = replace(self.store.head(), hash=newest.hash if newest is not None else b"")
         for start in range(0, max(len(live), 1), LOAD_CHUNK):
             yield head, live[start : start + LOAD_CHUNK]
             await self._enter("load")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import trio
 from msgspec import structs
@@ -22,6 +23,7 @@ from kubechronicle.eventlog.errors import (
     LogUnavailable,
 )
 from kubechronicle.eventlog.memory.reads import MemoryReads
+from kubechronicle.eventlog.positions import RowIdentity, identity_of
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import (
     Batch,
@@ -54,6 +56,7 @@ class MemoryStore:
         self.who: dict[int, Who] = {}  # by revision; the rows are stored without
         self._now = now
         self._committed_at = datetime.min.replace(tzinfo=UTC)
+        self._hashes = {0: uuid4().bytes}  # of the chain, by revision; the contents are no part of it
         self._rows: list[Record] = []  # in revision order, without compacted ones
         self._history: dict[Key, list[Record]] = {}  # the same rows by key
         self._dropped_of: dict[str, int] = {}  # by resource: the newest revision without a row
@@ -104,6 +107,7 @@ class MemoryStore:
             committed_at=self._committed_at,
         )
         self._rows.append(row)
+        self._hashes[row.revision] = sha256(self._hashes[row.revision - 1] + repr(identity_of(row)).encode()).digest()
         self._history.setdefault(change.key, []).append(row)
         self.who[self.revision] = who
         return structs.replace(row, who=who, decoded=change.decoded, mark=change.mark)
@@ -154,6 +158,12 @@ class MemoryStore:
     def head(self) -> Head:
         own = {resource: mark for resource, mark in self.compacted_of.items() if mark > self.compacted}
         return Head(revision=self.revision, compacted=self.compacted, compacted_of=own)
+
+    def identity(self, revision: int) -> RowIdentity | None:
+        index = bisect_left(self._rows, revision, key=lambda row: row.revision)
+        if index == len(self._rows) or self._rows[index].revision != revision:
+            return None
+        return identity_of(self._rows[index])._replace(hash=self._hashes[revision])
 
     def current(self, key: Key) -> Record | None:
         rows = self._history.get(key)

@@ -58,6 +58,10 @@ class Listener:
         self.works = False
         self.notifications = 0  # received from others since the start
 
+    def wake(self) -> None:
+        """Let ``wait_notified`` return."""
+        self._notified.set()
+
     async def wait_notified(self) -> None:
         """Return at a notification since the last call, or after the poll interval."""
         with trio.move_on_after(POLL_SECONDS if self.works else POLL_WITHOUT_NOTIFICATIONS_SECONDS):

@@ -5,14 +5,23 @@ Invariant: a result is complete or an error, never a shortened list.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from kubechronicle.eventlog.errors import BeforeHistory, Compacted, FutureMoment, FutureRevision, LogCorrupt
-from kubechronicle.eventlog.postgres import change_sql, density_sql, rows, sql
-from kubechronicle.eventlog.postgres.bounded_reads import fetch_bounded
+from kubechronicle.eventlog.errors import (
+    BeforeHistory,
+    Compacted,
+    FutureMoment,
+    FutureRevision,
+    LogCorrupt,
+    UnknownMoment,
+)
+from kubechronicle.eventlog.positions import Position, RowIdentity
+from kubechronicle.eventlog.postgres import change_sql, clock_sql, density_sql, rows, sql
+from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
+from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.session import Pool, Row, Session
 from kubechronicle.eventlog.queries import density
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -30,18 +39,49 @@ class LogReads:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.clocks = Clocks(pool)
         self.newest_seen_revision = 0  # see RevisionLog
+        self._position: Callable[[], Position | None] = lambda: None  # see ``follow``
         self._short: tuple[str, ...] | None = None  # cache: resources of the class 'short', which never change
 
     async def head(self) -> Head:
         return self._head((await self._pool.fetch(sql.HEAD, bound=QUICK_BOUND))[0])
 
-    async def read(self, *, after: int, limit: int) -> Chunk[Record]:
-        head, matching = await self._fetch_bounded(sql.READ, after, limit, limit=limit, at=(_AFTER_HEAD,))
-        newest_mark = max(head.compacted, *head.compacted_of.values(), 0)
-        if after < newest_mark:
-            raise Compacted(after, newest_mark)
-        records = matching.map(lambda row: rows.record(row, _AFTER_HEAD))
+    def follow(self, position: Callable[[], Position | None]) -> None:
+        self._position = position
+
+    def restart(self, newest: int) -> None:
+        self.newest_seen_revision = newest
+
+    async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
+        found = await self._pool.fetch(sql.IDENTITIES, list(revisions))
+        return [one for row in found if (one := rows.identity(row["revision"], row, 1)) is not None]
+
+    async def check_position(self, session: Session) -> None:
+        """Compare the position that the server follows, on a new connection. Diverged."""
+        position = self._position()
+        if position is not None:
+            row = (await session.fetch(sql.IDENTITY, position.revision, bound=QUICK_BOUND))[0]
+            self._confirm(position, rows.head(row), row)
+
+    @staticmethod
+    def _confirm(position: Position, head: Head, row: Row) -> None:
+        identity = rows.identity(position.revision, row, _AFTER_HEAD)
+        position.confirm(identity, newest=head.revision, compacted=head.newest_mark)
+
+    async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
+        at = _AFTER_HEAD
+        if position is not None and position.revision == after and limit <= FEW:
+            at += rows.IDENTITY_WIDTH
+            found = await self._pool.fetch(sql.READ_FROM, after, limit, bound=QUICK_BOUND)
+            head = self._head(found[0])
+            self._confirm(position, head, found[0])
+            matching = Chunk([] if found[0][at] is None else found)
+        else:
+            head, matching = await self._fetch_bounded(sql.READ, after, limit, limit=limit, at=(at,))
+        if after < head.newest_mark:
+            raise Compacted(after, head.newest_mark)
+        records = matching.map(lambda row: rows.record(row, at))
         last = records[-1].revision if records.cut else min(after + limit, head.revision)
         expected = range(after + 1, last + 1)
         if [record.revision for record in records] != list(expected):
@@ -109,11 +149,14 @@ class LogReads:
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
         arguments = (when, None) if isinstance(when, datetime) else (None, when)
-        revision, moment, clock = (await self._pool.fetch(sql.MOMENT_AT, *arguments))[0]
+        answer = (await self._pool.fetch(clock_sql.MOMENT_AT, *arguments, self.clocks.now()))[0]
+        revision, moment, clock, known = answer
         if moment > clock:
             raise FutureMoment(moment, clock)
         if revision is None:
             raise BeforeHistory(await self._oldest())
+        if not known:
+            raise UnknownMoment(moment, revision)
         self.newest_seen_revision = max(self.newest_seen_revision, revision)
         return Moment(revision, moment)
 
@@ -135,6 +178,8 @@ class LogReads:
         async with self._pool.session() as session, session.snapshot():
             await session.execute(sql.LOCK_LOG)
             head = self._head((await session.fetch(sql.HEAD))[0])
+            newest = rows.identity(head.revision, (await session.fetch(sql.IDENTITY, head.revision))[0], _AFTER_HEAD)
+            head = replace(head, hash=newest.hash if newest is not None else b"")
             empty = True
             for statement in sql.LOAD.values():
                 async with aclosing(

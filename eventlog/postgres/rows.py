@@ -11,10 +11,14 @@ from typing import Any
 import orjson
 
 from kubechronicle.eventlog.errors import LogCorrupt
+from kubechronicle.eventlog.positions import RowIdentity
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Rejected, Who
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATIONS = {int(operation): operation for operation in Operation}
+
+IDENTITY_WIDTH = 7
+"""Columns of the identity of a row (sql.IDENTITY_COLUMNS)."""
 
 RECORD_WIDTH = 11
 """Columns of a record (sql.RECORD_COLUMNS)."""
@@ -213,6 +217,14 @@ def record(row: Any, at: int) -> Record:
         body=body.encode(),
         committed_at=committed_at,
     )
+
+
+def identity(revision: int, row: Any, at: int) -> RowIdentity | None:
+    """Return the identity in the IDENTITY_COLUMNS of a row, from column ``at`` on; None: there is no such row."""
+    hash, resource, namespace, name, uid, version, committed_at = row[at : at + IDENTITY_WIDTH]
+    if hash is None:
+        return None
+    return RowIdentity(revision, Key(resource, namespace, name), uid, version, committed_at, bytes(hash))
 
 
 def replaced(row: Any, at: int, previous: int) -> Record | None:

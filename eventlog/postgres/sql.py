@@ -42,8 +42,10 @@ APPENDS_ARE_SHARED = "select kubechronicle.appends_are_shared()"
 CLAIMED = "select h.sole <> '' and h.sole_under = pg_postmaster_start_time() from kubechronicle.head h"
 
 # $1 batch id. Returns a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
+# A clock that jumped back must not let retention prune the fence at once.
 FENCE = (
-    "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp())"
+    "insert into kubechronicle.batches (id, committed_at)"
+    " select $1, greatest(clock_timestamp(), h.committed_at) from kubechronicle.head h"
     " on conflict do nothing returning id"
 )
 
@@ -58,6 +60,33 @@ BATCH_ROWS = (
 
 # $1 process id of a backend of our own role.
 BACKEND_STATE = "select state from pg_stat_activity where pid = $1"
+
+# The columns of rows.identity.
+IDENTITY_COLUMNS = "hash, resource, namespace, name, uid, version, committed_at"
+_ROW = f"""
+    select {IDENTITY_COLUMNS} from kubechronicle.log where revision = $1::bigint
+    union all
+    select {IDENTITY_COLUMNS} from kubechronicle.kept where revision = $1::bigint limit 1
+"""
+
+# $1 revision. The head, and the identity of a row.
+IDENTITY = f"select {HEAD_COLUMNS}, c.* from kubechronicle.head h left join lateral ({_ROW}) c on true"
+
+# $1 revisions.
+IDENTITIES = f"""
+select revision, {IDENTITY_COLUMNS} from kubechronicle.log where revision = any ($1::bigint[])
+union all
+select revision, {IDENTITY_COLUMNS} from kubechronicle.kept where revision = any ($1::bigint[])
+"""
+
+# $1 after, $2 limit. As READ, with the identity of the row at ``after``. For few rows, as it comes with each.
+READ_FROM = f"""
+select {HEAD_COLUMNS}, c.*, r.* from kubechronicle.head h left join lateral ({_ROW}) c on true
+left join lateral (
+    select {RECORD_COLUMNS} from kubechronicle.log
+    where revision > $1::bigint and revision <= $1::bigint + $2::bigint order by revision) r on true
+order by r.revision
+"""
 
 # $1 after, $2 limit. One index range: revisions are gapless, so the range is bounded on both sides.
 READ = f"""
@@ -152,9 +181,6 @@ LOAD = {
 LOCK_LOG = "lock table kubechronicle.log in access share mode"
 
 FIRST_REVISION_SINCE = "select kubechronicle.first_revision_since($1)"
-
-# $1 a time or null, $2 an age. A bisection: some twenty index descents in a log of a million revisions.
-MOMENT_AT = "select revision, moment, clock from kubechronicle.moment_at($1, $2)"
 
 # $1 revision. The first existing row at or above it.
 MOMENT_OF = f"""

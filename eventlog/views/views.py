@@ -281,6 +281,11 @@ class Views:
         """Everything up to this revision is in the views."""
         return self._progress.applied
 
+    @property
+    def restarts(self) -> int:
+        """Times that the log went back. A cursor from before may have returned changes that are lost."""
+        return self._progress.restarts
+
     def compacted_for(self, resource: str) -> int:
         """Return the revision below which the resource's history may be gone, as far as is known here.
 
@@ -322,17 +327,18 @@ class Views:
 
     # Writing: the tail only
 
-    def load(self, entries: dict[str, list[Entry]], head: Head) -> None:
+    def load(self, entries: dict[str, list[Entry]], head: Head, *, restart: bool = False) -> None:
         """Replace all objects by these, by resource, in any order: the state at ``head``.
 
-        Cursors stay valid. They read the events they have not seen from the log, or raise Compacted.
+        Cursors stay valid. They read the events they have not seen from the log, or raise Compacted. ``restart``: the
+        log went back; then all cursors raise Compacted, and tasks that wait for a revision get Diverged.
         """
         before = self.applied
         for resource in entries.keys() | self._views.keys():
             self[resource].replace(entries.get(resource, []), head.revision)
         self._loaded = head.revision
         self._note_erasure()  # the missed changes may include one
-        self._progress.advance(head.revision)
+        (self._progress.restart if restart else self._progress.advance)(head.revision)
         for view in self:
             for follow in view.followers:
                 follow(None)

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 import trio
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.errors import LogUnavailable
+from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.watching.dispatcher import MAX_SHARED_BATCHES, Batch, SharedBatches
 from kubechronicle.eventlog.watching.sources import HistorySource, WatchedView
@@ -57,6 +57,7 @@ class WatchCursor:
         "_field",
         "_name",
         "_namespace",
+        "_restarts",
         "_revision",
         "_scope",
         "_take",
@@ -80,6 +81,7 @@ class WatchCursor:
         self._view = view
         self._views = views
         self._revision = after
+        self._restarts = views.restarts
         self._namespace = namespace
         self._name = name
         self._field = field
@@ -100,11 +102,13 @@ class WatchCursor:
         """Return the next events of this scope, 1 to CURSOR_BATCH; [] at the ``deadline`` (Trio's clock).
 
         Yields to other tasks only if it has to wait; events in memory are returned at once. Raises Compacted if the
-        history that follows ``revision`` is gone, and LogUnavailable if it cannot be read now (the caller may retry).
-        Cancelling it neither loses nor repeats events.
+        history that follows ``revision`` is gone, or the log went back, and LogUnavailable if it cannot be read now
+        (the caller may retry). Cancelling it neither loses nor repeats events.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
+            if self._restarts != self._views.restarts:
+                raise Compacted(self._revision, max(self._revision, self._view.applied))
             if self._revision < self._view.held_since:
                 with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
                     events = await self._read_history()
@@ -207,7 +211,7 @@ class WatchCursor:
         if before < revision:
             before = self._revision = revision
         view, take = self._view, self._take
-        if take is None or before < view.window.held_since:
+        if take is None or before < view.window.held_since or self._restarts != self._views.restarts:
             return False
         position = (before, view.applied, self._scope)
         batch = shared.get(position)

@@ -58,12 +58,16 @@ class WatchedView(Protocol):
 
 
 class HistorySource(Protocol):
-    """``read_history``: None until the views are connected to a log. ``erasures``: erasures seen so far."""
+    """``read_history``: None until the views are connected to a log. ``erasures``: erasures seen so far. ``restarts``:
+    how often the log went back."""
 
     @property
     def read_history(self) -> ReadHistory | None: ...
 
     @property
     def erasures(self) -> int: ...
+
+    @property
+    def restarts(self) -> int: ...
 
     def describe_record(self, record: Record) -> Entry: ...

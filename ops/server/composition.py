@@ -23,6 +23,7 @@ from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.description import Description
 from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.actors.loops.log_losses import LogLosses
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
@@ -180,6 +181,7 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     availability, unavailable = availability_loop(store, backends)
     loops = [
         *own.children(),
+        ChildSpec(name="log-losses", run=LogLosses(store, tail).run),
         *_led_loops(plan, store, current),
         *led(plan.leading, [availability]),
         *authorization.children(),

@@ -23,6 +23,20 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "",
         {"": float(assembly.views.applied)},
     )
+    tail = assembly.tail
+    yield Reading(
+        "kubechronicle_database_outages", "Times that the database was lost.", True, "", {"": float(tail.outages.count)}
+    )
+    yield Reading(
+        "kubechronicle_log_went_back", "Times that the log lost applied changes.", True, "", {"": len(tail.losses)}
+    )
+    yield Reading(
+        "kubechronicle_lost_changes",
+        "Applied changes that the log then no longer held.",
+        True,
+        "",
+        {"": float(sum(len(loss.changes) for loss in tail.losses))},
+    )
     alone = assembly.sole is not None and assembly.sole.required_revision() is not None
     yield Reading("kubechronicle_sole_appender", "Whether reads spare the log.", False, "", {"": float(alone)})
     statistics = {view.resource: view.statistics() for view in views}

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog import tail
-from kubechronicle.eventlog.errors import FutureRevision, LogCorrupt, LogUnavailable
+from kubechronicle.eventlog.errors import Compacted, Diverged, FutureRevision, LogCorrupt, LogUnavailable
 from kubechronicle.eventlog.memory import memory_log
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
@@ -175,15 +175,62 @@ async def test_a_missing_newest_record_ends_the_tail() -> None:
             await trio.sleep_forever()
 
 
-async def test_a_log_whose_head_went_back_ends_the_tail() -> None:
+async def test_a_log_that_went_back_is_loaded_again() -> None:
+    """As after the promotion of a standby that lacked the last commits: everybody learns what is lost."""
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        await stack.tail.apply(await append(log, "kept"))
+        await stack.tail.apply(await append(log, "lost-1", "lost-2"))
+        cursor, ended = stack.views.watch("pods", after=3), []
+
+        async def follow() -> None:
+            with pytest.raises(Compacted):
+                await cursor.next_batch()
+            ended.append(True)
+
+        async def wait_for_lost() -> None:
+            with pytest.raises(Diverged):
+                await stack.views.wait_applied(4)
+            ended.append(True)
+
+        stack.nursery.start_soon(follow)
+        stack.nursery.start_soon(wait_for_lost)
+        await wait_all_tasks_blocked()
+        before, log.store = log.store, MemoryStore()
+        log.store._hashes[0] = before._hashes[0]
+        same = before._rows[0]
+        log.store._now = lambda: same.committed_at
+        commit(log.store, put(pod("kept"), expected=0))
+        log.store._now = before._now
+        commit(log.store, put(pod("other-1"), expected=0))
+        commit(log.store, put(pod("other-2"), expected=0))
+        commit(log.store, put(pod("other-3"), expected=0))
+        lost = stack.tail.lost
+        log.notified.set()
+        await lost.wait()
+        await wait_all_tasks_blocked()
+        assert ended == [True, True]
+        assert [entry.key.name for entry in stack.views["pods"].entries()] == ["kept", "other-1", "other-2", "other-3"]
+        (loss,) = stack.tail.losses
+        assert (loss.after, loss.until, loss.now) == (1, 3, 4)
+        assert [key.name for key in loss.objects] == ["lost-1", "lost-2"]
+        assert "revisions 2 to 3" in loss.summary()
+        await stack.tail.apply(await append(log, "later"))
+        assert stack.views.applied == 5
+        assert stack.tail.healthy
+
+
+async def test_a_log_that_ends_earlier_is_loaded_again() -> None:
     log = MemoryLog()
     commit(log.store, put(pod("x"), expected=0))
-    with pytest.RaisesGroup(LogCorrupt, flatten_subgroups=True):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(lambda *, task_status: Tail(log, Views(describe_simply)).run(task_status=task_status))
-            log.store = MemoryStore()  # restored from a backup that is older than the applied revision
-            log.notified.set()
-            await trio.sleep_forever()
+    async with open_stack(log) as stack:
+        lost = stack.tail.lost
+        log.store = MemoryStore()  # restored from a backup that is older than the applied revision
+        log.notified.set()
+        await lost.wait()
+        assert stack.views.applied == 0
+        assert stack.views["pods"].count() == 0
+        assert stack.tail.losses[0].after is None
 
 
 async def test_a_revision_that_does_not_exist_at_the_deadline_is_in_the_future(
