@@ -231,8 +231,10 @@ class PastStates:
         return None
 
     def _clear(self) -> None:
-        """Clear the cache after an erasure, which may concern any of it."""
+        """Clear the caches after an erasure, or when the log went back, which may concern any of them."""
         self._cached_lists.clear()
+        self._remaining.clear()
+        self._moments.clear()
         self.cached_bytes = 0
 
     def _add(self, key: tuple[str, str, int, bool], past: _PastList) -> None:
