@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
-from kubechronicle.eventlog.integrity.verify import verify
+from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
+from kubechronicle.eventlog.integrity.verify import Verdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.retention import archives
@@ -76,10 +77,22 @@ async def run_verify(
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
         terminal.stderr().line(f"{where}{verdict.problem.message}")
         return 1
+    _print_verified(verdict, signed, archives_read=archive is not None)
+    if contents is not None:
+        terminal.stdout().line(f"decrypted {contents.readable} encrypted revisions")
+        if contents.unreadable:
+            problem = f"{contents.unreadable} encrypted revisions cannot be decrypted, the first: {contents.reason}"
+            terminal.stderr().line(f"revision {contents.first}: {problem}")
+            return 1
+    return 0
+
+
+def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_read: bool) -> None:
+    """Print the verified revisions, the erasures among them, and the checkpoints that agree."""
     out = terminal.stdout()
     out.line(
         f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, "
-        + (f"{verdict.archived} by content in archives, " if archive is not None else "")
+        + (f"{verdict.archived} by content in archives, " if archives_read else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
     for erasure, revisions in verdict.erasures:
@@ -96,13 +109,6 @@ async def run_verify(
         )
     for checkpoint in signed:
         out.line(f"up to revision {checkpoint.revision} history is as it was at {checkpoint.noted_at.isoformat()}")
-    if contents is not None:
-        out.line(f"decrypted {contents.readable} encrypted revisions")
-        if contents.unreadable:
-            problem = f"{contents.unreadable} encrypted revisions cannot be decrypted, the first: {contents.reason}"
-            terminal.stderr().line(f"revision {contents.first}: {problem}")
-            return 1
-    return 0
 
 
 async def run_compact(

@@ -1,0 +1,104 @@
+"""Header fields of a request, and their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+HeaderList: TypeAlias = Iterable[tuple[str, str]]
+
+
+def utf8(value: str) -> str:
+    """Decode a field's value, which is bytes on the wire, as UTF-8. Invalid bytes become U+FFFD, so that the result
+    never equals a valid name.
+
+    >>> utf8("JosÃ©"), utf8("Jos\\xe9") == "Jos\\ufffd"
+    ('José', True)
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # text already: the request has not come over a wire
+        return value
+
+
+class Headers:
+    """Header fields: names in lower case, values as latin-1 text, repeated fields kept in order.
+
+    >>> headers = Headers([("Accept", "a"), ("accept", "b")])
+    >>> headers["accept"], headers.get_all("Accept"), headers.get("missing")
+    ('a', ['a', 'b'], '')
+    """
+
+    __slots__ = ("_first", "_items")  # a removed field is missing in _first only
+
+    def __init__(self, items: HeaderList = ()) -> None:
+        self._items = [(name.lower(), value) for name, value in items]
+        self._index()
+
+    @classmethod
+    def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """Make headers from received fields, whose names are in lower case."""
+        headers = cls.__new__(cls)
+        headers._items = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
+        headers._index()
+        return headers
+
+    def _index(self) -> None:
+        self._first = dict(self._items[::-1])  # of two of a name the first stays
+
+    def copy(self) -> Headers:
+        """Return a copy; removals from it do not change this."""
+        headers = Headers.__new__(Headers)
+        headers._items, headers._first = self._items, self._first.copy()
+        return headers
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the field's first value (as Go's Header.Get), or `default`."""
+        return self._first.get(name.lower(), default)
+
+    def get_all(self, name: str) -> list[str]:
+        name = name.lower()
+        if name not in self._first:
+            return []
+        return [value for key, value in self._items if key == name]
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Tell whether any field's name begins with the prefix (in lower case)."""
+        for name in self._first:  # noqa: SIM110 - called for every request, and a generator takes twice as long
+            if name.startswith(prefix):
+                return True
+        return False
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._first
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield all (name, value) pairs in the order received."""
+        return (item for item in self._items if item[0] in self._first)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"Headers({sorted(self._first)})"  # only the names: values include credentials
+
+    def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
+        """Remove these fields and those with these prefixes (in lower case), such as checked credentials."""
+        first = self._first
+        for name in first.keys() & names:
+            del first[name]
+        together = "\n" + "\n".join(first)  # called for every request: one search is faster than one for each name
+        for prefix in prefixes:
+            if "\n" + prefix in together:
+                for name in [name for name in first if name.startswith(prefix)]:
+                    del first[name]
+
+    def replace(self, name: str, value: str) -> None:
+        """Set a field (its name in lower case) to one value, instead of those received."""
+        self._items = [item for item in self._items if item[0] != name] + [(name, value)]
+        self._first[name] = value
