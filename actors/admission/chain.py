@@ -93,7 +93,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``annotations``: for the audit event.
     ``collection``: the object is deleted as one of a collection, and the request names none.
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
-    ``requested``: for ``validate``, the object before its conversion to the stored version, if it is a custom one.
+    ``requested``: for ``validate``, as in Prepared.
     ``measured``: what metrics count once the write is decided.
     ``progress``: for a write that may stop for answers of webhooks and go on afterwards; None: it begins again.
     """

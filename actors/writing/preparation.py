@@ -124,8 +124,8 @@ class Preparation:
         accepted, attributes = work.accepted, work.attributes
         await self._on_newest_state(self._admission.admit, attributes)
         tracking.keep_usable(accepted, work.managed, attributes.warnings)
-        if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it
-            attributes = work.attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
+        if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it, not the request
+            attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
         # Addresses and ports are allocated to the final name.
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
         await self._on_newest_state(self._admission.begin_write, attributes)

@@ -23,6 +23,7 @@ from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import (
     bodies,
@@ -138,7 +139,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
         metadata.parse_revision(obj["metadata"])
     strategy = strategy_of(rt.resource)
     obj = to_storage_version(rt, obj)
-    _make_null(rt, obj)
+    emptied = _make_null(rt, obj)
     meta = obj["metadata"]
     metadata.drop_system_fields(meta, deletion=False)  # a mutating webhook may set its marks
     metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
@@ -158,8 +159,11 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
+    # Kubernetes applies these defaults when it reads the object from its store: validating admission sees none of them.
+    shown = _shown(obj, emptied) if emptied or strategy.defaults_again else None
     _default_stored(rt, obj)
-    return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection_of_revision(meta, ctx))
+    rejection = rejection_of_revision(meta, ctx)
+    return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection, requested=shown)
 
 
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
@@ -184,9 +188,19 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
         obj.pop("status", None)
 
 
-def _make_null(rt: ResourceType, obj: Object) -> None:
-    if rt.definition:
-        null_lists.make_null(obj, comparison.storage_kind(rt))
+def _make_null(rt: ResourceType, obj: Object) -> null_lists.Emptied:
+    return null_lists.make_null(obj, comparison.storage_kind(rt)) if rt.definition else []
+
+
+def _shown(obj: Object, emptied: null_lists.Emptied) -> Object:
+    """Return a copy of an object as validating admission shows it: with its empty lists, which the store makes null."""
+    still = [each for each in emptied if each[0].get(each[1], each) is None]
+    for holder, name, value in still:
+        holder[name] = value
+    shown: Object = copy_object(obj)
+    for holder, name, _ in still:
+        holder[name] = None
+    return shown
 
 
 def _default_stored(rt: ResourceType, obj: Object) -> None:
@@ -226,7 +240,7 @@ def finish_update(
         return custom_writes.finish_update(rt, old, new, ctx, known)
     strategy = strategy_of(rt.resource)
     new = to_storage_version(rt, new)
-    _make_null(rt, new)
+    emptied = _make_null(rt, new)
     meta, held = new["metadata"], old["metadata"]
     expected = int(held["resourceVersion"])
     check_revision(rt, strategy, meta, held, expected, ctx)
@@ -258,7 +272,9 @@ def finish_update(
     _default_stored(rt, new)
     if ctx.subresource != SCALE:
         comparison.keep_times(rt, old, new)
-    return _conclude(rt, old, new, expected, warnings)
+    shown = _shown(new, emptied) if emptied else None
+    prepared = _conclude(rt, old, new, expected, warnings)
+    return prepared if shown is None else replace(prepared, requested=shown)
 
 
 def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:

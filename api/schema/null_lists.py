@@ -27,25 +27,32 @@ class _Plan:
 _PLANS: Final[dict[str, _Plan]] = {}
 
 
-def make_null(obj: dict[str, Any], kind: ObjectType) -> None:
-    """Replace the empty lists and maps of an object that are always written by null, in place."""
-    _apply(obj, _plan_of(kind))
+Emptied = list[tuple[dict[str, Any], str, Any]]
+"""Fields that were made null: the object with the field, its name, and the empty list or map."""
 
 
-def _apply(obj: dict[str, Any], plan: _Plan) -> None:
+def make_null(obj: dict[str, Any], kind: ObjectType) -> Emptied:
+    """Replace the empty lists and maps of an object that are always written by null, in place. Return these."""
+    emptied: Emptied = []
+    _apply(obj, _plan_of(kind), emptied)
+    return emptied
+
+
+def _apply(obj: dict[str, Any], plan: _Plan, emptied: Emptied) -> None:
     for name in plan.names:
         value = obj.get(name)
         if not value and value is not None:
+            emptied.append((obj, name, value))
             obj[name] = None
     for name, shape, below in plan.below:
         value = obj.get(name)
         if not value:
             continue
         if shape is ONE:
-            _apply(value, below)
+            _apply(value, below, emptied)
         else:
             for item in value if shape is LIST else value.values():
-                _apply(item, below)
+                _apply(item, below, emptied)
 
 
 def _plan_of(kind: ObjectType) -> _Plan:

@@ -16,9 +16,9 @@ from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_claim(new: Object) -> None:
-    """Set the phase to Pending, and write the data source into both of its fields. Kubernetes stores the phase with the
-    first update only: until then, it is a default that each read sets."""
-    new["status"] = {"phase": "Pending"}
+    """Reset the status, and write the data source into both of its fields. The phase is Pending by default. Kubernetes
+    stores it with the first update only: until then, each read sets it."""
+    new["status"] = {}
     drop_unusable(new["spec"], {})
     copy_between_fields(new["spec"])
 
@@ -33,6 +33,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumeclaims": Strategy(
         update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         returns_deleted=True,
+        defaults_again=True,
         changes_when_read=lambda new: True,
         prepare_create=prepare_new_claim,
         prepare_update=prepare_claim_update,

@@ -335,3 +335,21 @@ async def test_a_deletion_that_waits_for_finalizers_is_shown_each_time(hooks: Ho
         await server.delete(f"{MAPS}/m")
         await server.delete(f"{MAPS}/m")
     assert [request["operation"] for _, request in hooks.asked] == ["DELETE", "DELETE"]
+
+
+async def test_validating_webhooks_see_empty_lists_and_no_defaults_of_the_store(hooks: Hooks) -> None:
+    roles, claims = (
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+    )
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    rule = {"apiGroups": ["*"], "apiVersions": ["v1"], "operations": ["*"]}
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", rules=[{**rule, "resources": ["persistentvolumeclaims"]}]))
+        role_rules = [{**rule, "resources": ["clusterroles"]}]
+        await configure(server, "validating", webhook("b", rules=role_rules), name="roles")
+        role = await server.post(roles, {"metadata": {"name": "r"}, "rules": []})
+        claim = await server.post(claims, {"metadata": {"name": "c"}, "spec": spec})
+    assert (role["rules"], claim["status"]) == (None, {"phase": "Pending"})
+    shown = {name: request["object"] for name, request in hooks.asked}
+    assert (shown["b"]["rules"], shown["a"]["status"]) == ([], {})
