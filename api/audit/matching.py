@@ -47,10 +47,11 @@ class _Candidate(NamedTuple):
 
 
 class Matcher:
-    """A compiled policy."""
+    """A compiled policy. ``by_name``: decisions depend on the names of objects."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.by_name = any(each.resource_names for rule in policy.rules for each in rule.resources)
         self._rules = [(rule, _decision(rule.level, rule, policy)) for rule in policy.rules]
         self._otherwise = _decision(NONE, PolicyRule(), policy)
         self._kept: dict[tuple[str, ...], list[_Candidate]] = {}

@@ -17,9 +17,18 @@ from kubechronicle.api.audit.events import Event
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
-from kubechronicle.http.audit.record import RequestAudit, error_payload, error_status
+from kubechronicle.http.audit.record import (
+    MAX_USER_AGENT,
+    RequestAudit,
+    Template,
+    error_payload,
+    error_status,
+    source_addresses,
+)
+from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context, authorized_as, shown_uri
 from kubechronicle.http.messages import Request
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
@@ -27,6 +36,8 @@ from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 log = logging.getLogger(__name__)
 
 METRICS_PREFIX: Final = "kubechronicle_audit_policy"
+MOST_TEMPLATES: Final = 4096
+"""Templates that are kept. Clients choose what they are for, so all are forgotten when there are more."""
 
 
 @dataclass(slots=True)
@@ -38,6 +49,7 @@ class Audit:
     metrics: AuditMetrics
     blocking: bool = field(init=False)
     _strict: list[bool] = field(init=False)
+    _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)
@@ -45,29 +57,56 @@ class Audit:
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
         """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
-        info, user = context.info, context.user
-        if info.field_selector:
-            info = authorized_as(context)
-        if authenticated:
-            decision = self.matcher.decide(user.name, user.groups, info)
-        else:
-            decision = self.matcher.decide("", (), info)
+        info = authorized_as(context) if context.info.field_selector else context.info
+        user = context.user if authenticated else None
+        template = self._template(request, user, info)
+        decision = template.decision
         self.metrics.levels[decision.level] += 1
         if not decision.rank:
             return None
-        record = context.audit = RequestAudit(
-            decision,
-            context.audit_id,
-            shown_uri(request) if request.query_string else request.raw_path,
-            info,
-            user if authenticated else None,
-            request.headers,
-            request.client[0],
-            context.received,
-        )
+        uri = shown_uri(request) if request.query_string else request.raw_path
+        record = context.audit = RequestAudit(template, context.audit_id, uri, info, context.received)
         if context.credential_notes:
             record.annotations.update(context.credential_notes)
         return record
+
+    def _template(self, request: Request, user: User | None, info: RequestInfo) -> Template:
+        """Return the template of a request. Those of direct clients are kept by the User object."""
+        headers, peer = request.headers, request.client[0]
+        agent = headers.get("user-agent")
+        if headers.get("x-forwarded-for") or headers.get("x-real-ip") or len(agent) > MAX_USER_AGENT:
+            return self._new_template(user, info, source_addresses(headers, peer), agent)
+        matcher = self.matcher
+        about = info.resource or info.path
+        name = info.name if matcher.by_name else ""
+        key = (
+            id(user),
+            peer,
+            agent,
+            info.verb,
+            about,
+            info.namespace,
+            info.group,
+            info.version,
+            info.subresource,
+            name,
+        )
+        known = self._templates.get(key)
+        if known is None or known.user is not user:
+            known = self._new_template(user, info, [peer] if peer else [], agent)
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            self._templates[key] = known
+        return known
+
+    def _new_template(self, user: User | None, info: RequestInfo, sources: list[str], agent: str) -> Template:
+        name, groups = ("", ()) if user is None else (user.name, user.groups)
+        return Template(self.matcher.decide(name, groups, info), user, info, sources, agent)
+
+    def apply(self, matcher: Matcher) -> None:
+        """Decide by another policy from now on."""
+        self.matcher = matcher
+        self._templates.clear()
 
     def offer(self, event: Event) -> None:
         """Pass an event to the backends, without waiting."""
@@ -112,7 +151,7 @@ class AuditParts:
             return False
         for warning in warnings:
             log.warning("The audit policy has a problem, which is ignored", extra={"err": warning})
-        self.audit.matcher = Matcher(policy)
+        self.audit.apply(Matcher(policy))
         return True
 
     def children(self) -> list[ChildSpec]:

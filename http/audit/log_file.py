@@ -150,7 +150,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _backup(path: Path) -> Path:
     """Return a name for the full file that is not taken."""
-    now = time.time()
+    newest = max((moment for moment, _ in _backups(path)), default=0.0)
+    now = max(time.time(), newest + 0.001)  # several a millisecond keep their order
     while True:
         moment = datetime.fromtimestamp(now, UTC)
         name = f"{path.stem}-{moment.strftime(TIME_FORMAT)}.{moment.microsecond // 1000:03d}{path.suffix}"

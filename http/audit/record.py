@@ -31,51 +31,62 @@ FULL_ANNOTATIONS: Final = "patch.webhook.admission.k8s.io/"
 """The prefix of annotations that hold contents. Events of level Metadata have none of them."""
 
 
+class Template:
+    """The parts of events that requests of one user for one kind of resource share.
+
+    ``subject``: the fields from verb to userAgent. ``reference``: objectRef in pieces, of a request without a name:
+    before the namespace, the namespace, after the name, the end.
+    """
+
+    __slots__ = ("decision", "reference", "subject", "user")
+
+    def __init__(
+        self, decision: Decision, user: User | None, info: RequestInfo, sources: list[str], agent: str
+    ) -> None:
+        self.decision = decision
+        self.user = user
+        fields: dict[str, Any] = {"verb": info.verb, "user": {} if user is None else user_info(user)}
+        if sources:
+            fields["sourceIPs"] = sources
+        if agent:
+            fields["userAgent"] = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
+        self.subject = _fields(fields)
+        self.reference = _reference(info) if info.is_resource else None
+
+
 class RequestAudit:
     """The record of one request.
 
-    ``annotations``: those of the events. ``late``: those that only the last event has.
+    ``annotations``: those of the events, apart from the verdict. ``late``: those that only the last event has.
     """
 
     __slots__ = (
-        "_agent",
         "_audit_id",
         "_changed",
         "_info",
-        "_peer",
+        "_more",
         "_request",
-        "_subject",
+        "_template",
         "_uri",
-        "_user",
+        "_verdict",
         "annotations",
         "decision",
         "late",
         "received",
     )
 
-    def __init__(
-        self,
-        decision: Decision,
-        audit_id: str,
-        uri: str,
-        info: RequestInfo,
-        user: User | None,
-        headers: Headers,
-        peer: str,
-        received: float,
-    ) -> None:
-        """``user`` None: the request was not authenticated. ``received``: seconds since the epoch."""
-        self.decision = decision
+    def __init__(self, template: Template, audit_id: str, uri: str, info: RequestInfo, received: float) -> None:
+        """``received``: seconds since the epoch."""
+        self.decision = template.decision
         self.received = received
         self.annotations: dict[str, str] = {}
-        self.late: dict[str, str] = {}
+        self.late: dict[str, str] | None = None
+        self._template = template
         self._audit_id = audit_id
         self._uri = uri
         self._info = info
-        self._user = user
-        self._peer = peer
-        self._agent = agent = headers.get("user-agent")
-        self._subject = _subject(user, info.verb, headers, peer, agent)
+        self._more = b""
+        self._verdict: tuple[str, str] | None = None
         self._request: Payload | None = None
         self._changed: dict[str, str] | None = None
 
@@ -87,19 +98,25 @@ class RequestAudit:
 
     def annotate_late(self, key: str, value: str) -> None:
         """Add an annotation to the last event alone."""
+        if self.late is None:
+            self.late = {}
         self.late.setdefault(key, value)
+
+    def decided(self, decision: str, reason: str) -> None:
+        """Annotate the decision of the authorizers, and its reason."""
+        self._verdict = (decision, reason)
 
     def impersonates(self, user: User, constraint: str = "") -> None:
         """Record the impersonated user. ``constraint``: the verb of the constrained mode (KEP-5284); "": legacy."""
         fields: dict[str, Any] = {"impersonatedUser": user_info(user)}
         if constraint:
             fields["authenticationMetadata"] = {"impersonationConstraint": constraint}
-        self._subject += b"," + json_bytes(fields)[1:-1]
+        self._more = _fields(fields)
 
     def note_object(self, obj: Object) -> None:
         """Record the decoded object of the request, in its version, before anything changes it. May run in a thread."""
         meta = obj.get("metadata")
-        if isinstance(meta, dict) and self._info.is_resource:
+        if isinstance(meta, dict):
             self._changed = {key: value for key in _FROM_OBJECT if (value := meta.get(key))}
         if self.decision.rank >= REQUEST:
             self._request = Payload(orjson.dumps(obj))
@@ -113,96 +130,85 @@ class RequestAudit:
 
     def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
-        decision, dumps = self.decision, orjson.dumps
+        decision, template, dumps = self.decision, self._template, orjson.dumps
         head = b"".join(
             (
                 decision.opening,
                 dumps(self._audit_id),
                 STAGES[stage],
                 dumps(self._uri),
-                self._subject,
-                self._reference() if self._info.is_resource else b"",
-                b',"responseStatus":' + status if status else b"",
+                template.subject,
+                self._more,
+                b"" if template.reference is None else self._shown_reference(*template.reference),
+                b',"responseStatus":' if status else b"",
+                status,
             )
         )
         received = self.received
         times = f',"requestReceivedTimestamp":"{micro_time(received)}","stageTimestamp":"{micro_time(moment)}"'
-        if self.annotations:
-            tail = b'%b,"annotations":%b}' % (times.encode(), json_bytes(self._shown_annotations()))
-        else:
-            tail = times.encode() + b"}"
+        tail = times.encode() + (_verdict(self._verdict) if not self.annotations else self._shown_annotations())
         return Event(head, tail, self._request, response, omit_managed_fields=decision.omit_managed_fields)
 
-    def _shown_annotations(self) -> dict[str, str]:
-        if len(self.annotations) <= 2:  # those of authorization, in order
-            return self.annotations
-        if self.decision.rank >= REQUEST:
-            return dict(sorted(self.annotations.items()))
-        return {key: value for key, value in sorted(self.annotations.items()) if not key.startswith(FULL_ANNOTATIONS)}
+    def _shown_annotations(self) -> bytes:
+        """Return the annotations and the end of the event."""
+        found = self.annotations
+        if self._verdict is not None:
+            found = {DECISION: self._verdict[0], REASON: self._verdict[1], **found}
+        everything = self.decision.rank >= REQUEST
+        shown = {key: found[key] for key in sorted(found) if everything or not key.startswith(FULL_ANNOTATIONS)}
+        return b',"annotations":%b}' % json_bytes(shown)
 
-    def _reference(self) -> bytes:
+    def _shown_reference(self, first: bytes, namespace: bytes, version: bytes, end: bytes) -> bytes:
         """Return the field objectRef: from the path, and what it lacks from the object."""
-        info = self._info
-        known = _references.get((info.group, info.version, info.resource, info.subresource))
-        if known is None:
-            known = _known_reference(info)
-        pieces, changed, dumps = [known[0]], self._changed, json_bytes
-        namespace, name = info.namespace, info.name
-        if changed is not None:
-            namespace, name = namespace or changed.get("namespace", ""), name or changed.get("name", "")
-        if namespace:
-            pieces += (b',"namespace":', dumps(namespace))
-        if name:
-            pieces += (b',"name":', dumps(name))
-        if changed is not None and "uid" in changed:
-            pieces += (b',"uid":', dumps(changed["uid"]))
-        pieces.append(known[1])
-        if changed is not None and "resourceVersion" in changed:
-            pieces += (b',"resourceVersion":', dumps(changed["resourceVersion"]))
-        pieces.append(known[2])
-        return b"".join(pieces)
+        name, changed = self._info.name, self._changed
+        if changed is None:
+            named = b',"name":' + json_bytes(name) if name else b""
+            return b"".join((first, namespace, named, version, end))
+        fields = {"name": name or changed.get("name"), "uid": changed.get("uid")}
+        if not namespace:
+            fields = {"namespace": changed.get("namespace"), **fields}
+        own = _fields({key: value for key, value in fields.items() if value})
+        revision = changed.get("resourceVersion")
+        newest = b',"resourceVersion":' + json_bytes(revision) if revision else b""
+        return b"".join((first, namespace, own, version, newest, end))
 
 
 STAGES: Final = {stage: f',"stage":"{stage}","requestURI":'.encode() for stage in policies.STAGES}
+DECISION: Final = "authorization.k8s.io/decision"
+REASON: Final = "authorization.k8s.io/reason"
 _FROM_OBJECT: Final = ("namespace", "name", "uid", "resourceVersion")
-MOST_KEPT: Final = 4096
-"""Entries of each table below. Clients choose them, so all are forgotten when there are more."""
-_references: dict[tuple[str, str, str, str], tuple[bytes, bytes, bytes]] = {}
-_subjects: dict[tuple[int, str, str, str], tuple[User | None, bytes]] = {}
+MOST_KEPT: Final = 1024
+_verdicts: dict[tuple[str, str], bytes] = {}
+"""The ends of events by verdict. Names of bindings are among the reasons, so all are forgotten when there are more."""
 
 
-def _known_reference(info: RequestInfo) -> tuple[bytes, bytes, bytes]:
-    """Return the fixed pieces of objectRef: before the name, after it, and the end. They are kept."""
+def _verdict(verdict: tuple[str, str] | None) -> bytes:
+    """Return the annotations of the verdict and the end of an event."""
+    if verdict is None:
+        return b"}"
+    known = _verdicts.get(verdict)
+    if known is None:
+        if len(_verdicts) >= MOST_KEPT:
+            _verdicts.clear()
+        shown = json_bytes({DECISION: verdict[0], REASON: verdict[1]})
+        known = _verdicts[verdict] = b',"annotations":%b}' % shown
+    return known
+
+
+def _fields(values: Mapping[str, Any]) -> bytes:
+    """Return fields as they continue an object: ``,"a":1``."""
+    return b"," + json_bytes(values)[1:-1] if values else b""
+
+
+def _reference(info: RequestInfo) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return the pieces of objectRef; see Template."""
     version = {"apiGroup": info.group, "apiVersion": info.version} if info.group else {"apiVersion": info.version}
-    subresource = b',"subresource":%b}' % json_bytes(info.subresource) if info.subresource else b"}"
-    first = b',"objectRef":{"resource":' + json_bytes(info.resource)
-    if len(_references) >= MOST_KEPT:
-        _references.clear()
-    found = (first, b"," + json_bytes(version)[1:-1], subresource)
-    _references[info.group, info.version, info.resource, info.subresource] = found
-    return found
-
-
-def _subject(user: User | None, verb: str, headers: Headers, peer: str, agent: str) -> bytes:
-    """Return the fields from verb to userAgent. They are kept by the User object: requests of one user share it."""
-    if headers.get("x-forwarded-for") or headers.get("x-real-ip") or len(agent) > MAX_USER_AGENT:
-        return _encoded_subject(user, verb, source_addresses(headers, peer), agent)
-    key = (id(user), verb, peer, agent)
-    known = _subjects.get(key)
-    if known is None or known[0] is not user:
-        if len(_subjects) >= MOST_KEPT:
-            _subjects.clear()
-        known = _subjects[key] = (user, _encoded_subject(user, verb, [peer] if peer else [], agent))
-    return known[1]
-
-
-def _encoded_subject(user: User | None, verb: str, sources: list[str], agent: str) -> bytes:
-    fields: dict[str, Any] = {"verb": verb, "user": {} if user is None else user_info(user)}
-    if sources:
-        fields["sourceIPs"] = sources
-    if agent:
-        fields["userAgent"] = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
-    return b"," + json_bytes(fields)[1:-1]
+    return (
+        b',"objectRef":{"resource":' + json_bytes(info.resource),
+        _fields({"namespace": info.namespace} if info.namespace else {}),
+        _fields(version),
+        _fields({"subresource": info.subresource} if info.subresource else {}) + b"}",
+    )
 
 
 def user_info(user: User) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
+    REASON,
     REQUEST_RESPONSE,
     RequestAudit,
     code_status,
@@ -47,8 +48,6 @@ Next = Callable[[Request], Awaitable[Response]]
 
 NOT_STORED: Final = "failed to store audit event"
 CLOSED_EARLY: Final = b'{"metadata":{},"status":"Success","message":"Connection closed early","code":200}'
-DECISION: Final = "authorization.k8s.io/decision"
-REASON: Final = "authorization.k8s.io/reason"
 LATENCY: Final = "apiserver.latency.k8s.io/"
 SLOW: Final = 0.5
 """Seconds from which an event tells how long the request took."""
@@ -73,8 +72,9 @@ def audited(audit: Audit, following: Next) -> Next:
                 audit.metrics.rejected += 1
                 return internal_error_text(request, NOT_STORED)
         long_running = context.long_running
-        served = _Served(audit, record, context)
+        served = None
         if long_running:
+            served = _Served(audit, record, context)
             served.watch_switches(request)
         token = None
         if context.parts is None:  # a read
@@ -83,23 +83,24 @@ def audited(audit: Audit, following: Next) -> Next:
         try:
             response = await following(request)
         except Exception as error:
-            await served.failed(error)
+            await (served or _Served(audit, record, context)).failed(error)
             raise
         except BaseException:  # cancelled: too late, or the client is gone
+            served = served or _Served(audit, record, context)
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
         finally:
             if token is not None:
                 CURRENT.reset(token)
-        if response.body.__class__ is bytes and not long_running:
+        if response.body.__class__ is bytes and served is None:
             if record.decision.complete:
-                event = served.plain_event(response)
+                event = _last_event(record, context, *_shown(record, response))
                 if audit.blocking:
                     await audit.deliver(event)
                 else:
                     audit.offer(event)
             return response
-        return await served.answered(response)
+        return await (served or _Served(audit, record, context)).answered(response)
 
     return filtered
 
@@ -131,20 +132,6 @@ class _Served:
             self._has_started = True
             await self._audit.deliver(self._record.event(STARTED, time.time(), status=shown, response=payload))
 
-    def plain_event(self, response: Response) -> Event:
-        """Return the last event of a request whose answer is no stream."""
-        return self._last_event(*self._shown(response))
-
-    def _shown(self, response: Response) -> tuple[bytes, Payload | None]:
-        """Return the status and the object of an answer that is no stream."""
-        body, code = response.body, response.status
-        shown = code_status(code)
-        if isinstance(body, bytes) and body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
-            shown = shown_status(_status_of(body), code)
-        if self._record.decision.rank < REQUEST_RESPONSE or not body:
-            return shown, None
-        return shown, response_payload(body, response.headers)
-
     async def answered(self, response: Response) -> Response:
         """Record an answer. Returns it, its body wrapped if it is a stream."""
         body = response.body
@@ -153,7 +140,7 @@ class _Served:
             await self._started(shown)
             response.body = _Recorded(body, self, shown)
             return response
-        shown, payload = self._shown(response)
+        shown, payload = _shown(self._record, response)
         await self._started(shown, payload)
         await self._complete(shown, payload)
         return response
@@ -186,27 +173,39 @@ class _Served:
     def ended(self, shown: bytes) -> None:
         """Record the end, without waiting."""
         if self._record.decision.complete:
-            self._audit.offer(self._last_event(shown, None))
+            self._audit.offer(_last_event(self._record, self._context, shown, None))
 
     async def _complete(self, shown: bytes, payload: Payload | None) -> None:
         if not self._record.decision.complete:
             return
-        event = self._last_event(shown, payload)
+        event = _last_event(self._record, self._context, shown, payload)
         if self._audit.blocking:
             await self._audit.deliver(event)
         else:
             self._audit.offer(event)
 
-    def _last_event(self, shown: bytes, payload: Payload | None) -> Event:
-        record, now = self._record, time.time()
-        if record.late:
-            for key, value in record.late.items():
-                record.annotate(key, value)
-        if now - record.received > SLOW:
-            for name, seconds in _latencies(self._context, now - record.received).items():
-                if seconds:
-                    record.annotate(f"{LATENCY}{name}", go_seconds(seconds))
-        return record.event(COMPLETE, now, status=shown, response=payload)
+
+def _shown(record: RequestAudit, response: Response) -> tuple[bytes, Payload | None]:
+    """Return the status and the object of an answer that is no stream."""
+    body, code = response.body, response.status
+    shown = code_status(code)
+    if isinstance(body, bytes) and body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
+        shown = shown_status(_status_of(body), code)
+    if record.decision.rank < REQUEST_RESPONSE or not body:
+        return shown, None
+    return shown, response_payload(body, response.headers)
+
+
+def _last_event(record: RequestAudit, context: Context, shown: bytes, payload: Payload | None) -> Event:
+    now = time.time()
+    if record.late is not None:
+        for key, value in record.late.items():
+            record.annotate(key, value)
+    if now - record.received > SLOW:
+        for name, seconds in _latencies(context, now - record.received).items():
+            if seconds:
+                record.annotate(f"{LATENCY}{name}", go_seconds(seconds))
+    return record.event(COMPLETE, now, status=shown, response=payload)
 
 
 def note_verdict(record: AuditRecord, verdict: Verdict) -> None:
@@ -215,8 +214,7 @@ def note_verdict(record: AuditRecord, verdict: Verdict) -> None:
     if verdict.error and not allowed:
         record.annotate(REASON, "internal error")
         return
-    record.annotate(DECISION, "allow" if allowed else "forbid")
-    record.annotate(REASON, verdict.reason)
+    record.decided("allow" if allowed else "forbid", verdict.reason)
 
 
 def _latencies(context: Context, total: float) -> dict[str, float]:

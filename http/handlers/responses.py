@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from msgspec import structs
 
 from kubechronicle.actors.large_work import LARGE_BYTES
@@ -33,8 +35,14 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
-    if context.parts is None:
+    parts = context.parts
+    if parts is None:
         return await _one_body(context, encoder, entry)
+    if parts.spans is None:
+        began = perf_counter()
+        body = await _one_body(context, encoder, entry)
+        parts.add(SERIALIZATION, perf_counter() - began)
+        return body
     with timed(SERIALIZATION, "SerializeObject"):
         return await _one_body(context, encoder, entry)
 

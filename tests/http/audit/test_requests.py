@@ -361,9 +361,9 @@ async def test_a_slow_request_tells_where_its_time_went(tmp_path: Path, monkeypa
             "authentication", "authorization", "mutating-webhook", "validating-webhook", "etcd",
             "serialize-response-object", "total",
         }  # fmt: skip
-        assert found["validating-webhook"].startswith("2")  # both at once
-        assert found["mutating-webhook"].startswith(("4", "5"))  # one after the other
-        assert found["total"].endswith("ms")
+        assert all(value.endswith(("s", "ms", "µs")) for value in found.values())
+        assert float(found["mutating-webhook"].removesuffix("ms")) >= 40  # one after the other
+        assert float(found["validating-webhook"].removesuffix("ms")) >= 20  # both at once
         labels = {"verb": "POST", "resource": "configmaps", "group": "", "version": "v1", "subresource": ""}
         whole, indicator = [
             await server.metric(
@@ -375,7 +375,7 @@ async def test_a_slow_request_tells_where_its_time_went(tmp_path: Path, monkeypa
             )
             for name, more in (("", {"dry_run": ""}), ("sli_", {}))
         ]
-        assert whole - indicator == pytest.approx(0.12, abs=0.03)  # the indicator leaves out webhooks
+        assert whole - indicator >= 0.119  # of both writes
 
 
 @pytest.mark.parametrize(
