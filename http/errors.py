@@ -20,6 +20,7 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknownForNow,
     QueueFull,
     TransformError,
+    UnknownMoment,
 )
 from kubechronicle.http.messages import BodyTooLarge
 
@@ -58,6 +59,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     QueueFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
     BeforeHistory: lambda error: status.expired(str(error)),
     FutureMoment: lambda error: status.bad_request(str(error)),
+    UnknownMoment: lambda error: status.expired(str(error)),
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
     TransformError: lambda error: status.internal_error(str(error)),
