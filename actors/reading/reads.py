@@ -7,15 +7,16 @@ The resourceVersion of a request (Kubernetes API concepts, "Resource versions"):
                "N"  not older than N; lists: exactly N with match=Exact, or with a limit and without match
     watch      ""   the newest state as synthetic events, then changes
                "0"  this view's state as synthetic events, then changes
-               "N"  changes after N, from any retained revision
+               "N"  changes after N, from any retained revision; 504 if there is no N yet after some seconds
 
 This module is independent of HTTP and encodings: answers are Entries, which carry their encoded bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypedDict
 
 import trio
@@ -56,6 +57,8 @@ class Watching:
     ``initial_revision``: the revision of the initial state.
     ``bookmark_initial``: send a bookmark after the initial state.
     ``matches``: the selectors; None: every object matches.
+    ``future``: waits for the revision to begin at, which this replica has not reached yet. StatusError 504. A log that
+    went back (a restore) may give that revision to another change later, which the client would take for a known one.
     """
 
     initial: Sequence[Entry]
@@ -63,6 +66,7 @@ class Watching:
     bookmark_initial: bool
     cursor: Cursor
     matches: Callable[[Entry], bool] | None = None
+    future: Callable[[], Awaitable[None]] | None = None
 
     def classify(self, event: Event) -> tuple[str, Entry] | None:
         """Return an event's type and object for this watcher; None: the event does not concern it.
@@ -355,7 +359,10 @@ class Reads:
             entries = self._select(rt, selection)
         cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
         ends_with_bookmark = bool(initial) and bookmarks
-        return Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
+        watching = Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
+        if start > self._views.applied:
+            watching.future = partial(self.wait_not_older, start, rt.resource)
+        return watching
 
 
 def too_old(error: Compacted) -> status.StatusError:

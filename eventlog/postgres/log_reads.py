@@ -95,7 +95,7 @@ class LogReads:
         scope = [part for part in (namespace, name) if part]
         limit = min(limit, max(until - after, 1))
         arguments, at = (resource, after, until, limit, *scope), (_AFTER_HEAD, _AFTER_HEAD + rows.RECORD_WIDTH)
-        head, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at)
+        head, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at, since=after)
         self._check_retained(resource, after, head)
         return matching.map(lambda row: (rows.record(row, at[0]), rows.replaced(row, *at)))
 
@@ -132,7 +132,9 @@ class LogReads:
         statement = sql.list_at(await self._class_of(resource), namespace=bool(namespace))
         scope = [namespace] if namespace else []
         arguments = (resource, revision, *(after or ("", "")), limit, *scope)
-        head, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=(_AFTER_HEAD + 1,))
+        head, matching = await self._fetch_bounded(
+            statement, *arguments, limit=limit, at=(_AFTER_HEAD + 1,), since=revision
+        )
         self._check_within(resource, revision, head)
         if any(row["revision"] is None for row in matching):
             raise LogCorrupt(f"an object of {resource} at revision {revision} is not in the log")
@@ -205,12 +207,18 @@ class LogReads:
         return self._head(result[0]), [row for row in result if row[_AFTER_HEAD] is not None]
 
     async def _fetch_bounded(
-        self, statement: str, *arguments: object, limit: int, at: Sequence[int]
+        self, statement: str, *arguments: object, limit: int, at: Sequence[int], since: int | None = None
     ) -> tuple[Head, Chunk[Row]]:
-        """As ``_fetch_with_head``, bounded by the bytes of the records in the columns from ``at`` on."""
+        """As ``_fetch_with_head``, bounded by the bytes of the records in the columns from ``at`` on.
+
+        ``since``: the revision that a client knows, perhaps of a lost change. Compacted.
+        """
         size = rows.object_size(*at)
         result = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size, objects=len(at))
         head = self._head(result[0])
+        if since is not None and (jumped := result[0]["passed_over"]) is not None:
+            raise Compacted(since, jumped)
+        result.until = result[0].get("reached") or 0
         if result[0][_AFTER_HEAD] is None:
             result.clear()
         return head, result

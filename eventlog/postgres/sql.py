@@ -96,10 +96,18 @@ select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
 order by r.revision
 """
 
+# $2 a revision. The end of a jump over it after a restore (integrity/jumps.py): a client that knows this revision knows
+# changes that are lost.
+_PASSED_OVER = """(select j.last from kubechronicle.jumps j where j.first <= $2::bigint and j.last > $2::bigint
+    and starts_with(j.about, '{{"jump":"restore"')) as passed_over"""
+# $3 a revision. The end of any jump over it: nothing happened up to there.
+_REACHED = """(select j.last from kubechronicle.jumps j
+    where j.first <= $3::bigint and j.last > $3::bigint) as reached"""
+
 # $1 resource, $2 after, $3 until, $4 limit, $5 namespace, $6 name (the last two only where the scope has them).
 # Cost: the rows returned; with a namespace, the rows of the resource in the range.
 _READ_RESOURCE = f"""
-select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
+select {HEAD_COLUMNS}, r.*, p.*, {_PASSED_OVER}, {_REACHED} from kubechronicle.head h left join lateral (
     select {RECORD_COLUMNS} from {{log}}
     where resource = $1 and revision > $2::bigint and revision <= $3::bigint {{scope}}
     order by revision limit $4) r on true
@@ -137,7 +145,7 @@ with chosen as (
         (select namespace, name, previous_revision, create_revision from {{log}}
          where {_GONE_SINCE} {{scope}} order by namespace, name limit $5)
     ) candidates order by namespace, name limit $5)
-select {HEAD_COLUMNS}, c.last, r.* from kubechronicle.head h left join (
+select {HEAD_COLUMNS}, c.last, r.*, {_PASSED_OVER} from kubechronicle.head h left join (
     chosen c left join lateral (
         select * from (
             select {RECORD_COLUMNS} from {{log}} where c.last <= $2 and revision = c.last

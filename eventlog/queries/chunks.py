@@ -15,14 +15,19 @@ CHUNK_BYTES = 2 * 1024 * 1024
 
 
 class Chunk(list[T]):
-    """Rows of a read. ``cut``: it ended because of their bytes, and more rows may follow."""
+    """Rows of a read.
+
+    ``cut``: it ended because of their bytes, and more rows may follow.
+    ``until``: no other row follows up to this revision, even if the read was to end before; 0: not known.
+    """
 
     cut = False
+    until = 0
 
     def map(self, change: Callable[[T], U]) -> Chunk[U]:
         """Return the same chunk of other rows."""
         changed = Chunk(map(change, self))
-        changed.cut = self.cut
+        changed.cut, changed.until = self.cut, self.until
         return changed
 
     def is_last(self, limit: int) -> bool:

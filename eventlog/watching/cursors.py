@@ -257,7 +257,7 @@ async def read_events(
         for record, previous in rows
         if record.operation is Operation.DELETE or not record.erased
     ]
-    return events, until if rows.is_last(HISTORY_CHUNK) else rows[-1][0].revision
+    return events, max(until, rows.until) if rows.is_last(HISTORY_CHUNK) else rows[-1][0].revision
 
 
 def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:

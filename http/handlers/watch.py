@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import trio
 
@@ -270,6 +270,8 @@ class WatchStream:
     async def _event_frames(self) -> list[bytes]:
         """Return the frames of new events, or of a due bookmark; [] for events of other objects only."""
         try:
+            if self._watching.future is not None:
+                await self._wait_future(self._watching.future)
             events = await self._cursor.next_batch(min(self._ends, self._next_bookmark))
         except Compacted as error:
             self._over = True
@@ -277,7 +279,7 @@ class WatchStream:
         except ReplayOver:
             self._over = True
             return self._bookmark()
-        except status.StatusError as error:  # an object that a webhook cannot convert
+        except status.StatusError as error:  # an object that a webhook cannot convert, or a revision of the future
             self._over = True
             return [self._encoder.error(error)]
         except LogUnavailable:
@@ -291,6 +293,13 @@ class WatchStream:
         if now >= self._next_bookmark or now >= self._ends:
             frames.extend(self._due(now))
         return frames
+
+    async def _wait_future(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait until the revision exists from which the client wants changes. StatusError 504."""
+        with trio.move_on_at(self._ends) as waited:
+            await wait()
+        if not waited.cancelled_caught:
+            self._watching.future = None
 
     def _last_frames_of(self, events: list[Event]) -> list[bytes]:
         """As ``_frames_of``, but an object that cannot be decrypted ends the watch with an error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -9,14 +10,18 @@ from contextlib import suppress
 
 import pytest
 import trio
-from log_changes import batch, create, put
+from log_changes import batch, create, put, update
+from outages.standby import psql
 from outages.unreliable_proxy import UnreliableProxy, proxy_to
 from postgres_fixture import PostgresServer
 
-from kubechronicle.eventlog.errors import OutcomeUnknown
+from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknown
 from kubechronicle.eventlog.postgres import connection, listener, log_reads, session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
-from kubechronicle.eventlog.testing import open_stack
+from kubechronicle.eventlog.testing import open_stack, transaction
+
+RELOAD = "select pg_reload_conf()"
+TERMINATE = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{}'"
 
 
 @pytest.fixture
@@ -113,3 +118,30 @@ async def test_a_stopped_backend_does_not_stop_the_replica(database: str, proxy:
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
         assert (await log.verify()).problem is None
+
+
+async def test_a_changed_password_is_waited_for(postgres: PostgresServer, database: str) -> None:
+    """Writers and readers go on once the password is right again; nothing gives up."""
+    name = database.rsplit("/", 1)[1]
+    rules = postgres.directory / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    async with open_postgres_log(database, instance="test") as log, open_stack(log) as stack:
+        first = await stack.appender.append(transaction(create("a")), deadline=math.inf)
+        rules.write_text(f"host {name} all all reject\nlocal {name} all reject\n{before}")
+        try:
+            for statement in (RELOAD, TERMINATE.format(name)):
+                await trio.to_thread.run_sync(psql, postgres, statement)
+            with trio.fail_after(60):
+                while stack.tail.healthy:
+                    await log.wait_notified()
+            assert "28000" in str(stack.tail.last_error)
+            with pytest.raises(LogUnavailable):
+                await stack.appender.append(transaction(update(*first)), deadline=trio.current_time() + 1)
+        finally:
+            rules.write_text(before)
+            await trio.to_thread.run_sync(psql, postgres, RELOAD)
+        with trio.fail_after(60):
+            while not stack.tail.healthy:
+                await log.wait_notified()
+            (second,) = await stack.appender.append(transaction(update(*first)), deadline=math.inf)
+        assert second.revision == 2

@@ -728,3 +728,12 @@ async def test_a_rejected_websocket_is_not_accepted(autojump_clock: MockClock) -
         response = await server.assembly.application.application(request)
         assert response.status == 403
         assert not socket.accepted
+
+
+async def test_a_watch_from_a_revision_that_does_not_come_ends_with_504(autojump_clock: MockClock) -> None:
+    """After a restore, that revision may be given to another change later."""
+    async with open_server() as server, server.watch(f"{WATCH}&resourceVersion=99999") as watch:
+        event = await watch.next()
+        assert event["type"] == "ERROR"
+        assert event["object"]["code"] == 504
+        assert event["object"]["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
