@@ -35,6 +35,7 @@ from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
 from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
@@ -61,8 +62,11 @@ class PostgresLog(LogReads):
         self,
         connect: Callable[[], Awaitable[Session]],
         connect_unbounded: Callable[[], Awaitable[Session]] | None = None,
+        connect_to_listen: Callable[[], Awaitable[Session]] | None = None,
     ) -> None:
-        """``connect_unbounded``: opens a connection for maintenance, whose statements may take long."""
+        """``connect_unbounded``: opens a connection for maintenance, whose statements may take long.
+        ``connect_to_listen``: opens one for the listener, if the one for appends leads through a pooler.
+        """
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
         super().__init__(Pool(connect))
@@ -70,7 +74,12 @@ class PostgresLog(LogReads):
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
-        self._listener = Listener(self._append_session, self._append_lock, self._pool)
+        self._connect_to_listen = connect_to_listen
+        self._listening: Session | None = None
+        if connect_to_listen is None:
+            self._listener = Listener(self._append_session, self._append_lock, self._pool)
+        else:
+            self._listener = Listener(self._listen_session, trio.Lock(), self._pool)
 
     @property
     def notifications_work(self) -> bool:
@@ -83,8 +92,9 @@ class PostgresLog(LogReads):
     async def aclose(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pool.aclose)
-            if self._appending is not None:
-                nursery.start_soon(self._appending.close)
+            for session in (self._appending, self._listening):
+                if session is not None:
+                    nursery.start_soon(session.close)
 
     # Appending
 
@@ -170,6 +180,14 @@ class PostgresLog(LogReads):
                 opened.terminate()
         return self._appending
 
+    async def _listen_session(self) -> Session:
+        """Open a connection for the listener alone, beside a pooler."""
+        assert self._connect_to_listen is not None
+        if self._listening is not None:
+            self._listening.terminate()
+        self._listening = await self._connect_to_listen()
+        return self._listening
+
     # Appending alone
 
     async def claim(self) -> Claim | None:
@@ -240,18 +258,21 @@ class PostgresLog(LogReads):
 
 
 @asynccontextmanager
-async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[PostgresLog]:
+async def open_postgres_log(url: str, *, instance: str, direct_url: str = "") -> AsyncIterator[PostgresLog]:
     """Open the log in the migrated database at ``url``.
 
-    ``instance``: the name of this server among those on the same database, shown in pg_stat_activity. SetupError: a
-    mistake of the operator. LogUnavailable: the database does not answer now.
+    ``instance``: the name of this server among those on the same database, shown in pg_stat_activity.
+    ``direct_url``: the database's own address, if ``url`` leads through a pooler in transaction mode.
+    SetupError: a mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
     application = f"kubechronicle {instance}"[:63]
 
     async def connect() -> Session:
         try:
-            opened = await connection.connect(url, application=application, bound=connection.ANSWER_BOUND)
+            opened = await connection.connect(
+                url, application=application, bound=connection.ANSWER_BOUND, pooled=bool(direct_url)
+            )
         except SetupError as error:  # it was right at the start: the operator is changing it, and the server waits
             raise LogUnavailable(str(error)) from error
         try:
@@ -264,14 +285,15 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
         return opened
 
     async def connect_unbounded() -> Session:
-        return await connection.connect(url, application=application)
+        return await connection.connect(direct_url or url, application=application)
 
     session = await connect_unbounded()
     try:
+        await refuse_transaction_mode(session)
         await check_schema(session)
     finally:
         await session.close()
-    log = PostgresLog(connect, connect_unbounded)
+    log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None)
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:

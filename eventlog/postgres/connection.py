@@ -26,6 +26,7 @@ import trio
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session
+from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
     ConnectionSilent,
@@ -39,6 +40,7 @@ from kubechronicle.eventlog.postgres.sqlstates import ROW_ERRORS, error_of
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0  # seconds; a client waits for it, and the next attempt follows soon
+STATEMENTS = 100  # prepared statements kept by a connection
 CLOSE_TIMEOUT = 2.0  # seconds for an orderly close
 ANSWER_BOUND = 35.0  # seconds to wait for an answer of the log's connections: above their statement timeout
 PART_BOUND = 90.0  # seconds to wait for the next rows of a cursor: the first ones of a large log take a while
@@ -268,11 +270,14 @@ def _result(task: asyncio.Task[T]) -> T:
         raise _translated(error) from error
 
 
-async def connect(url: str, *, application: str, bound: float = math.inf, primary: bool = True) -> AsyncpgSession:
+async def connect(
+    url: str, *, application: str, bound: float = math.inf, primary: bool = True, pooled: bool = False
+) -> AsyncpgSession:
     """Open a connection. SetupError, LogUnavailable.
 
     ``bound``: seconds to wait for an answer.
     ``primary``: to a server that takes writes; False: as target_session_attrs in the URL says, by default to any.
+    ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (poolers.py).
     """
     loop = ConnectionLoop()  # type: ignore[abstract]  # has only the methods that asyncpg uses
 
@@ -282,16 +287,18 @@ async def connect(url: str, *, application: str, bound: float = math.inf, primar
             loop=loop,
             timeout=None,  # fail_after below
             max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
+            statement_cache_size=0 if pooled else STATEMENTS,  # 0: without a name, parsed for each use
             server_settings={"application_name": application},
             target_session_attrs=WRITABLE if primary else None,
         )
-        await connection.execute(SESSION_SETTINGS)
-        with suppress(asyncpg.PostgresError):
-            await connection.execute(CHECK_CLIENT)
+        if not pooled:
+            await connection.execute(SESSION_SETTINGS)
+            with suppress(asyncpg.PostgresError):
+                await connection.execute(CHECK_CLIENT)
         return connection
 
     def reopen() -> Awaitable[AsyncpgSession]:
-        return connect(url, application=application, bound=bound, primary=primary)
+        return connect(url, application=application, bound=bound, primary=primary, pooled=pooled)
 
     try:
         with trio.fail_after(CONNECT_TIMEOUT):
@@ -322,6 +329,7 @@ async def open_session(url: str, *, application: str = "kubechronicle") -> Async
             raise
         session = await connect(url, application=application, primary=False)
     try:
+        await refuse_transaction_mode(session)
         yield session
     finally:
         await session.close()
@@ -331,6 +339,7 @@ async def migrate(url: str) -> list[str]:
     """Apply the missing migrations to the database; return their names, maybe none."""
     session = await connect(url, application="kubechronicle")
     try:
+        await refuse_transaction_mode(session)
         return await migrate_session(session)
     finally:
         await session.close()

@@ -6,7 +6,7 @@ import argparse
 
 from kubechronicle.ops.settings.command_line import add_settings
 
-DATABASE = ("database-url", "data-dir", "v")
+DATABASE = ("database-url", "database-direct-url", "data-dir", "v")
 """The settings of every command that works on the database."""
 # Flags of `archive read`, and the columns that they select by.
 ARCHIVE_FILTERS = {

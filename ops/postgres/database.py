@@ -36,7 +36,7 @@ async def server_database(settings: Settings) -> AsyncGenerator[Running]:
 async def maintenance_database(settings: Settings) -> AsyncGenerator[str]:
     """Yield the database's URL for a command, beside a running server or without one. Raise OperatorError."""
     if settings.database_url is not None:
-        yield settings.database_url
+        yield settings.database_direct_url or settings.database_url
         return
     data_dir = Path(settings.data_dir)
     if not has_cluster(data_dir):

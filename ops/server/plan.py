@@ -54,6 +54,8 @@ class Plan:
     advertised: Advertised
     services: ServiceNetwork
     http: HttpSettings
+    database_direct_url: str = ""
+    """The database's own address, if the server reaches it through a pooler in transaction mode."""
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     token_webhook: TokenWebhook | None = None

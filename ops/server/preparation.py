@@ -115,7 +115,7 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
         log.info("Made certificate", extra={"certificate": name})
     issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
     url = await database()
-    for name in await migrate(url):
+    for name in await migrate(settings.database_direct_url or url):
         log.info("Applied migration", extra={"migration": name})
     return Prepared(
         inputs=inputs,
@@ -130,6 +130,8 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
 
 def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     """Check everything that can be checked without starting anything. Raise OperatorError."""
+    if settings.database_direct_url is not None and settings.database_url is None:
+        raise OperatorError("--database-direct-url: give the address of the pooler too, by --database-url")
     _check_certificates(settings)
     transport.tls_options(settings)
     transport.named_certificates(settings)
@@ -166,6 +168,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
     own_proxy = authentication.has_own_front_proxy(settings)
     access = authentication.authentication_plan(settings, client_cas, pki.front_proxy_ca_file if own_proxy else None)
     return Plan(
+        database_direct_url=settings.database_direct_url or "",
         listen=ServeConfig(
             host=addresses.host,
             port=addresses.port,

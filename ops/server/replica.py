@@ -17,6 +17,7 @@ from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.collectors.clocks import ClockCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
@@ -48,7 +49,8 @@ async def run_server(
 ) -> None:
     """Serve over the database until stopped. ``background``: tasks to run meanwhile."""
     instance = f"{socket.gethostname()}-{os.getpid()}"
-    async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
+    opening = open_postgres_log(database_url, instance=instance, direct_url=plan.database_direct_url)
+    async with opening as revision_log, trio.open_nursery() as nursery:
         if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
         encryption = Encryption(plan.encryption, server=plan.server)
@@ -57,6 +59,8 @@ async def run_server(
         if assembly.sole is not None:
             nursery.start_soon(assembly.sole.run)
         nursery.start_soon(_retain, revision_log, plan)
+        assembly.application.metrics.registry.register(ClockCollector(revision_log.clocks))
+        nursery.start_soon(revision_log.clocks.run)
         for task in background:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)

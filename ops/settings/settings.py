@@ -129,6 +129,7 @@ class Settings:
     encryption_provider_config: types.ReadableFile | None
     encryption_provider_config_automatic_reload: bool
     database_url: types.DatabaseURL | None
+    database_direct_url: types.DatabaseURL | None
     data_dir: types.Directory
     workers: types.WorkerCount
     service_cluster_ip_range: types.ServiceRanges

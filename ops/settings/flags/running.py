@@ -9,6 +9,11 @@ FLAGS = (
         "Default: an embedded Postgres in DATA_DIR/postgres.",
     ),
     Flag(
+        name="database-direct-url", placeholder="URL", default="", environment="DATABASE_DIRECT_URL",
+        help="The address of the same database without a pooler, if --database-url leads to a connection pooler in "
+        "transaction mode: for LISTEN, migrations and retention. Reads and writes go through the pooler.",
+    ),
+    Flag(
         name="data-dir", placeholder="DIR", default="./data",
         help="The directory of certificates, admin.kubeconfig and the embedded Postgres; made if missing.",
     ),

@@ -1,1 +1,1 @@
-"""Outages of Postgres for tests: a standby that is promoted, and a network that forwards nothing."""
+"""Outages of Postgres for tests: a standby that is promoted, a network that forwards nothing, a pooler between."""
