@@ -15,6 +15,7 @@ from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import HttpApplication
 from kubechronicle.http.authorization.current_authorizers import Authorization
+from kubechronicle.http.health import Unhealthy
 from kubechronicle.http.wire.listener import Server, serve
 from kubechronicle.ops.server.own_objects import OwnObjects
 from kubechronicle.ops.server.plan import Plan
@@ -60,6 +61,11 @@ class Assembly:
         if self.server is not None:
             await self.server.drain(self.plan.drain_grace)
         self.tree.request_stop()
+
+    def check_not_draining(self) -> None:
+        """Raise Unhealthy from the beginning of the drain."""
+        if self.draining:
+            raise Unhealthy("the server is shutting down")
 
     async def hand_over(self, patience: float) -> None:
         """Drain for a successor process that already accepts connections on the same port.

@@ -6,10 +6,11 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import trio
+from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
@@ -33,13 +34,16 @@ from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.registry import discovery
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.measured_log import MeasuredLog
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.http.app import build_application
+from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.app import HttpApplication, build_application
+from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
@@ -47,8 +51,6 @@ from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
-from kubechronicle.http.outgoing.networks import Network, Networks
-from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
@@ -63,11 +65,15 @@ from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
-from kubechronicle.ops.server.outside.tracing import tracing_parts
-from kubechronicle.ops.server.own_objects import own_objects
+from kubechronicle.ops.server.outside.services import service_addresses
+from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
+from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
 from kubechronicle.ops.server.server_metrics import readings
+
+if TYPE_CHECKING:
+    from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators
 
 NEEDED: Final = (
     "namespaces",
@@ -91,14 +97,153 @@ NEEDED: Final = (
 ready."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Storage:
+    """The log with its views, and the parts that read, decide and append.
+
+    ``log``: with the contents decrypted; ``measured`` is below it. ``sole``: given if no other process appends.
+    """
+
+    measured: MeasuredLog
+    log: EncryptedLog
+    description: Description
+    views: Views
+    tail: Tail
+    rereading: Rereading
+    appender: Appender
+    actors: ResourceActors
+    sole: SoleAppender | None
+    reads: Reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The parts of a server, without HTTP. Those that are None are switched off."""
+
+    plan: Plan
+    encryption: Encryption
+    storage: _Storage
+    egress: Egress
+    outgoing: Outgoing
+    webhooks: WebhookMaker
+    authorization: Authorization
+    current: CurrentRegistry
+    services: ServiceAllocator
+    state: State
+    store: Store
+    own: OwnObjects
+    jwt: JwtAuthenticators | None
+    manifests: ReloadedManifests | None
+    audit: AuditParts | None
+    recorder: ReadRecorder | None
+    tracing: TracingParts | None
+
+
 def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None = None) -> Assembly:
     """Return a server over a log. ``encryption``: of the contents in the log; it runs already."""
-    encryption = encryption or Encryption(None)
+    parts = _parts(stored_log, plan, encryption or Encryption(None))
+    storage, store, own = parts.storage, parts.store, parts.own
+    assembly: Assembly
+    draining = Check("shutdown", lambda: assembly.check_not_draining(), live=False)
+    backends, aggregation = aggregated_servers(plan, store, parts.outgoing)
+    application = build_application(
+        store,
+        authentication_chain(plan, storage.views, own.legacy_tokens, parts.jwt, parts.outgoing),
+        parts.authorization.chain,
+        [*_log_checks(storage.tail), *parts.encryption.checks(), *own.checks(), draining],
+        plan.http,
+        plan.issuer,
+        aggregation,
+        parts.egress.networks,
+        audit=parts.audit.audit if parts.audit is not None else None,
+        tracing=parts.tracing.tracing if parts.tracing is not None else None,
+        recorder=parts.recorder,
+    )
+
+    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
+        await assembly.serve_http(task_status=task_status)
+
+    availability, unavailable = availability_loop(store, backends)
+    tree = server_tree(
+        tail=storage.tail,
+        appender=storage.appender,
+        actors=storage.actors,
+        outside=_outside(parts, application, aggregation),
+        loops=_loops(parts, application, availability),
+        http=ChildSpec(name="http", run=run_http),
+    )
+    assembly = Assembly(
+        plan=plan,
+        store=store,
+        views=storage.views,
+        tail=storage.tail,
+        actors=storage.actors,
+        own=own,
+        authorization=parts.authorization,
+        application=application,
+        tree=tree,
+        jwt=parts.jwt,
+        sole=storage.sole,
+    )
+    _register_metrics(assembly, parts)
+    application.metrics.registry.register(unavailable)
+    return assembly
+
+
+def _parts(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Parts:
+    storage = _storage(stored_log, plan, encryption)
+    reads = storage.reads
+    egress = Egress(plan.egress)
+    outgoing = Outgoing(networks=egress.networks)
+    webhooks = WebhookMaker(outgoing)
+    authorization = Authorization(plan.authorization, storage.views, webhooks.webhooks, server=plan.server)
+    current = CurrentRegistry(plan.registry, storage.views, storage.description)
+    addresses = service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
+    ask = Webhooks(outgoing, addresses)
+
+    async def provide_namespace(name: str) -> None:
+        await create_namespace(store, name)
+
+    manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
+    given = manifests.current if manifests is not None else {}
+    state = _state(plan, reads, authorization, current, ask, provide_namespace, given)
+    services, conversions = ServiceAllocator(plan.services), Conversions(ask)
+    writes = Writes(
+        reads=reads,
+        actors=storage.actors,
+        admission=_admission(plan, state, services, authorization),
+        describe=storage.description.describe,
+        conversions=conversions,
+        is_stale=storage.log.is_stale if encryption.contents.configured else None,
+    )
+    past = PastDefinitions(plan.registry, current, reads)
+    store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
+    return _Parts(
+        plan=plan,
+        encryption=encryption,
+        storage=storage,
+        egress=egress,
+        outgoing=outgoing,
+        webhooks=webhooks,
+        authorization=authorization,
+        current=current,
+        services=services,
+        state=state,
+        store=store,
+        own=own_objects(plan, store),
+        jwt=jwt_authenticators(plan, outgoing),
+        manifests=manifests,
+        audit=audit_parts(plan.audit, outgoing, server=plan.server),
+        recorder=_read_recorder(plan, reads),
+        tracing=tracing_parts(plan.tracing, outgoing, server=plan.server, version=plan.http.server_version),
+    )
+
+
+def _storage(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Storage:
     measured = MeasuredLog(stored_log)
     revision_log = encryption.over(measured)
     description = Description()
-    describe = description.describe
-    views = Views(describe, description.plain)
+    views = Views(description.describe, description.plain)
     tail = Tail(revision_log, views)
     rereading = Rereading(views, NEEDED)
     encryption.contents.on_change(rereading.notice_change)
@@ -108,122 +253,66 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
         entry = views[resource].get(namespace, name)
         return entry.revision if entry is not None else 0
 
-    actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
     epoch = plan.postmaster_epoch
     sole = SoleAppender(revision_log, tail, epoch) if epoch is not None else None
-    reads = Reads(
-        log=revision_log, views=views, consistency=ConsistentRead(revision_log, tail, sole), describe=describe
+    consistency = ConsistentRead(revision_log, tail, sole)
+    return _Storage(
+        measured=measured,
+        log=revision_log,
+        description=description,
+        views=views,
+        tail=tail,
+        rereading=rereading,
+        appender=appender,
+        actors=ResourceActors(current_revision=revision_of, submit=appender.submit),
+        sole=sole,
+        reads=Reads(log=revision_log, views=views, consistency=consistency, describe=description.describe),
     )
-    egress = Egress(plan.egress)
-    outgoing = Outgoing(networks=egress.networks)
-    webhooks = WebhookMaker(outgoing)
-    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
-    current = CurrentRegistry(plan.registry, views, description)
-    addresses = _service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
-    ask_webhook = Webhooks(outgoing, addresses)
 
-    async def provide_namespace(name: str) -> None:
-        await create_namespace(store, name)
 
-    manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
-    state = _state(
-        plan, reads, authorization, current, ask_webhook, provide_namespace, manifests.current if manifests else {}
-    )
-    services = ServiceAllocator(plan.services)
-    storage_hooks: tuple[StorageHook, ...] = (services, AdminAccess(), EscalationCheck(authorization.rbac))
-    if not plan.allow_privileged:
-        storage_hooks = (*storage_hooks, RefusedPrivilege())
+def _admission(plan: Plan, state: State, services: ServiceAllocator, authorization: Authorization) -> AdmissionChain:
+    hooks: list[StorageHook] = [services, AdminAccess(), EscalationCheck(authorization.rbac)]
     if plan.static_names:
-        storage_hooks = (*storage_hooks, StaticNames())
-    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, storage_hooks)
-    conversions = Conversions(ask_webhook)
-    writes = Writes(
-        reads=reads,
-        actors=actors,
-        admission=admission,
-        describe=describe,
-        conversions=conversions,
-        is_stale=revision_log.is_stale if encryption.contents.configured else None,
-    )
-    past = PastDefinitions(plan.registry, current, reads)
-    store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
-    own = own_objects(plan, store)
-    jwt = jwt_authenticators(plan, outgoing)
-    authentication = authentication_chain(plan, views, own.legacy_tokens, jwt, outgoing)
-    assembly: Assembly
-    checks = [
-        *_log_checks(tail),
-        *encryption.checks(),
-        *own.checks(),
-        Check("shutdown", lambda: _check_not_draining(assembly), live=False),
-    ]
-    backends, aggregation = aggregated_servers(plan, store, outgoing)
-    audit = audit_parts(plan.audit, outgoing, server=plan.server)
-    recorder = _read_recorder(plan, reads)
-    tracing = tracing_parts(plan.tracing, outgoing, server=plan.server, version=plan.http.server_version)
-    application = build_application(
-        store,
-        authentication,
-        authorization.chain,
-        checks,
-        plan.http,
-        plan.issuer,
-        aggregation,
-        egress.networks,
-        audit=audit.audit if audit is not None else None,
-        tracing=tracing.tracing if tracing is not None else None,
-        recorder=recorder,
-    )
+        hooks.append(StaticNames())
+    if not plan.allow_privileged:
+        hooks.append(RefusedPrivilege())
+    return AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, tuple(hooks))
 
-    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
-        await assembly.serve_http(task_status=task_status)
 
-    availability, unavailable = availability_loop(store, backends)
+def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregation) -> list[ChildSpec]:
+    """Return the tasks that deal with the outside: other servers, and files."""
+    children = [ChildSpec(name="egress", run=parts.egress.run), ChildSpec(name="outgoing", run=parts.outgoing.run)]
+    children += parts.tracing.children if parts.tracing is not None else []
+    children += (
+        ChildSpec(name="rereading", run=parts.storage.rereading.run),
+        ChildSpec(name="kept-connections", run=application.kept.run),
+        ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run),
+    )
+    if parts.manifests is not None:
+        children.append(ChildSpec(name="admission-manifests", run=parts.manifests.run))
+    if parts.audit is not None:
+        children += parts.audit.children()
+    recorder, plan = parts.recorder, parts.plan.reads
+    if recorder is not None and plan is not None:
+        reloaded = recorder.reloaded(plan.file, plan.content)
+        children += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
+    if parts.jwt is not None:
+        children.append(ChildSpec(name="jwt-issuers", run=parts.jwt.run))
+    return children
+
+
+def _loops(parts: _Parts, application: HttpApplication, availability: ChildSpec) -> list[ChildSpec]:
+    plan = parts.plan
     loops = [
-        *own.children(),
-        ChildSpec(name="log-losses", run=LogLosses(store, tail).run),
-        *_led_loops(plan, store, current),
+        *parts.own.children(),
+        ChildSpec(name="log-losses", run=LogLosses(parts.store, parts.storage.tail).run),
+        *_led_loops(plan, parts.store, parts.current),
         *led(plan.leading, [availability]),
-        *authorization.children(),
+        *parts.authorization.children(),
     ]
     if application.flow_control is not None:
         loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
-    outside = [ChildSpec(name="egress", run=egress.run), ChildSpec(name="outgoing", run=outgoing.run)]
-    outside += tracing.children if tracing is not None else []
-    outside.append(ChildSpec(name="rereading", run=rereading.run))
-    outside.append(ChildSpec(name="kept-connections", run=application.kept.run))
-    outside.append(ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run))
-    if manifests is not None:
-        outside.append(ChildSpec(name="admission-manifests", run=manifests.run))
-    if audit is not None:
-        outside += audit.children()
-    if recorder is not None and plan.reads is not None:
-        reloaded = recorder.reloaded(plan.reads.file, plan.reads.content)
-        outside += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
-    if jwt is not None:
-        outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
-    tree = server_tree(
-        tail=tail,
-        appender=appender,
-        actors=actors,
-        outside=outside,
-        loops=loops,
-        http=ChildSpec(name="http", run=run_http),
-    )
-    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
-    _register_metrics(assembly, webhooks, services, state)
-    registry = application.metrics.registry
-    registry.register(StorageCollector(measured, views, reads.listed))
-    registry.register(QueueCollector(store.queues))
-    process.register(registry, discovery.version_info(plan.http.server_version))
-    audited = (audit.audit.metrics, audit.reloads) if audit is not None else ()
-    if recorder is not None:
-        audited = (*audited, recorder)
-    if manifests is not None:
-        audited = (*audited, manifests.metrics)
-    for collector in (unavailable, outgoing.metrics, egress.metrics, *encryption.collectors(), *audited):
-        application.metrics.registry.register(collector)
-    return assembly
+    return loops
 
 
 def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
@@ -266,35 +355,33 @@ def _led_loops(plan: Plan, store: Store, current: CurrentRegistry) -> list[Child
     return led(plan.leading, [*definition_loops(store, current), *controllers])
 
 
-def _register_metrics(assembly: Assembly, webhooks: WebhookMaker, services: ServiceAllocator, state: State) -> None:
-    plan, own, metrics = assembly.plan, assembly.own, assembly.application.metrics
+def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
+    plan, own, metrics = parts.plan, parts.own, assembly.application.metrics
     metrics.worker = plan.worker
     metrics.add_readings(lambda: readings(assembly))
-    for collector in (*assembly.authorization.collectors(), webhooks.metrics):
+    if parts.jwt is not None:
+        parts.jwt.register(metrics.registry)
+    process.register(metrics.registry, discovery.version_info(plan.http.server_version))
+    allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
+    collectors: list[Collector] = [
+        *parts.authorization.collectors(),
+        parts.webhooks.metrics,
+        AdmissionCollector(parts.state.metrics),
+        AllocationCollector(*allocators, plan.services, parts.state),
+        StorageCollector(parts.storage.measured, parts.storage.views, parts.storage.reads.listed),
+        QueueCollector(parts.store.queues),
+        parts.outgoing.metrics,
+        parts.egress.metrics,
+        *parts.encryption.collectors(),
+    ]
+    if parts.audit is not None:
+        collectors += (parts.audit.audit.metrics, parts.audit.reloads)
+    if parts.recorder is not None:
+        collectors.append(parts.recorder)
+    if parts.manifests is not None:
+        collectors.append(parts.manifests.metrics)
+    for collector in collectors:
         metrics.registry.register(collector)
-    if assembly.jwt is not None:
-        assembly.jwt.register(metrics.registry)
-    metrics.registry.register(AdmissionCollector(state.metrics))
-    metrics.registry.register(
-        AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
-    )
-
-
-def _service_addresses(reads: Reads, networks: Networks, *, endpoints_first: bool) -> ServiceAddresses:
-    proxied = networks.is_proxied(Network.CLUSTER)
-    return ServiceAddresses(
-        partial(_service, reads), partial(_slices, reads), endpoints_first=endpoints_first, tried=not proxied
-    )
-
-
-def _service(reads: Reads, namespace: str, name: str) -> Mapping[str, Any] | None:
-    entry = reads.peek("services", namespace, name)
-    return None if entry is None else entry.object()
-
-
-def _slices(reads: Reads, namespace: str, name: str) -> list[Mapping[str, Any]]:
-    entries = reads.entries("endpointslices.discovery.k8s.io", namespace)
-    return [entry.object() for entry in entries if entry.labels.get(SERVICE_NAME) == name]
 
 
 def _log_checks(tail: Tail) -> list[Check]:
@@ -308,8 +395,3 @@ def _log_checks(tail: Tail) -> list[Check]:
             raise Unhealthy(f"objects of {', '.join(unreadable)} cannot be decrypted")
 
     return [Check("log", check_log, live=False), Check("informer-sync", check_views, live=False)]
-
-
-def _check_not_draining(assembly: Assembly) -> None:
-    if assembly.draining:
-        raise Unhealthy("the server is shutting down")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kubechronicle.http.outgoing.networks import Networks
-from kubechronicle.ops.server import composition
+from kubechronicle.ops.server.outside import services
 
 SERVICE = {"spec": {"clusterIP": "127.0.0.1", "ports": [{"port": 443}]}}
 SLICE = {"ports": [{"name": "", "port": 8443}], "endpoints": [{"addresses": ["10.1.0.1"]}]}
@@ -24,5 +24,5 @@ class Reads:
 
 
 async def test_aggregator_routing_leads_webhooks_to_endpoints() -> None:
-    made = composition._service_addresses(Reads(), Networks(), endpoints_first=True)  # type: ignore[arg-type]
+    made = services.service_addresses(Reads(), Networks(), endpoints_first=True)  # type: ignore[arg-type]
     assert await made.resolve("n", "hook", 443) == "10.1.0.1:8443"
