@@ -14,6 +14,7 @@ every change. One that is added, removed or edited later breaks the chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -57,9 +58,7 @@ class Jump:
         revisions = f"revisions {self.first} to {self.last}"
         if self.reason == IMPORT:
             return f"{revisions} stand for {self.objects} objects imported from {self.source} at {when}"
-        if self.reason == RESTORE:
-            return f"{revisions} were passed over by a restore at {when}"
-        return f"{revisions} belong to keys of {self.source} that are no objects"
+        return f"{revisions} were passed over by a {self.reason} at {when}"
 
 
 def make(
@@ -101,6 +100,16 @@ def parse(first: int, last: int, about: str) -> Jump:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"this is no jump: {error}") from None
+
+
+def summaries(jumps: Sequence[Jump]) -> list[str]:
+    """Return a line for each jump, but only one for all gaps: an import may have thousands."""
+    lines = [jump.summary() for jump in jumps if jump.reason != GAP]
+    gaps = [jump for jump in jumps if jump.reason == GAP]
+    if gaps:
+        revisions = sum(jump.last - jump.first + 1 for jump in gaps)
+        lines.append(f"{revisions} revisions belong to keys of {gaps[0].source} that are no objects")
+    return lines
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.eventlog.integrity import jumps
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema, migrations
 from kubechronicle.eventlog.transfer.backup import write_backup
@@ -122,8 +123,8 @@ def _verify(path: Path, anchors: dict[int, bytes]) -> int:
         f"verified revisions 1 to {chain.revision} of {path}: {chain.rows} by content, {chain.tombstones} by digest; "
         f"anchor {chain.revision}:{chain.hash.hex()}"
     )
-    for jump in chain.jumps:
-        out.line(jump.summary())
+    for line in jumps.summaries(chain.jumps):
+        out.line(line)
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
+from kubechronicle.eventlog.integrity import jumps
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.verify import Verdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
@@ -95,6 +96,8 @@ def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_
         + (f"{verdict.archived} by content in archives, " if archives_read else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
+    for line in jumps.summaries(verdict.jumps):
+        out.line(line)
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
         out.line(
