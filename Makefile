@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test test-neighbours test-node lint conformance differential fuzz bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-node lint conformance differential fuzz bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -18,6 +18,10 @@ install-test:
 
 serve: install
 	@exec .venv/bin/kubechronicle serve --secure-port $(PORT) --data-dir $(DATA) $(ARGS)
+
+# Run a cluster on this machine: the server, kube-controller-manager, kube-scheduler, and nodes simulated by kwok.
+cluster: install
+	@exec .venv/bin/kubechronicle up $(ARGS)
 
 test: install-test
 	@if [ -x tests/clients/prepare.sh ]; then tests/clients/prepare.sh; fi

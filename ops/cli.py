@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
 from kubechronicle.ops.client.command_table import program_name
+from kubechronicle.ops.cluster import flags as cluster_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import FAILED, OK, REPORTED_ERRORS, report_error
 from kubechronicle.ops.maintenance import flags
@@ -228,6 +229,15 @@ def _erase(arguments: argparse.Namespace) -> int:
     return _run_async(lambda settings: erase.run(settings, arguments), arguments)
 
 
+def _up(arguments: argparse.Namespace) -> int:
+    import trio
+
+    from kubechronicle.ops.cluster import up
+
+    trio.run(up.run, arguments)
+    return OK
+
+
 def _version(arguments: argparse.Namespace) -> int:
     from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
     from kubechronicle.ops.version import version_line
@@ -238,6 +248,7 @@ def _version(arguments: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, Command] = {
     "serve": Command("Run the API server.", _serve_flags, _serve),
+    "up": Command("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
     "migrate": Command("Bring the database schema up to date.", flags.database_flags, _migrate),
     "verify": Command("Prove that history was not edited.", flags.verify_flags, _verify),
     "checkpoint": Command(

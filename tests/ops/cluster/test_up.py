@@ -1,0 +1,135 @@
+"""`kubechronicle up` with stand-ins for the programs beside the server, and how programs are found."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kubechronicle.ops.cluster import programs
+from kubechronicle.ops.cluster.api import Api
+from kubechronicle.ops.cluster.components import OF_CLUSTER, components, node
+from kubechronicle.ops.development.server_process import ServerProcess
+from kubechronicle.ops.errors import OperatorError
+
+PATIENCE = 120.0
+SLEEPER = """#!/bin/sh
+case "$1" in --version) echo Kubernetes v1.36.3; exit;; esac
+exec sleep 1000
+"""
+# Makes nodes ready, as kwok does.
+STAND_IN = f"""#!{sys.executable}
+import sys, time
+from pathlib import Path
+from kubechronicle.ops.cluster.api import Api
+flags = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:])
+api, done = Api(Path(flags["kubeconfig"])), set()
+while True:
+    for item in api.ask("GET", "/api/v1/nodes")[1]["items"]:
+        if item["metadata"]["name"] not in done:
+            item["status"]["conditions"] = [{{"type": "Ready", "status": "True"}}]
+            api.ask("PUT", "/api/v1/nodes/" + item["metadata"]["name"] + "/status", item)
+            done.add(item["metadata"]["name"])
+    time.sleep(0.1)
+"""
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with stand-ins for all programs."""
+    made = tmp_path / "programs"
+    made.mkdir()
+    for name in programs.OF_KUBERNETES:
+        script(made / name, SLEEPER)
+    script(made / "kwok", STAND_IN)
+    return made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that the user of the embedded Postgres can enter."""
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.owner() == tmp_path.owner() and str(parent).startswith("/tmp/pytest"):
+            parent.chmod(0o755)
+    return tmp_path / "cluster"
+
+
+def up(home: Path, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [*ServerProcess.command(), "up", "--data-dir", str(home), "--secure-port", "0", "--programs", str(folder)]
+    return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_cluster_starts_and_stops(home: Path, folder: Path) -> None:
+    process = up(home, folder, "--nodes", "2")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "the API server is ready\n"
+        assert process.stdout.readline().startswith("2 simulated nodes are ready; stop the cluster with Ctrl-C")
+        assert str(home / "admin.kubeconfig") in process.stdout.readline()
+        api = Api(home / "admin.kubeconfig")
+        assert len(api.ask("GET", "/api/v1/nodes")[1]["items"]) == 2
+        assert {path.stem for path in (home / "logs").iterdir()} == {"kube-apiserver", *OF_CLUSTER}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        with pytest.raises(OSError, match="refused"):
+            api.ask("GET", "/readyz")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_end_of_a_component_stops_the_cluster(home: Path, folder: Path) -> None:
+    script(folder / "kube-scheduler", SLEEPER.replace("exec sleep 1000", "echo no such flag >&2; exit 3"))
+    process = up(home, folder)
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2, output
+    assert errors.startswith("kubechronicle: kube-scheduler has ended with code 3: no such flag (")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("nodes", ["0", "1001"])
+def test_a_wrong_number_of_nodes(home: Path, folder: Path, nodes: str) -> None:
+    process = up(home, folder, "--nodes", nodes)
+    errors = process.communicate(timeout=PATIENCE)[1]
+    assert (process.returncode, errors) == (2, f"kubechronicle: --nodes: must be between 1 and 1000, got {nodes}\n")
+
+
+def test_programs_of_another_version_are_not_taken(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(folder))
+    said: list[str] = []
+    assert programs.find_or_build(None, said.append) == {name: folder / name for name in programs.PACKAGES}
+    script(folder / "kube-scheduler", SLEEPER.replace("v1.36.3", "v1.30.1"))
+    monkeypatch.setattr(programs, "find_go", _no_go)
+    with pytest.raises(OperatorError, match="kube-scheduler could not be built"):
+        programs.find_or_build(folder, said.append)
+    assert said == ["building kube-scheduler from its Go module, which takes minutes the first time"]
+
+
+def _no_go(folder: Path, say: programs.Say) -> str:
+    raise ValueError("there is no Go here")
+
+
+def test_the_objects_of_nodes() -> None:
+    assert node(3)["metadata"]["name"] == "node-3"
+    assert json.dumps(node(3))
+    paths = {name: Path("/p") / name for name in programs.PACKAGES}
+    assert [each.name for each in components(paths, paths, Path("/pki"))] == list(OF_CLUSTER)
+
+
+def test_environment_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert programs.environment()["GOCACHE"].startswith(str(tmp_path))
