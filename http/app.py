@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http import edge, filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
@@ -113,49 +115,16 @@ def build_application(
     metrics, drain = Metrics(settings.shown_metrics), Drain()
     health = Health(checks, time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0)
     ui = Ui() if settings.ui else None
-
-    def paths() -> list[str]:
-        pages = [*(ui.paths() if ui is not None else []), *(["/logs"] if settings.logs else [])]
-        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics", *pages])
-
-    def is_served(info: RequestInfo) -> bool:
-        rt = store.registry.lookup(info.group, info.version, info.resource)
-        return rt is not None and (not info.subresource or info.subresource in rt.subresources)
-
     version = discovery.version_info(settings.server_version)
-    documents = Discovery(
-        version=version,
-        server_address=settings.server_address,
-        paths=paths,
-        openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
-    )
-    openapi = OpenApi(lambda: store.registry, version=version["gitVersion"], pages=documents.paths())
-    encodings = EncodingCache(settings.encoding_cache)
-    store.reads.views.on_erased(encodings.clear)
-    metrics.add_readings(encodings.readings)
-    backend = Backend(
-        store=store,
-        reads=store.reads,
-        authentication=authentication,
-        authorization=authorization,
-        metrics=metrics,
-        min_watch=settings.min_request_timeout,
-        drain=drain,
-        issuer=issuer,
-        encodings=encodings,
-        encoders=EncoderChoice(encodings),
-        compression=Compression(encodings),
-        kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
-        networks=networks,
-        audited=AuditedPolicies(store.reads),
-    )
+    documents, openapi = _documents(store, settings, version, issuer, health, ui)
+    backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain)
     metrics.registry.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = filters.Services(
         metrics=metrics,
         authentication=authentication,
         authorization=authorization,
-        is_served=is_served,
+        is_served=partial(_is_served, store),
         catch_up=store.reads.wait_consistent,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,
@@ -180,6 +149,64 @@ def build_application(
     application = edge.build(settings.edge, drain, filters.build(services, handler))
     return HttpApplication(
         application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
+    )
+
+
+def _documents(
+    store: Store,
+    settings: HttpSettings,
+    version: Object,
+    issuer: ServiceAccountIssuer | None,
+    health: Health,
+    ui: Ui | None,
+) -> tuple[Discovery, OpenApi]:
+    """Return discovery, with the paths of all pages, and the OpenAPI documents."""
+
+    def paths() -> list[str]:
+        pages = [*(ui.paths() if ui is not None else []), *(["/logs"] if settings.logs else [])]
+        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics", *pages])
+
+    tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
+    documents = Discovery(version=version, server_address=settings.server_address, paths=paths, openid_pages=tokens)
+    openapi = OpenApi(lambda: store.registry, version=version["gitVersion"], pages=documents.paths())
+    return documents, openapi
+
+
+def _is_served(store: Store, info: RequestInfo) -> bool:
+    """Tell whether the resource and subresource of a request exist."""
+    rt = store.registry.lookup(info.group, info.version, info.resource)
+    return rt is not None and (not info.subresource or info.subresource in rt.subresources)
+
+
+def _backend(
+    store: Store,
+    authentication: AuthenticationChain,
+    authorization: AuthorizationChain,
+    settings: HttpSettings,
+    issuer: ServiceAccountIssuer | None,
+    networks: Networks,
+    metrics: Metrics,
+    drain: Drain,
+) -> Backend:
+    """Return the parts that the handlers of resources share."""
+    encodings = EncodingCache(settings.encoding_cache)
+    store.reads.views.on_erased(encodings.clear)
+    metrics.add_readings(encodings.readings)
+    return Backend(
+        store=store,
+        reads=store.reads,
+        authentication=authentication,
+        authorization=authorization,
+        metrics=metrics,
+        min_watch=settings.min_request_timeout,
+        drain=drain,
+        issuer=issuer,
+        encodings=encodings,
+        encoders=EncoderChoice(encodings),
+        compression=Compression(encodings),
+        kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
+        networks=networks,
+        audited=AuditedPolicies(store.reads),
     )
 
 
