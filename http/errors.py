@@ -25,6 +25,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.http.messages import BodyTooLarge
 
 UNAVAILABLE = "the database behind this server does not answer; nothing has been changed, please try again"
+OUT_OF_MEMORY = "this server is out of memory; whether a change took effect is not known, please read it again"
 UNKNOWN = (
     "the connection to the database was lost while the change was committed, and whether it took effect is not known "
     "yet; read the object before trying again"
@@ -63,6 +64,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
     TransformError: lambda error: status.internal_error(str(error)),
+    MemoryError: lambda _: status.service_unavailable(OUT_OF_MEMORY),
     LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,

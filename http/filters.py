@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
@@ -87,10 +88,12 @@ Filter = Callable[[Services, Next], Next]
 
 
 def answer_errors(services: Services, following: Next) -> Next:
-    """Turn errors into Status answers; a bug into a 500 and a traceback in the log."""
+    """Turn errors into Status answers; a bug into a 500 and a traceback in the log. Without memory, answer 503."""
+    headroom = Headroom()
 
     async def filtered(request: Request) -> Response:
         try:
+            headroom.check()
             return await following(request)
         except StatusError as error:
             return status_response(request, error)

@@ -19,6 +19,7 @@ import orjson
 
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
+from kubechronicle.api.codecs.headroom import require_for_document
 from kubechronicle.api.codecs.json_syntax import syntax_error
 
 __all__ = [
@@ -104,17 +105,22 @@ def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]
 
 
 def loads(data: bytes) -> Any:
-    """Decode a document by orjson. Raises orjson.JSONDecodeError.
+    """Decode a document by orjson. Raises orjson.JSONDecodeError. MemoryError: the process has no memory for it.
 
     Of a document that starts as if it were indented, orjson expects few values, and runs out of memory if it is not.
     Within a list it expects more.
     """
+    require_for_document(len(data))
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         if error.msg.startswith("failed to allocate memory"):
             return orjson.loads(b"[%b]" % data)[0]
+        if error.msg.startswith("Not enough memory"):
+            raise MemoryError(error.msg) from None
         raise
+    except SystemError as error:  # an allocation failed, and orjson did not notice
+        raise MemoryError("no memory to decode a document") from error
 
 
 class WrittenNumber(float):
