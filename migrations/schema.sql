@@ -1117,3 +1117,11 @@ begin
     insert into kubechronicle.heads values (until, hash_after, h.committed_at);
     update kubechronicle.state set partitioned_until = (select min(c.partitioned_until) from kubechronicle.retention_classes c);
 end $$;
+
+-- The servers on this database, and the keys and authorities that each trusts: so that a server can say at its start
+-- that credentials of another one are rejected here. No part of the log, and no secrets.
+create table kubechronicle.servers (
+    name    text primary key,
+    trust   jsonb not null, -- ops/server/trust.py
+    seen_at timestamptz not null default now()
+);

@@ -22,6 +22,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.postgres import change_sql, clock_sql, density_sql, rows, sql
 from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
 from kubechronicle.eventlog.postgres.clocks import Clocks
+from kubechronicle.eventlog.postgres.servers import SEEN
 from kubechronicle.eventlog.postgres.session import Pool, Row, Session
 from kubechronicle.eventlog.queries import density
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -56,6 +57,10 @@ class LogReads:
     async def identities(self, revisions: Sequence[int]) -> Sequence[RowIdentity]:
         found = await self._pool.fetch(sql.IDENTITIES, list(revisions))
         return [one for row in found if (one := rows.identity(row["revision"], row, 1)) is not None]
+
+    async def note_server(self, name: str) -> None:
+        """Note that this server still runs (servers.py)."""
+        await self._pool.fetch(SEEN, name)
 
     async def check_position(self, session: Session) -> None:
         """Compare the position that the server follows, on a new connection. Diverged."""

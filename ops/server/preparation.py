@@ -58,6 +58,7 @@ from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_e
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.shown import shown
 from kubechronicle.ops.version import program_version
@@ -117,6 +118,9 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     url = await database()
     for name in await migrate(settings.database_direct_url or url):
         log.info("Applied migration", extra={"migration": name})
+    if settings.database_url is not None:
+        name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
+        await compare_trust(settings.database_direct_url or url, name, trust_of(settings, pki, issuer))
     return Prepared(
         inputs=inputs,
         database_url=url,

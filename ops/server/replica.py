@@ -22,6 +22,7 @@ from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
+from kubechronicle.ops.server.trust import name_of
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ async def _retain(revision_log: PostgresLog, plan: Plan) -> None:
     reported: tuple[str, ...] = ()
     while True:
         try:
+            await revision_log.note_server(name_of(plan.http.server_address))
             done = await revision_log.retain(plan.retention, archive=plan.history_archive)
             if done.compacted or done.dropped:
                 log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})

@@ -114,6 +114,7 @@ DIGESTS = {
     "0015": "48e1b9c3d99a7ff84074539a815c472c35cf64be4c4ac4b75329179996649221",
     "0016": "7e1425d585d5754e028e1e74b624430335636bb08abf6cadd8ba1a007dcfa88b",
     "0017": "e1fee4ac57b3d3a0d7c7ad2993b41c7783c592e2d6e17b6aaa2b2cec39d4fabe",
+    "0018": "a35eeb86e1dedf0a9b4dc7f15c7b3a88d14c3761019c424c8de218b5d7f15cb3",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
