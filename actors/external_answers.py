@@ -11,14 +11,16 @@ decision that requested an answer keeps it until it is made (``remember_answer``
 answer twice, and so comes to an end.
 
 An attempt may leave its unfinished work with the question (``NeedsExternalAnswer.keep_work``). The next one takes it
-(``take_work``), and goes on from there if all that the work rests on is unchanged (actors/unfinished_work.py).
+(``take_work``), and goes on from there if all that the work rests on is unchanged (actors/unfinished_work.py). A write
+that holds no lock and no place waits for some answers where it is (``resolve_here``). If it must begin again all the
+same, it hands over the answers that it has got (``known``).
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar, Final, TypeVar
@@ -32,6 +34,7 @@ T = TypeVar("T")
 MAX_QUESTIONS: Final = 256
 """Requests in sequence for one decision: the number of groups an impersonated user may have."""
 
+TIMED_OUT: Final = "request did not complete within the allotted timeout"
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
 _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", default=None)
@@ -44,6 +47,8 @@ class NeedsExternalAnswer(Exception):
     """Raised instead of a decision that lacks an answer from outside."""
 
     work: tuple[object, object] | None = None
+    known: Mapping[object, object] | None = None
+    """Answers that the attempt has got by itself, by their keys."""
     keeps_deadline: ClassVar[bool] = False
     """``resolve`` ends at ``decision_deadline()`` by itself."""
 
@@ -55,6 +60,13 @@ class NeedsExternalAnswer(Exception):
     async def resolve(self) -> None:
         """Request the answer, within a timeout of its own, and remember it, or that there is none, for the next
         attempt. Raises nothing but trio.Cancelled."""
+
+    async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
+        """Do the same for the present attempt, which keeps its ``answers``, until the deadline (trio time).
+
+        False: this answer is for another attempt only, and nothing was requested.
+        """
+        return False
 
 
 def remember_answer(key: object, answer: object) -> None:
@@ -124,13 +136,15 @@ async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: f
     with _answers_of_one_decision() as answers:
         answers[_DEADLINE] = deadline
         for _ in range(MAX_QUESTIONS):
+            if missing.known is not None:
+                answers.update(missing.known)
             if missing.keeps_deadline:
                 await missing.resolve()
             else:
                 with trio.move_on_at(deadline):
                     await missing.resolve()
             if trio.current_time() >= deadline:
-                raise status.timeout("request did not complete within the allotted timeout")
+                raise status.timeout(TIMED_OUT)
             answers[_WORK] = missing.work
             try:
                 return await attempt()

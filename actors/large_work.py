@@ -176,15 +176,24 @@ class _Waiting:
 
 
 class Turn:
-    """The share of one request in the large work; see the head of this file."""
+    """The share of one request in the large work; see the head of this file.
 
-    __slots__ = ("_bytes", "_place", "_user", "_work")
+    ``waits_until``: trio time until which its rules may wait where they are; 0: they hold a lock, or others do.
+    """
+
+    __slots__ = ("_bytes", "_place", "_user", "_work", "waits_until")
 
     def __init__(self, work: LargeWork, user: str) -> None:
         self._work = work
         self._user = user
         self._place = 0  # bytes
         self._bytes = 0
+        self.waits_until = 0.0
+
+    @property
+    def may_wait(self) -> bool:
+        """True if its rules may wait where they are: it holds neither a lock nor a place."""
+        return self.waits_until > 0.0 and not self._place
 
     def reserve(self, size: int) -> None:
         """Count the bytes of a body that is being read, if they are many. StatusError 429."""

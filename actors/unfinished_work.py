@@ -33,13 +33,15 @@ class Progress:
     ``step``: the index of the step to run next.
     ``held``: the unfinished work of that step, for itself; without any, the whole decision begins again.
     ``seconds``: spent in this step, and in all steps before it, so far.
+    ``answers``: those that the decision has waited for where it stopped, by their keys.
     ``begun``: (companions, measurements) of the write when the steps began.
     """
 
-    __slots__ = ("begun", "certain", "held", "observations", "seconds", "step")
+    __slots__ = ("answers", "begun", "certain", "held", "observations", "seconds", "step")
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
+        self.answers: dict[object, object] = {}
         self.certain = True
         self.reset()
 

@@ -54,9 +54,16 @@ def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind
 
 def user_of(who: Who) -> dict[str, Any]:
     """Return the userInfo of the requester, without its empty members."""
-    info: dict[str, Any] = {"username": who.user, "uid": who.uid, "groups": list(who.groups)}
-    info["extra"] = {key: list(values) for key, values in sorted(who.extra.items())}
-    return {name: value for name, value in info.items() if value}
+    info: dict[str, Any] = {}
+    if who.user:
+        info["username"] = who.user
+    if who.uid:
+        info["uid"] = who.uid
+    if who.groups:
+        info["groups"] = list(who.groups)
+    if who.extra:
+        info["extra"] = {key: list(values) for key, values in sorted(who.extra.items())}
+    return info
 
 
 def labels_of(attributes: Attributes, state: State) -> Labels:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import trio
 from msgspec import structs
 
 from kubechronicle.actors.admission.chain import (
@@ -26,7 +27,7 @@ from kubechronicle.actors.admission.chain import (
 from kubechronicle.actors.admission.metrics import Measured
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
+from kubechronicle.actors.external_answers import TIMED_OUT, NeedsExternalAnswer, take_work
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
@@ -92,18 +93,19 @@ class Preparation:
         if work is None:
             work = await self._begin_creation(target, make, context, turn, size)
         with Measured(work.attributes.measured):
-            try:
-                if work.admitted is None:
-                    await self._finish_creation(work, target, context, turn, size)
+            while True:
+                try:
+                    if work.admitted is None:
+                        await self._finish_creation(work, target, context, turn, size)
+                        assert work.prepared is not None
+                        may_create()  # as in kube-apiserver: after all rules, before validating admission
+                        work.admit(work.prepared)
                     assert work.prepared is not None
-                    may_create()  # as in kube-apiserver: after all rules, before validating admission
-                    work.admit(work.prepared)
-                assert work.prepared is not None
-                assert work.admitted is not None
-                await self._on_newest_state(self._admission.validate, work.admitted)
-            except NeedsExternalAnswer as missing:
-                _keep(missing, target, work)
-                raise
+                    assert work.admitted is not None
+                    await self._on_newest_state(self._admission.validate, work.admitted)
+                    break
+                except NeedsExternalAnswer as missing:
+                    await self._resolve_here(missing, target, work, turn)
             if work.prepared.rejection is not None:
                 raise work.prepared.rejection
             return Proposal(work.prepared, work.attributes.companions, bool(context.name_suffix) and not work.name)
@@ -149,15 +151,16 @@ class Preparation:
             managed = accepted["metadata"].get("managedFields")
             work = _Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
         with Measured(work.attributes.measured):
-            try:
-                if work.admitted is None:
-                    await self._finish_update(work, target, old, context, turn, size)
-                assert work.prepared is not None
-                assert work.admitted is not None
-                self._admission.validate(work.admitted)
-            except NeedsExternalAnswer as missing:
-                _keep(missing, target, work)
-                raise
+            while True:
+                try:
+                    if work.admitted is None:
+                        await self._finish_update(work, target, old, context, turn, size)
+                    assert work.prepared is not None
+                    assert work.admitted is not None
+                    self._admission.validate(work.admitted)
+                    break
+                except NeedsExternalAnswer as missing:
+                    await self._resolve_here(missing, target, work, turn)
             return Proposal(work.prepared, work.attributes.companions)
 
     async def _finish_update(
@@ -218,6 +221,25 @@ class Preparation:
             except NeedsExternalAnswer as missing:
                 _keep(missing, target, work)
                 raise
+
+    async def _resolve_here(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> None:
+        """Wait for an answer, and return if the write may go on from where it is. Raises ``missing`` otherwise.
+
+        StatusError 504: the deadline has passed.
+        """
+        progress = work.attributes.progress
+        if progress is not None and progress.held is not None and turn.may_wait:
+            deadline = turn.waits_until
+            if await missing.resolve_here(progress.answers, deadline):
+                if trio.current_time() >= deadline:
+                    raise status.timeout(TIMED_OUT)
+                old = work.attributes.old
+                same = old is None or self._reads.peek(target.rt.resource, target.namespace, target.name) is old
+                if same and progress.is_current():
+                    return
+            missing.known = progress.answers
+        _keep(missing, target, work)
+        raise missing
 
     async def admit(
         self, target: Target, sent: Any, *, operation: str = CREATE, complete: Complete | None = None

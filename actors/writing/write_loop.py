@@ -100,7 +100,9 @@ class WriteLoop:
             size = max(write.size, len(old.json)) if old is not None else write.size
             if size > LARGE:
                 await turn.begin(size)  # before the locks: those with a place may wait for them
-            async with self._key_locks.hold(self._keys_to_lock(write), deadline=caller.deadline):
+            keys = self._keys_to_lock(write)
+            async with self._key_locks.hold(keys, deadline=caller.deadline):
+                turn.waits_until = 0.0 if keys else caller.deadline
                 await self._prepare(write)
                 proposal = write.proposal
                 if proposal is not None and proposal.prepared.outcome is Outcome.UNCHANGED:

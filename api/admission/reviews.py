@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from kubechronicle.api.admission.matching import GroupVersionKind
@@ -84,25 +85,16 @@ def request_of(
     ``rt``, ``kind``: the resource and kind in the version in which the rule matched. ``requested``,
     ``requested_kind``: those of the client's request.
     """
-    fields: dict[str, Any] = {
-        "kind": _kind(kind),
-        "resource": _resource(rt),
-        "subResource": subresource,
-        "requestKind": _kind(requested_kind),
-        "requestResource": _resource(requested),
-        "requestSubResource": subresource,
-        "name": name,
-        "namespace": namespace,
-        "operation": operation,
-        "userInfo": user,
-        "object": obj,
-        "oldObject": old,
-        "dryRun": dry_run,
-        "options": options,
-    }
-    for optional in ("subResource", "requestSubResource", "name", "namespace"):
-        if not fields[optional]:
-            del fields[optional]
+    fields: dict[str, Any] = {"kind": _kind(kind), "resource": _resource(rt)}
+    if subresource:
+        fields["subResource"] = fields["requestSubResource"] = subresource
+    fields["requestKind"], fields["requestResource"] = _kind(requested_kind), _resource(requested)
+    if name:
+        fields["name"] = name
+    if namespace:
+        fields["namespace"] = namespace
+    fields["operation"], fields["userInfo"], fields["object"], fields["oldObject"] = operation, user, obj, old
+    fields["dryRun"], fields["options"] = dry_run, options
     return fields
 
 
@@ -117,10 +109,12 @@ def encoded(request: bytes, *, uid: str, version: str) -> bytes:
     return b"%b%b}" % (head.encode(), request[1:])
 
 
+@lru_cache(maxsize=64)
 def _kind(kind: GroupVersionKind) -> dict[str, str]:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
+@lru_cache(maxsize=64)
 def _resource(rt: ResourceType) -> dict[str, str]:
     return {"group": rt.group, "version": rt.version, "resource": rt.plural}
 
@@ -166,14 +160,22 @@ _PLAIN: Final = {"uid", "allowed"}
 """The members of most answers."""
 
 
+_USUAL: Final = {"apiVersion", "kind", "response"}
+"""The members of most reviews that are answers."""
 _OPTIONS: Final = ("List", "Get", "Create", "Update", "Patch", "Delete")
 _META_KINDS: Final = {"Status", "WatchEvent", *(f"{verb}Options" for verb in _OPTIONS)}
 """Kinds of meta/v1, which every group version of Kubernetes has."""
 
 
 def _response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
-    if value is None:
-        value = {}
+    if _is_object(value) and value.keys() == _USUAL and value["apiVersion"] == f"{GROUP}/{version}":
+        usual = value["response"]
+        if value["kind"] == KIND and _is_object(usual) and (version != "v1" or usual.get("uid") == uid):
+            return usual
+    return _unusual_response({} if value is None else value, uid, version)
+
+
+def _unusual_response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
     if not _is_object(value):
         raise _no_kind(value, f"Go value of type {_TYPE_META}")
     for field in ("apiVersion", "kind"):

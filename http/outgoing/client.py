@@ -14,14 +14,17 @@ from __future__ import annotations
 import logging
 import math
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import aclosing
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from kubechronicle.http.outgoing.answers import COMPRESSED, LATE, answer_of, unusable
+from kubechronicle.http.outgoing.answers import Answer as Answer
+from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, is_broken, reason, shown
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConnected
@@ -30,6 +33,7 @@ from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
+from kubechronicle.http.wire.tls import TLSStream
 
 if TYPE_CHECKING:
     import httpx
@@ -47,18 +51,9 @@ IDLE: Final = 90.0
 
 AGENT: Final = "kubechronicle"
 JSON: Final = "application/json"
-COMPRESSED: Final = "the answer is compressed though that was not asked for"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 # Errors that httpx does not wrap: a pool that was closed meanwhile, sockets, invalid host names.
 UNUSABLE: Final = (trio.ClosedResourceError, OSError, ValueError)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer. ``headers``: by name in lower case; the last of equal names."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
 
 
 UNAUTHORIZED: Final = 401
@@ -90,6 +85,7 @@ class Client:
         self._loading = trio.Lock()
         self._pool: Pool | None = None
         self._used = -math.inf
+        self._constant = peer.plugin is None and not peer.version()  # there are no files, which could change
 
     @property
     def outgoing(self) -> Outgoing:
@@ -113,22 +109,68 @@ class Client:
         limit = self.timeout if timeout is None else timeout
         try:
             with trio.fail_after(limit):
-                return await self.exchange(method, url, body=body, headers=headers)
+                return await self.exchange(method, url, body=body, headers=headers or NO_HEADERS)
         except trio.TooSlowError:
-            target = target_of(self.peer.url, url).url
-            raise failed(method, target, "no answer within the time-out", timed_out=True) from None
+            raise failed(method, target_of(self.peer.url, url).url, LATE, timed_out=True) from None
 
     async def exchange(
-        self, method: str, url: str = "", *, body: bytes = b"", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str = "",
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] = NO_HEADERS,
+        deadline: float = NEVER,
     ) -> Answer:
-        """Send a request as ``ask`` does, without a time-out: the caller has one."""
+        """Send a request as ``ask`` does, until a deadline (trio time): without one, the caller has a time-out.
+
+        It costs least if each request has the same object as ``headers``.
+        """
+        pool = self._pool
+        if pool is not None and body and self._is_ready(pool):
+            head = pool.known_head(method, url, headers)
+            stream = None if head is None or pool.kept is None else pool.kept.take()
+            if head is not None and stream is not None:
+                return await self._sent_at_once(pool, stream, head, body, method, url, deadline)
+        if deadline == NEVER:
+            return await self._exchange_of_any_kind(method, url, body, headers)
+        with trio.move_on_at(deadline):
+            return await self._exchange_of_any_kind(method, url, body, headers)
+        raise failed(method, target_of(self.peer.url, url).url, LATE, timed_out=True)
+
+    def _is_ready(self, pool: Pool) -> bool:
+        """Tell whether a request may use the pool at once."""
+        if not self._slots.value or self._outgoing.nursery is None or CURRENT.get():
+            return False
+        return self._constant or (self.peer.plugin is None and self.peer.version() == self._version)
+
+    async def _sent_at_once(
+        self, pool: Pool, stream: TLSStream, head: bytes, body: bytes, method: str, url: str, deadline: float
+    ) -> Answer:
+        """Send a request on a kept connection of the pool. AskError."""
+        assert pool.kept is not None
+        self._slots.acquire_nowait()
+        pool.in_use += 1
+        target, began, code, size = target_of(self.peer.url, url), perf_counter(), FAILED, 0
+        try:
+            found = await pool.kept.exchange(stream, head, body, limit=self._max_answer, deadline=deadline)
+            code, size = str(found.status), len(found.body)
+        except BadAnswer as error:
+            raise unusable(method, target, error) from None
+        finally:
+            self._slots.release()
+            self._outgoing.metrics.ended(target.host, method, code, perf_counter() - began, len(body), size)
+            await self._leave(pool)
+        return answer_of(method, target, found)
+
+    async def _exchange_of_any_kind(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         try:
             self._slots.acquire_nowait()  # its other form gives way to all other tasks
         except trio.WouldBlock:
             await self._slots.acquire()
         target, began, code, size = target_of(self.peer.url, url), perf_counter(), FAILED, 0
         try:
-            answer = await self._exchange(method, target, body, headers or {})
+            answer = await self._exchange(method, url, body, headers)
             code, size = str(answer.status), len(answer.body)
             if answer.status == UNAUTHORIZED and self.peer.plugin is not None and self._credentials is not None:
                 self.peer.plugin.refused(self._credentials.serial)
@@ -143,7 +185,8 @@ class Client:
         assert self._credentials is not None
         return self._credentials.context
 
-    async def _exchange(self, method: str, target: Target, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _exchange(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        target = target_of(self.peer.url, url)
         if not target.secure and not self.peer.http_allowed:
             raise failed(method, target.url, "it is not https")
         pool = await self._enter()
@@ -157,7 +200,10 @@ class Client:
             if traceparent := CURRENT.get():
                 fields[TRACEPARENT] = traceparent
             if pool.kept is not None and target.own:
-                answer = await self._sent(pool, pool.kept, method, target, fields, body)
+                head = pool.head(method, target, fields)
+                answer = None if head is None else await self._sent(pool, pool.kept, method, target, head, body)
+                if answer is not None and head is not None and body and not traceparent:
+                    pool.note_head(method, url, headers, head)
                 if answer is not None:
                     return answer
             return await self._sent_by_httpx(pool, method, target.url, fields, body)
@@ -176,14 +222,11 @@ class Client:
             raise failed(method, url, reason(error), transient=is_broken(error)) from None
 
     async def _sent(
-        self, pool: Pool, kept: KeepAlive, method: str, target: Target, fields: Mapping[str, str], body: bytes
+        self, pool: Pool, kept: KeepAlive, method: str, target: Target, head: bytes, body: bytes
     ) -> Answer | None:
         """Return the answer to a plain request, None if no connection can be made. Raises AskError."""
-        head = pool.head(method, target, fields)
-        if head is None:
-            return None
         try:
-            status, found, content = await kept.send(head, body, limit=self._max_answer)
+            found = await kept.send(head, body, limit=self._max_answer)
         except NotConnected as error:
             if error.final:
                 raise failed(method, target.url, str(error)) from None
@@ -191,10 +234,8 @@ class Client:
                 pool.use_http2()
             return None
         except BadAnswer as error:
-            raise failed(method, target.url, str(error), transient=error.broken) from None
-        if found.get("content-encoding", "identity").lower() != "identity":
-            raise failed(method, target.url, COMPRESSED)
-        return Answer(status, found, content)
+            raise unusable(method, target, error) from None
+        return answer_of(method, target, found)
 
     async def _read(self, method: str, target: str, response: httpx.Response) -> Answer:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -205,15 +246,6 @@ class Client:
             if len(body) > self._max_answer:
                 raise failed(method, target, f"the answer has more than {self._max_answer} bytes")
         return Answer(response.status_code, dict(response.headers), bytes(body))
-
-    @asynccontextmanager
-    async def _pooled(self) -> AsyncIterator[Pool]:
-        """Use the pool of the current files."""
-        pool = await self._enter()
-        try:
-            yield pool
-        finally:
-            await self._leave(pool)
 
     async def _enter(self) -> Pool:
         """Return the pool of the current files, for one request."""
@@ -265,6 +297,7 @@ class Client:
             idle=self._outgoing.idle,
             connect=networks.connect_to(self._network),
             proxied=networks.is_proxied(self._network),
+            deadlines=self._outgoing.deadlines,
         )
 
     async def _retire(self) -> None:
@@ -299,6 +332,7 @@ class Outgoing:
         self.idle = idle
         self.networks = networks
         self.metrics = OutgoingMetrics()
+        self.deadlines = Deadlines()
         self._clients: set[Client] = set()
         self._nursery: trio.Nursery | None = None
 
@@ -328,6 +362,7 @@ class Outgoing:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                nursery.start_soon(self.deadlines.run)
                 task_status.started()
                 while True:
                     await trio.sleep(self.idle / 2)

@@ -13,11 +13,13 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import httptools
 import trio
 
+from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -28,6 +30,9 @@ NO_PROTOCOL: Final = "no application protocol"
 """OpenSSL's name of the alert of a server that speaks none of the offered protocols (RFC 7301 §3.2)."""
 MAX_HEADERS: Final = 64 * 1024
 """Bytes of the header of an answer, and of the framing of its body."""
+MAX_KNOWN_HEADS: Final = 16
+"""Heads of answers that are kept for each server: at most a record of TLS (16 KiB) each."""
+HEAD_END: Final = b"\r\n\r\n"
 
 
 class NotConnected(Exception):
@@ -43,11 +48,23 @@ class NotConnected(Exception):
 
 
 class BadAnswer(Exception):
-    """The request was sent, and its answer cannot be used. ``broken``: the connection ended first."""
+    """The request was sent, and its answer cannot be used.
 
-    def __init__(self, why: str, *, broken: bool = False) -> None:
+    ``broken``: the connection ended first. ``late``: the deadline passed.
+    """
+
+    def __init__(self, why: str, *, broken: bool = False, late: bool = False) -> None:
         super().__init__(why)
         self.broken = broken
+        self.late = late
+
+
+class Received(NamedTuple):
+    """An answer: status, headers by names in lower case, and body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class _Answer:
@@ -112,6 +129,9 @@ class _Answer:
     def on_message_complete(self) -> None:
         self.complete = self.complete or self.status >= 200
 
+    def received(self) -> Received:
+        return Received(self.status, self.headers, bytes(self.body))
+
     def ends_with_connection(self) -> bool:
         """Tell whether the end of the connection ends the body (RFC 9112 §6.3)."""
         return bool(self.status) and not self.headers.keys() & {"content-length", "transfer-encoding"}
@@ -122,8 +142,45 @@ class _Answer:
         return self._parser.get_http_version() == "1.1" and not closed and not self.surplus
 
 
+class KnownHeads:
+    """Heads of answers that the parser has read before.
+
+    Two answers of a webhook differ in their bodies, and in the Date, which stays the same for a second. After the same
+    head, a body of the same length is read in the same way. So nothing has to be parsed again:
+
+        HTTP/1.1 200 OK … content-length: 118 …         parsed, and noted
+        the same bytes, and then 118 bytes              the same status and headers, and the body
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[int, Mapping[str, str], int]] = {}
+
+    def read(self, data: bytes, limit: int) -> Received | None:
+        """Return the answer in ``data``; None: they must be parsed."""
+        end = data.find(HEAD_END) + len(HEAD_END)
+        known = self._known.get(data[:end])
+        if known is None or known[2] != len(data) - end or known[2] > limit:
+            return None
+        return Received(known[0], known[1], data[end:])
+
+    def note(self, data: bytes, answer: _Answer) -> None:
+        """Note the head of an answer that was parsed from ``data`` alone, and leaves its connection open."""
+        end = data.find(HEAD_END) + len(HEAD_END)
+        length = len(data) - end
+        if answer.headers.get("content-length") != str(length) or data[end:] != answer.body:
+            return  # its body has another framing, or interim answers came before it
+        if len(self._known) >= MAX_KNOWN_HEADS:
+            self._known.clear()
+        self._known[data[:end]] = (answer.status, MappingProxyType(answer.headers), length)
+
+
 class KeepAlive:
-    """The connections to one server. ``idle``: seconds for which an unused one is kept. ``connect``: opens one."""
+    """The connections to one server.
+
+    ``idle``: seconds for which an unused one is kept. ``connect``: opens one. ``deadlines``: ends those that are late.
+    """
 
     def __init__(
         self,
@@ -134,36 +191,73 @@ class KeepAlive:
         server_name: str,
         idle: float,
         connect: Connect = trio.open_tcp_stream,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self._place = (host, port)
         self._connect = connect
         self._context = context
         self._server_name = server_name or host
         self._kept = idle
+        self._deadlines = Deadlines() if deadlines is None else deadlines
+        self._heads = KnownHeads()
         self._idle: deque[tuple[TLSStream, float]] = deque()
         self._busy: set[TLSStream] = set()
         self._closed = False
 
-    async def send(self, head: bytes, body: bytes, *, limit: int) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request; return status, headers and body. NotConnected, BadAnswer.
+    async def send(self, head: bytes, body: bytes, *, limit: int) -> Received:
+        """Send a request, and return the answer. NotConnected, BadAnswer.
 
         ``head``: of ``request_head``. ``limit``: bytes of the answer's body.
         """
+        stream = self.take() or await self._connected()
+        return await self.exchange(stream, head, body, limit=limit)
+
+    async def exchange(
+        self, stream: TLSStream, head: bytes, body: bytes, *, limit: int, deadline: float = NEVER
+    ) -> Received:
+        """Send a request on a connection of ``take``, as ``send`` does. ``deadline``: trio time. BadAnswer."""
         request = b"%b%d\r\n\r\n%b" % (head, len(body), body)
-        stream = self._kept_stream() or await self._connected()
         reusable = False
         self._busy.add(stream)
+        self._deadlines.begin(stream, deadline)
         try:
-            answer, reusable = await _exchanged(stream, request, limit)
+            answer, reusable = await self._exchanged(stream, request, limit)
+            return answer
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise BadAnswer(str(error) or DISCONNECTED, broken=True) from None
+            late = not self._deadlines.end(stream)
+            raise BadAnswer(str(error) or DISCONNECTED, broken=True, late=late) from None
         finally:
             self._busy.discard(stream)
-            if reusable and not self._closed:
+            self._deadlines.end(stream)
+            if reusable and not self._closed and not stream.closed:
                 self._keep(stream)
             else:
                 await trio.aclose_forcefully(stream)
-        return answer.status, answer.headers, bytes(answer.body)
+
+    async def _exchanged(self, stream: TLSStream, request: bytes, limit: int) -> tuple[Received, bool]:
+        """Send a request and read the answer. Return it, and whether the connection can be used again."""
+        sent = stream.send_nowait(request)
+        if sent < len(request):
+            await stream.send_all(memoryview(request)[sent:])
+        data = await stream.receive_some()
+        known = self._heads.read(data, limit)
+        if known is not None:
+            return known, True
+        answer, first = _Answer(limit), data
+        while True:
+            if not data:
+                if answer.ends_with_connection():
+                    return answer.received(), False
+                raise BadAnswer("unexpected EOF" if first else DISCONNECTED, broken=True)
+            answer.feed(data)
+            if answer.complete:
+                break
+            data = await stream.receive_some()
+        if not answer.is_kept():
+            return answer.received(), False
+        if data is first:
+            self._heads.note(data, answer)
+        return answer.received(), True
 
     def _keep(self, stream: TLSStream) -> None:
         """Keep a connection. Those of a burst that nobody has needed since are closed, the oldest first."""
@@ -172,12 +266,12 @@ class KeepAlive:
         while self._idle and now - self._idle[0][1] >= self._kept:
             self._idle.popleft()[0].close_nowait()
 
-    def _kept_stream(self) -> TLSStream | None:
-        """Return the idle connection that was used last, if the server has not ended it."""
+    def take(self) -> TLSStream | None:
+        """Take the idle connection that was used last, if the server has not ended it. None: there is none."""
         while self._idle:
             stream, since = self._idle.pop()
             try:
-                usable = trio.current_time() - since < self._kept and stream.receive_nowait() is None
+                usable = trio.current_time() - since < self._kept and stream.is_quiet()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 usable = False
             if usable:
@@ -229,19 +323,3 @@ def request_head(method: str, path: str, fields: Mapping[str, str]) -> bytes | N
 
 def _speaks_no_http1(error: Exception) -> bool:
     return isinstance(error.__cause__, ssl.SSLError) and NO_PROTOCOL in str(error)
-
-
-async def _exchanged(stream: TLSStream, request: bytes, limit: int) -> tuple[_Answer, bool]:
-    """Send a request and read the answer. Return it, and whether the connection can be used again."""
-    await stream.send_all(request)
-    answer = _Answer(limit)
-    received = False
-    while not answer.complete:
-        data = await stream.receive_some()
-        if not data:
-            if answer.ends_with_connection():
-                return answer, False
-            raise BadAnswer("unexpected EOF" if received else DISCONNECTED, broken=True)
-        received = True
-        answer.feed(data)
-    return answer, answer.is_kept()

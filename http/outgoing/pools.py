@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.keep_alive import KeepAlive, request_head
 from kubechronicle.http.outgoing.networks import Connect
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer
@@ -60,7 +61,7 @@ class Pool:
     ``authorization``: the header field for requests to the server itself.
     ``kept``: for plain requests; None: there can be none.
     ``in_use``: the number of requests. ``retired``: the files have changed since.
-    ``connect``: opens connections. ``proxied``: it leads through an egress proxy.
+    ``connect``: opens connections. ``proxied``: it leads through an egress proxy. ``deadlines``: of requests.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Pool:
         idle: float,
         connect: Connect,
         proxied: bool,
+        deadlines: Deadlines,
     ) -> None:
         self._peer = peer
         self._credentials = credentials
@@ -79,9 +81,11 @@ class Pool:
         self._idle = idle
         self._connect = connect
         self._proxied = proxied
+        self._deadlines = deadlines
         self._http2 = False
         self._transports: list[httpx.AsyncHTTPTransport] = []
         self._heads: dict[tuple[object, ...], bytes | None] = {}
+        self._known: dict[tuple[str, str], tuple[Mapping[str, str], bytes]] = {}
         self.authorization = credentials.authorization
         self.kept = self._kept_connections()
         self.in_use = 0
@@ -108,6 +112,17 @@ class Pool:
                 self._heads.clear()
             self._heads[key] = request_head(method, target.path, {"host": target.host, **fields})
         return self._heads[key]
+
+    def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes | None:
+        """Return the head that was noted for these very ``headers``, None if there is none."""
+        known = self._known.get((method, url))
+        return None if known is None or known[0] is not headers else known[1]
+
+    def note_head(self, method: str, url: str, headers: Mapping[str, str], head: bytes) -> None:
+        """Note the head of a request with a body, and without a trace."""
+        if len(self._known) >= MAX_HEADS:
+            self._known.clear()
+        self._known[method, url] = (headers, head)
 
     async def close(self) -> None:
         """Close all connections, also those in use."""
@@ -150,4 +165,5 @@ class Pool:
             server_name=self._peer.server_name,
             idle=self._idle,
             connect=self._connect,
+            deadlines=self._deadlines,
         )

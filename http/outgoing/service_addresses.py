@@ -130,13 +130,22 @@ class ServiceAddresses:
 
     async def resolve(self, namespace: str, name: str, port: int) -> str:
         """Return host and port to connect to. ValueError, with kube-apiserver's reason: there is none."""
+        while (found := self.resolve_nowait(namespace, name, port)) is None:
+            await self._try(cluster_address(self._find_service(namespace, name), name, port))
+        return found
+
+    def resolve_nowait(self, namespace: str, name: str, port: int) -> str | None:
+        """Return the same, None if the cluster IP must be tried first. ValueError."""
         service = self._find_service(namespace, name)
         if self._endpoints_first:
             return self._endpoint(service, namespace, name, port)
         address = cluster_address(service, name, port)
         if not self._tried or service is None or (service.get("spec") or {}).get("type") == "ExternalName":
             return address
-        if await self._reachable(address):
+        trial = self._trials.get(address)
+        if trial is None or trial.until < trio.current_time():
+            return None
+        if trial.reachable:
             return address
         try:
             return self._endpoint(service, namespace, name, port)
@@ -161,15 +170,13 @@ class ServiceAddresses:
                 self._chosen.popitem(last=False)
         return chosen
 
-    async def _reachable(self, address: str) -> bool:
-        """Tell whether a cluster IP takes connections. A trial serves all requests of the next minute."""
-        trial = self._trials.get(address)
-        if trial is None or trial.until < trio.current_time():
-            reachable = await _takes_connections(address)
-            trial = self._trials[address] = _Trial(reachable, trio.current_time() + TRUSTED)
-            if len(self._trials) > MOST_TRIALS:
-                self._trials.popitem(last=False)
-        return trial.reachable
+    async def _try(self, address: str) -> None:
+        """Find out whether a cluster IP takes connections. A trial serves all requests of the next minute."""
+        self._trials.pop(address, None)
+        reachable = await _takes_connections(address)
+        self._trials[address] = _Trial(reachable, trio.current_time() + TRUSTED)
+        if len(self._trials) > MOST_TRIALS:
+            self._trials.popitem(last=False)
 
 
 async def _takes_connections(address: str) -> bool:

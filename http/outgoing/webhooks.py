@@ -37,6 +37,7 @@ NO_JSON: Final = (
 MAX_RETRIES: Final = 10
 """As client-go's, for answers with Retry-After."""
 _ANONYMOUS: Final = WebhookUsers({}, RemoteServer(url=UNKNOWN_URL))
+LATE: Final = "context deadline exceeded"
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
 """As kube-apiserver's, since webhooks and their proxies may look at them."""
 
@@ -74,37 +75,44 @@ class Webhooks:
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
-        shown, answer = "", None
-        with trio.move_on_after(timeout):
-            address = await self._address(config, math.ceil(timeout))
-            shown = address.shown
-            answer = await self._asked(config, address, body)
-        if answer is None:
-            raise WebhookError(f'Post "{shown}": context deadline exceeded')
-        return _decoded(answer)
+        deadline = trio.current_time() + timeout
+        address = self._known_address(config, math.ceil(timeout))
+        if address is None:
+            with trio.move_on_at(deadline):
+                address = await self._address(config, math.ceil(timeout))
+        if address is None:
+            raise WebhookError(f'Post "": {LATE}')
+        return _decoded(await self._asked(config, address, body, deadline))
 
-    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes) -> Answer:
+    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes, deadline: float) -> Answer:
         client = await self._client(config.get("caBundle") or "", address)
         try:
-            return await _answer(client, address, body)
+            return await _answer(client, address, body, deadline)
         except AskError as error:
             if address.service is not None:
                 self._services.failed(*address.service, address.place)
             raise WebhookError(_shown(error, address)) from None
 
-    async def _address(self, config: Mapping[str, Any], seconds: int) -> _Address:
+    def _known_address(self, config: Mapping[str, Any], seconds: int) -> _Address | None:
+        """Return the address of a webhook; None: that of its Service is not known yet. WebhookError."""
         url = config.get("url")
         if url:
             return _address_of_url(url, seconds)
-        service = config.get("service") or {}
-        namespace, name, port = service.get("namespace", ""), service.get("name", ""), service.get("port") or HTTPS
-        path = "/" + (service.get("path") or "").strip("/")
+        service, path = _service_of(config)
         try:
-            place = await self._services.resolve(namespace, name, port)
+            place = self._services.resolve_nowait(*service)
         except ValueError as error:
-            shown = f"https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s"
-            raise WebhookError(f'Post "{shown}": {error}') from None
-        return _address_of_service((namespace, name, port), path, seconds, place)
+            raise _unresolved(service, path, seconds, error) from None
+        return None if place is None else _address_of_service(service, path, seconds, place)
+
+    async def _address(self, config: Mapping[str, Any], seconds: int) -> _Address:
+        """Return the address of a webhook with a Service. WebhookError."""
+        service, path = _service_of(config)
+        try:
+            place = await self._services.resolve(*service)
+        except ValueError as error:
+            raise _unresolved(service, path, seconds, error) from None
+        return _address_of_service(service, path, seconds, place)
 
     async def _client(self, bundle: str, address: _Address) -> Client:
         key = (bundle, address.origin, address.server_name)
@@ -131,6 +139,18 @@ class Webhooks:
             raise WebhookError(str(error)) from None
         network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
         return self.outgoing.client(peer, network=network)
+
+
+def _service_of(config: Mapping[str, Any]) -> tuple[tuple[str, str, int], str]:
+    """Return (namespace, name and port of the Service of a clientConfig, path)."""
+    service = config.get("service") or {}
+    place = service.get("namespace", ""), service.get("name", ""), service.get("port") or HTTPS
+    return place, "/" + (service.get("path") or "").strip("/")
+
+
+def _unresolved(service: tuple[str, str, int], path: str, seconds: int, error: ValueError) -> WebhookError:
+    namespace, name, port = service
+    return WebhookError(f'Post "https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s": {error}')
 
 
 @lru_cache(maxsize=1024)
@@ -174,7 +194,7 @@ def _shown(error: AskError, address: _Address) -> str:
     """Return the text of an error as Go's net/http has it."""
     head = f'Post "{address.shown}": '
     if error.timed_out:
-        return head + "context deadline exceeded"
+        return head + LATE
     return head + go_error(str(error).replace(address.url, address.shown).removeprefix(head), address.url)
 
 
@@ -190,17 +210,22 @@ def go_error(text: str, url: str) -> str:
     return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
-async def _answer(client: Client, address: _Address, body: bytes) -> Answer:
-    """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does."""
-    answer = await client.exchange("POST", address.url, body=body, headers=address.headers)
+async def _answer(client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+    """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does.
+
+    AskError; WebhookError: it says a time after the deadline (trio time).
+    """
+    answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
     for _ in range(MAX_RETRIES):
         if answer.status == 200:
             break
         seconds = _retry_after(answer)
         if seconds is None:
             break
-        await trio.sleep(seconds)
-        answer = await client.exchange("POST", address.url, body=body, headers=address.headers)
+        await trio.sleep_until(min(trio.current_time() + seconds, deadline))
+        if trio.current_time() >= deadline:
+            raise WebhookError(f'Post "{address.shown}": {LATE}')
+        answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
     return answer
 
 

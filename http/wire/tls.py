@@ -56,18 +56,31 @@ class TLSStream(trio.abc.Stream):
     blocked_since: the time at which a send began to wait for the client to read; None if none waits.
     """
 
-    __slots__ = ("_broken", "_ended", "_half_sent", "_sending", "_socket", "_write", "blocked_since", "closed")
+    __slots__ = (
+        "_broken",
+        "_ended",
+        "_half_sent",
+        "_poll",
+        "_read",
+        "_sending",
+        "_socket",
+        "_write",
+        "blocked_since",
+        "closed",
+    )
 
     def __init__(self, wrapped: ssl.SSLSocket) -> None:
         self._socket = wrapped
-        # OpenSSL's write. SSLSocket.send would pass the data on, and check that the flags are 0. Each watcher's events
-        # come this way, one by one.
+        # OpenSSL's read and write. SSLSocket's methods would pass the data on, and check that the flags are 0. Each
+        # request, and each watcher's events one by one, come this way.
         tls = wrapped._sslobj  # type: ignore[attr-defined]
+        self._read: Callable[[int], bytes] = wrapped.recv if tls is None else tls.read
         self._write: Callable[[bytes | memoryview], int] = wrapped.send if tls is None else tls.write
         self._sending = False
         self._broken = False
         self._ended = False  # the peer's end has come behind data that were returned
         self._half_sent = False  # OpenSSL holds a part of a record
+        self._poll: select.poll | None = None
         self.closed = False
         self.blocked_since: float | None = None
 
@@ -129,12 +142,14 @@ class TLSStream(trio.abc.Stream):
             try:
                 if wait:
                     await trio.lowlevel.wait_readable(self._socket)
-                return self._socket.recv(size)
+                return self._read(size)
             except ssl.SSLWantReadError:
                 wait = True
             except ssl.SSLWantWriteError:
                 wait = False
                 await self._wait_writable()
+            except ssl.SSLEOFError:
+                return b""
             except (OSError, ValueError) as error:
                 raise self._failure(error) from error
 
@@ -143,9 +158,11 @@ class TLSStream(trio.abc.Stream):
         if self.closed:
             raise trio.ClosedResourceError
         try:
-            return self._socket.recv(RECORD)
+            return self._read(RECORD)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
+        except ssl.SSLEOFError:
+            return b""
         except (OSError, ValueError) as error:
             raise self._failure(error) from error
 
@@ -212,6 +229,15 @@ class TLSStream(trio.abc.Stream):
             finally:
                 self._sending = False
         return
+
+    def is_quiet(self) -> bool:
+        """Tell whether the peer has sent nothing since the last data, nor ended. Messages of TLS itself are taken."""
+        if self.closed:
+            return False
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._socket, select.POLLIN | _LEFT)
+        return not self._poll.poll(0) or self.receive_nowait() is None
 
     def peer_left(self) -> bool:
         """Return whether the peer has closed its socket; unread data may come before that. Without a system call that
@@ -302,7 +328,7 @@ class TLSStream(trio.abc.Stream):
         self.closed = True
         trio.lowlevel.notify_closing(self._socket)
         # OpenSSL's part has 50 KiB. It must not wait for the next full collection of cycles with this object.
-        self._write = self._socket.send
+        self._read, self._write = self._socket.recv, self._socket.send
         with contextlib.suppress(OSError):
             self._socket.close()
 

@@ -6,6 +6,7 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Final
 
@@ -22,7 +23,7 @@ from kubechronicle.actors.admission.versions import (
     write_kind,
 )
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.questions import Question
+from kubechronicle.actors.admission.webhooks.questions import NO_ANSWERS, Question
 from kubechronicle.api.admission import reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
 from kubechronicle.api.admission.reviews import Answer
@@ -51,7 +52,10 @@ class Dispatch:
         self.state = state
         self.versions = versions
         self._mutating = mutating
-        self._reading = Reading(attributes, state, versions)
+
+    @cached_property
+    def _reading(self) -> Reading:
+        return Reading(self.attributes, self.state, self.versions)
 
     def matches(self, webhook: Webhook, rt: ResourceType) -> bool:
         """Tell whether selectors and conditions match. StatusError: 404 without the namespace; 403 for a condition."""
@@ -61,12 +65,13 @@ class Dispatch:
         if conditions is None:
             return True
         attributes = self.attributes
-        values = self._reading.values(rt, None, has_params=False) | {"namespaceObject": None}
+        reading = self._reading
+        values = reading.values(rt, None, has_params=False) | {"namespaceObject": None}
         metrics, measured = self.state.metrics, attributes.measured
         labels = (webhook.name, WEBHOOK, ADMIT if self._mutating else VALIDATE, attributes.operation)
         begun = perf_counter()
         try:
-            matches = conditions.match({**values, **self._reading.authorizer})
+            matches = conditions.match({**values, **reading.authorizer})
             measured.append((metrics.conditions, labels, perf_counter() - begun))
             if not matches:
                 measured.append((metrics.condition_exclusions, labels, 0.0))
@@ -99,7 +104,8 @@ class Dispatch:
             old=self.versions.old(rt),
         )
         second = self._mutating and attributes.reinvocation.second
-        return Question(webhook, request, mutating=self._mutating, second=second)
+        known = NO_ANSWERS if attributes.progress is None else attributes.progress.answers
+        return Question(webhook, request, mutating=self._mutating, second=second, known=known)
 
     def take(self, webhook: Webhook, answer: Answer) -> None:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -27,6 +27,8 @@ PARTS: Final = {
 }
 """Name and span of the part of a request that the question is, by ``mutating``."""
 
+NO_ANSWERS: Final[Mapping[object, object]] = MappingProxyType({})
+
 
 class _Ended(NamedTuple):
     """The end of a call: the answer or failure, and the seconds that it took."""
@@ -39,21 +41,30 @@ class Question:
     """A review for one webhook. Raises CallFailed if the webhook accepts no known version of reviews.
 
     ``request``: the request without a uid. The same request to the same webhook in the same round is the same
-    question, whichever attempt of the write asks it.
+    question, whichever attempt of the write asks it. ``known``: answers that the write has waited for where it was.
     """
 
-    def __init__(self, webhook: Webhook, request: Mapping[str, Any], *, mutating: bool, second: bool = False) -> None:
+    def __init__(
+        self,
+        webhook: Webhook,
+        request: Mapping[str, Any],
+        *,
+        mutating: bool,
+        second: bool = False,
+        known: Mapping[object, object] = NO_ANSWERS,
+    ) -> None:
         self.operation: str = request["operation"]
         self.webhook = webhook
         self.version = reviews.version_of(webhook.review_versions)
         self.mutating = mutating
         self._request = orjson.dumps(request)
-        head = f"{webhook.uid} {webhook.version} {mutating} {second} {self.version} ".encode()
-        self.key = hashlib.blake2b(head + self._request, digest_size=20).digest()
+        self._known = known
+        self._ended: _Ended | None = None
+        self.key = (webhook.uid, webhook.version, mutating, second, self.version, self._request)
 
     def answer(self) -> Answer | None:
         """Return the answer, None if it is not there yet. Raises CallFailed."""
-        ended = self._end
+        ended = self.ended()
         if ended is None:
             return None
         if isinstance(ended.answer, CallFailed):
@@ -63,28 +74,25 @@ class Question:
     @property
     def seconds(self) -> float:
         """The duration of the call, 0 if it has not ended."""
-        ended = self._end
+        ended = self.ended()
         return ended.seconds if ended is not None else 0.0
 
-    @property
-    def unanswered(self) -> bool:
-        """The webhook has neither answered nor failed for this decision."""
-        return self._end is None
+    def ended(self) -> _Ended | None:
+        """Return the end of the call; None: the webhook has neither answered nor failed for this decision."""
+        if self._ended is None:
+            found = (self._known.get(self.key) if self._known else None) or recall_answer(self.key)
+            self._ended = found if isinstance(found, _Ended) else None
+        return self._ended
 
-    @property
-    def _end(self) -> _Ended | None:
-        found = recall_answer(self.key)
-        return found if isinstance(found, _Ended) else None
-
-    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics) -> None:
-        """Ask the webhook, and remember its answer or its failure."""
+    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, deadline: float) -> None:
+        """Ask the webhook, and keep its answer or its failure. ``deadline``: trio time."""
         begun = perf_counter()
         call = (self.webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         kind, title = PARTS[self.mutating]
         shown = {"configuration": self.webhook.configuration, "webhook": self.webhook.name, "operation": self.operation}
         with timed(kind, title, shown, longest=not self.mutating):
             try:
-                answer: Answer | CallFailed = await self._asked(ask)
+                answer: Answer | CallFailed = await self._asked(ask, deadline)
             except CallFailed as error:
                 answer = error
         seconds = perf_counter() - begun
@@ -93,13 +101,13 @@ class Question:
         else:
             rejection = 0 if answer.allowed else reviews.denial(self.webhook.name, answer.result).code
             metrics.call_ended(*call, seconds, rejection=rejection)
-        remember_answer(self.key, _Ended(answer, seconds))
+        self._ended = _Ended(answer, seconds)
 
-    async def _asked(self, ask: AskWebhook | None) -> Answer:
+    async def _asked(self, ask: AskWebhook | None, deadline: float) -> Answer:
         if ask is None:
             raise CallFailed("failed to call webhook: this server sends no requests to others")
         uid = new_uid()
-        left = decision_deadline() - trio.current_time()
+        left = deadline - trio.current_time()
         try:
             body = reviews.encoded(self._request, uid=uid, version=self.version)
             value = await ask(self.webhook.client, body, timeout=max(min(self.webhook.timeout, left), 0.0))
@@ -130,14 +138,32 @@ class NeedsAnswers(NeedsExternalAnswer):
     keeps_deadline = True
 
     def __init__(self, plugin: str, state: State, questions: Sequence[Question]) -> None:
-        super().__init__(f"admission webhooks: {', '.join(question.webhook.name for question in questions)}")
+        super().__init__()
         self._ask = state.ask_with_credentials.get(plugin, state.ask)
         self._metrics = state.metrics
         self._questions = questions
 
+    def __str__(self) -> str:
+        return f"admission webhooks: {', '.join(question.webhook.name for question in self._questions)}"
+
     async def resolve(self) -> None:
-        if len(self._questions) == 1:
-            return await self._questions[0].ask(self._ask, self._metrics)
+        await self._asked(decision_deadline())
+        for question in self._questions:
+            remember_answer(question.key, question.ended())
+
+    async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
+        await self._asked(deadline)
+        for question in self._questions:
+            answers[question.key] = question.ended()
+        return True
+
+    async def _asked(self, deadline: float) -> None:
+        """Ask the webhooks that have not answered yet."""
+        missing = [question for question in self._questions if question.ended() is None]
+        if not missing:
+            return None
+        if len(missing) == 1:
+            return await missing[0].ask(self._ask, self._metrics, deadline)
         async with trio.open_nursery() as nursery:
-            for question in self._questions:
-                nursery.start_soon(question.ask, self._ask, self._metrics)
+            for question in missing:
+                nursery.start_soon(question.ask, self._ask, self._metrics, deadline)

@@ -53,7 +53,7 @@ class _Calls:
         """Raise the first denial. NeedsExternalAnswer: some answers are not there yet."""
         dispatch = self._dispatch
         questions = [question for _, question in self._asked if isinstance(question, Question)]
-        missing = [question for question in questions if question.unanswered]
+        missing = [question for question in questions if question.ended() is None]
         if missing:
             stop(dispatch.attributes, self)
             raise NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, request_head
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -135,6 +136,50 @@ async def test_answers_that_cannot_be_used(
     assert caught.value.broken == broken
     peer.pieces, peer.ends = [OK], False
     assert await ask(kept) == (200, b"{}")
+
+
+async def test_answers_with_a_known_head_have_their_own_bodies(kept: KeepAlive, peer: Peer) -> None:
+    for body in (b"{}", b"[]", b"12", b"{}"):
+        peer.pieces = [OK.replace(b"{}", body)]
+        assert await ask(kept) == (200, body)
+    peer.pieces = [OK.replace(b"h: 2", b"h: 3"), b"}"]
+    assert await ask(kept) == (200, b"{}}")
+
+
+async def test_an_answer_with_a_known_head_in_two_parts(kept: KeepAlive, peer: Peer) -> None:
+    for pieces in ([OK], [OK[:-2], b"[]"], [OK[:-1], b"]"], [OK]):
+        peer.pieces = pieces
+        assert await ask(kept) == (200, b"".join(pieces)[-2:])
+    assert peer.connections == 1
+
+
+async def test_a_known_head_may_be_too_long_for_another_request(kept: KeepAlive) -> None:
+    head = request_head("POST", "/", {"host": "localhost"})
+    assert head is not None
+    assert (await kept.send(head, b"{}", limit=2)).body == b"{}"
+    with pytest.raises(BadAnswer, match="more than 1"):
+        await kept.send(head, b"{}", limit=1)
+
+
+async def test_a_late_answer_ends_its_connection(nursery: trio.Nursery, peer: Peer, authority: Any) -> None:
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    context = ssl.create_default_context(cafile=str(authority.file))
+    kept = KeepAlive("127.0.0.1", peer.port, context, server_name="localhost", idle=60, deadlines=deadlines)
+    head = request_head("POST", "/", {"host": "localhost"})
+    assert head is not None
+    await kept.send(head, b"{}", limit=LIMIT)
+    peer.pieces = [OK[:20]]
+    stream = kept.take()
+    assert stream is not None
+    with pytest.raises(BadAnswer) as caught:
+        await kept.exchange(stream, head, b"{}", limit=LIMIT, deadline=trio.current_time() + 0.05)
+    assert caught.value.late
+    assert kept.take() is None
+    peer.pieces = [OK]
+    assert (await kept.send(head, b"{}", limit=LIMIT)).status == 200
+    assert not len(deadlines)
+    kept.close()
 
 
 async def test_a_connection_that_ended_between_two_requests_is_not_used(kept: KeepAlive, peer: Peer) -> None:

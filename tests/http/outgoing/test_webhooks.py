@@ -73,6 +73,24 @@ async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes,
     assert str(caught.value) == why
 
 
+async def test_a_webhook_that_hangs_on_a_kept_connection(wire: Any, outgoing: Outgoing) -> None:
+    class Hanging(Hook):
+        async def __call__(self, request: Request) -> Response:
+            answer = await super().__call__(request)
+            if len(self.requests) == 3:
+                await trio.sleep_forever()
+            return answer
+
+    hook = Hanging()
+    config, webhooks = by_url(await wire(hook)), Webhooks(outgoing, NO_SERVICES)
+    for _ in range(2):
+        await webhooks(config, b"{}", timeout=30)
+    with trio.fail_after(30), pytest.raises(WebhookError, match="context deadline exceeded"):
+        await webhooks(config, b"{}", timeout=0.1)
+    assert await webhooks(config, b"{}", timeout=30) == {"a": 1}
+    assert len(outgoing.deadlines) == 0
+
+
 async def test_a_webhook_that_says_when_is_asked_again(wire: Any, outgoing: Outgoing) -> None:
     class Busy(Hook):
         async def __call__(self, request: Request) -> Response:

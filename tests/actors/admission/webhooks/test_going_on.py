@@ -71,6 +71,56 @@ async def test_a_write_begins_again_on_a_changed_namespace(hooks: Hooks, admitte
         assert hooks.names == ["one", "two", "last"] * 2
 
 
+async def test_an_answer_for_a_mutation_serves_the_write_that_begins_again(hooks: Hooks, admitted: list[str]) -> None:
+    async with open_server() as server:
+        await ask_three(server, hooks)
+        await server.post(MAPS, configmap("a", x="0"))
+
+        async def labelling(request: dict[str, Any]) -> dict[str, Any]:
+            if request["name"] == "b":
+                await server.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"k": "v"}}})
+            return {}
+
+        hooks.replies["one"] = labelling
+        admitted.clear()
+        assert (await server.post(MAPS, configmap("b", x="0")))["data"] == {"x": "0", "two": "2"}
+        assert admitted == ["b"] * 3
+        assert hooks.names == ["one", "two", "last"] * 2
+
+
+async def test_no_lock_is_held_while_a_webhook_is_asked(hooks: Hooks) -> None:
+    async with open_server() as server:
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "10"}}}
+        await server.post("/api/v1/namespaces/default/resourcequotas", quota)
+        path = "/api/v1/namespaces/default/resourcequotas/q"
+        await server.patch(
+            f"{path}/status", {"status": {"hard": quota["spec"]["hard"], "used": {"count/configmaps": "0"}}}
+        )
+        await configure(server, "mutating", webhook("one"))
+        await server.post(MAPS, configmap("a"))
+
+        async def writing(request: dict[str, Any]) -> dict[str, Any]:
+            if request["name"] == "b":
+                await server.post(MAPS, configmap("c"))  # it needs the same lock
+            return {}
+
+        hooks.replies["one"] = writing
+        await server.post(MAPS, configmap("b"))
+        assert hooks.names == ["one"] * 3
+        assert (await server.get(path))["status"]["used"] == {"count/configmaps": "3"}
+
+
+async def test_a_denied_write_is_not_asked_about_again(hooks: Hooks) -> None:
+    """It is admitted once more on the newest state, with the answers that are there."""
+    async with open_server() as server:
+        await ask_three(server, hooks)
+        await server.post(MAPS, configmap("a", x="0"))
+        hooks.replies["last"] = {"allowed": False}
+        answer = await server.ask("POST", MAPS, configmap("b", x="0"))
+        assert "denied the request" in answer.refused(400)["message"]
+        assert hooks.names == ["one", "two", "last"] * 2
+
+
 async def test_a_namespace_that_ends_while_a_webhook_is_asked_takes_no_object(hooks: Hooks) -> None:
     async with open_server() as server:
         await server.post("/api/v1/namespaces", {"metadata": {"name": "n", "finalizers": ["example.com/f"]}})
