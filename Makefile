@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-node lint conformance differential fuzz bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-node test-prometheus lint conformance differential fuzz bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -50,6 +50,10 @@ conformance: install-test
 # Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
+
+# Run a real Prometheus on a server, with the shipped alerts and the queries of the dashboard. It is built once, in minutes.
+test-prometheus: install-test
+	@KUBECHRONICLE_PROMETHEUS=yes .venv/bin/python -m pytest tests/clients/prometheus $(ARGS)
 
 # Run two bounded tests of `make test` at length: fuzzed parameters, and linear time for every list and map of every kind.
 fuzz: install-test

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -57,12 +58,21 @@ class Server:
         context = ssl.create_default_context(cafile=str(process.data_dir / "pki" / "ca.crt"))
         address = (parts.hostname or "", parts.port or 443)
         self._head = f"Host: x\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\n"
-        self._connections = [
-            context.wrap_socket(socket.create_connection(address), server_hostname=address[0])
-            for _ in range(connections)
-        ]
+        self._count = connections
+        self._connect = partial(self._connected, context, address)
+        self._connections: list[ssl.SSLSocket] = []
+
+    @staticmethod
+    def _connected(context: ssl.SSLContext, address: tuple[str, int]) -> ssl.SSLSocket:
+        return context.wrap_socket(socket.create_connection(address), server_hostname=address[0])
+
+    def connect(self) -> None:
+        """Open the connections anew. The server closes those that are idle while others are measured."""
+        self.close()
+        self._connections = [self._connect() for _ in range(self._count)]
 
     def create(self) -> None:
+        self.connect()
         path = PATH.rpartition("/")[0]
         head = (
             f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
@@ -72,7 +82,8 @@ class Server:
     def gets(self, count: int) -> float:
         """Send ``count`` GETs over all connections, and return the CPU seconds that the server took for them."""
         request = f"GET {PATH} HTTP/1.1\r\n{self._head}\r\n".encode()
-        each = count // len(self._connections)
+        each = count // self._count
+        self.connect()
 
         def send(connection: ssl.SSLSocket) -> None:
             for _ in range(each):
@@ -99,7 +110,7 @@ class Server:
         connection.sendall(request)
         data = b""
         while b"\r\n\r\n" not in data:
-            data += connection.recv(65536)
+            data += _received(connection)
         head, _, body = data.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 20"):
             raise SystemExit(f"the server answers {head[:200]!r}")
@@ -107,7 +118,14 @@ class Server:
             int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
         )
         while len(body) < length:
-            body += connection.recv(65536)
+            body += _received(connection)
+
+
+def _received(connection: ssl.SSLSocket) -> bytes:
+    data = connection.recv(65536)
+    if not data:
+        raise SystemExit("the server has closed a connection")
+    return data
 
 
 @contextlib.contextmanager

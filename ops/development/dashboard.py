@@ -34,7 +34,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         ("Applied revision", "short",
          ((f"kubechronicle_applied_revision{{{_J}}}", "{{instance}}"),)),
         ("Lag of replicas", "short",
-         ((f"max(kubechronicle_applied_revision{{{_J}}}) - kubechronicle_applied_revision{{{_J}}}",
+         ((f"scalar(max(kubechronicle_applied_revision{{{_J}}})) - kubechronicle_applied_revision{{{_J}}}",
            "{{instance}}"),)),
         ("Commits", "ops",
          ((f'sum(rate(etcd_requests_total{{{_J},operation=~"create|update|delete|batch"}}[5m]))', "commits"),)),

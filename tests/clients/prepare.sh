@@ -7,6 +7,7 @@
 #   .cache/bin/helm        the Helm of tests/clients/helm/go.mod
 #   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
 #   .cache/bin/kms-plugin  the program of tests/clients/kms: a KMS v2 plugin by the code of k8s.io/kms
+#   .cache/bin/prometheus  a Prometheus without service discovery (only if asked for)
 #   .cache/bin/rules       checks the rules and the dashboard of ops/monitoring with the code of Prometheus
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
@@ -144,6 +145,8 @@ for program in "$@"; do
     kms) build "$clients/kms" . kms-plugin ;;
     load) build "$root/ops/bench/load" . load ;;
     rules) build "$clients/rules" . rules ;;
+    prometheus) GO_BUILD_FLAGS="-tags=remove_all_sd,netgo ${GO_BUILD_FLAGS:-}" \
+        build "$clients/prometheus" github.com/prometheus/prometheus/cmd/prometheus prometheus ;;
     neighbours)
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/server konnectivity-server
         build "$clients/konnectivity" sigs.k8s.io/apiserver-network-proxy/cmd/agent konnectivity-agent
