@@ -21,6 +21,7 @@ import trio
 
 from kubechronicle.http.messages import ClientDisconnected
 from kubechronicle.http.streaming.copying import LOOK, abort
+from kubechronicle.http.streaming.turns import Turns, of_this_loop
 from kubechronicle.http.streaming.vanished import VANISHED, Silence, limit_silence
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -163,10 +164,13 @@ class BackendRequest:
             self._feed(data)
         return self._head
 
-    async def _receive(self) -> bytes:
+    async def _receive(self, turns: Turns | None = None) -> bytes:
         try:
             if isinstance(self._stream, TLSStream):
-                return await self._stream.receive_many(READ_BYTES)
+                data = await self._stream.receive_many(READ_BYTES, None if turns is None else turns.take)
+                if turns is not None:
+                    turns.note(len(data))
+                return data
             receive = self._stream.receive_some
             return bytes(await receive(READ_BYTES))
         except GONE as error:
@@ -189,7 +193,7 @@ class BackendRequest:
         """Return the next bytes of the body; b"" after its end. Raises BackendFailed."""
         assert self._head is not None
         while not self._chunks and not self._complete:
-            data = await self._receive()
+            data = await self._receive(of_this_loop())
             if not data:
                 if self._head.length is None and not self._is_chunked():
                     self._complete = self._surplus = True  # the connection is over

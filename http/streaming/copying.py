@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.http.streaming.turns import of_this_loop
 from kubechronicle.http.streaming.vanished import Silence, limit_silence
 
 CHUNK = 256 * 1024
@@ -23,11 +24,16 @@ LOOK: Final = 1.0
 
 
 async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
-    """Return received bytes, or b"" if the peer has ended the connection in any way."""
+    """Return received bytes when it is the session's turn, or b"" if the peer has ended the connection in any way."""
     try:
         # A TLS stream returns one record of 16 KiB at a time, unless it is asked for many.
-        receive = getattr(stream, "receive_many", None) or stream.receive_some
-        return bytes(await receive(CHUNK))
+        receive = getattr(stream, "receive_many", None)
+        if receive is None:
+            return bytes(await stream.receive_some(CHUNK))
+        turns = of_this_loop()
+        data: bytes = await receive(CHUNK, turns.take)
+        turns.note(len(data))
+        return data
     except GONE:
         return b""
 

@@ -12,7 +12,7 @@ Invariant: no byte is lost or read twice: the reader has stopped before the hand
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -64,8 +64,16 @@ class RawStream(trio.abc.HalfCloseableStream):
             await trio.lowlevel.checkpoint()
             data, self._early = self._early[:limit], self._early[limit:]
             return data
+        return await self.receive_many(limit)
+
+    async def receive_many(self, limit: int, turn: Callable[[], Awaitable[None]] | None = None) -> bytes:
+        """Return received data. ``turn``: as in TLSStream."""
+        if self._closed:
+            raise trio.ClosedResourceError
+        if self._early:
+            return await self.receive_some(limit)
         try:
-            return await self._stream.receive_many(limit)
+            return await self._stream.receive_many(limit, turn)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ClientBroken(str(error)) from error
 

@@ -18,7 +18,7 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import trio
@@ -166,9 +166,12 @@ class TLSStream(trio.abc.Stream):
         except (OSError, ValueError) as error:
             raise self._failure(error) from error
 
-    async def receive_many(self, limit: int) -> bytes:
-        """Return the data of all records that have arrived, up to about ``limit`` bytes; b"" at the peer's end."""
-        data = await self.receive_some(limit)
+    async def receive_many(self, limit: int, turn: Callable[[], Awaitable[None]] | None = None) -> bytes:
+        """Return the data of all records that have arrived, up to about ``limit`` bytes; b"" at the peer's end.
+
+        ``turn``: to be awaited when something has arrived, before it is read.
+        """
+        data = await (self.receive_some(limit) if turn is None else self._receive_in_turn(turn))
         size = len(data)
         if not data or size >= limit:
             return data
@@ -182,6 +185,21 @@ class TLSStream(trio.abc.Stream):
                 parts.append(more)
                 size += len(more)
         return b"".join(parts) if len(parts) > 1 else data
+
+    async def _receive_in_turn(self, turn: Callable[[], Awaitable[None]]) -> bytes:
+        if self.closed:
+            raise trio.ClosedResourceError
+        wait = not (self._socket.pending() or self._ended)
+        while True:
+            if wait:
+                await self._wait_readable()
+            else:
+                await trio.lowlevel.checkpoint()
+            await turn()
+            data = self.receive_nowait()
+            if data is not None:
+                return data
+            wait = True  # a part of a record
 
     def send_nowait(self, data: bytes | memoryview) -> int:
         """Send the bytes that the kernel accepts at once, and return their number. The rest must be sent by `send_all`
