@@ -6,7 +6,6 @@ come from the URL, and the rules of writes (pipeline.py).
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,7 +14,7 @@ from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
-from kubechronicle.api.pipeline import defaulting
+from kubechronicle.api.pipeline import body_types, defaulting
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, free_fields, repeated_keys, types, unstructured
 from kubechronicle.api.schema.empties import Empty
@@ -29,36 +28,10 @@ _TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 
-DEFINITIONS: Final = "apiextensions.k8s.io"
-OLD_VERSIONS: Final = {
-    "apps": ("v1beta1", "v1beta2"),
-    "autoscaling": ("v2beta1", "v2beta2"),
-    "batch": ("v1beta1",),
-    "policy": ("v1beta1",),
-    "networking.k8s.io": ("v1beta1",),
-    "rbac.authorization.k8s.io": ("v1beta1", "v1alpha1"),
-    "storage.k8s.io": ("v1beta1", "v1alpha1"),
-    "scheduling.k8s.io": ("v1beta1", "v1alpha1"),
-    "coordination.k8s.io": ("v1beta1",),
-    "node.k8s.io": ("v1beta1", "v1alpha1"),
-    "discovery.k8s.io": ("v1beta1",),
-    "events.k8s.io": ("v1beta1",),
-    "certificates.k8s.io": ("v1beta1",),
-    "admissionregistration.k8s.io": ("v1beta1", "v1alpha1"),
-    "apiextensions.k8s.io": ("v1beta1",),
-    "flowcontrol.apiserver.k8s.io": ("v1beta3", "v1beta2", "v1beta1"),
-    "resource.k8s.io": ("v1beta2", "v1beta1", "v1alpha3"),
-}
-"""Removed versions with kinds that Kubernetes still knows by name."""
-
 
 def unrecognized(rt: ResourceType, problem: str, raw: bytes) -> status.StatusError:
     """Return the 400 for an unreadable body. ``problem`` is the codec's text, ``raw`` the body."""
-    return status.bad_request(f"{_unrecognized(rt)}{problem} ({summarize(raw)})")
-
-
-def _unrecognized(rt: ResourceType) -> str:
-    return f"the object provided is unrecognized (must be of type {rt.kind}): "
+    return status.bad_request(f"{body_types.unrecognized_as(rt)}{problem} ({summarize(raw)})")
 
 
 def summarize(raw: bytes) -> str:
@@ -75,74 +48,6 @@ def not_an_object(value: Any) -> str:
     return (
         "couldn't get version/kind; json parse error: json: cannot unmarshal "
         f"{json_word(value)} into Go value of type {_TYPE_META}"
-    )
-
-
-@functools.cache
-def _known_kinds() -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (entry["group"], entry["version"], entry["kind"])
-        for schema in types.definitions().values()
-        for entry in schema.get("x-kubernetes-group-version-kind", ())
-    )
-
-
-def set_type(rt: ResourceType, obj: Object) -> None:
-    """Fill in apiVersion and kind, or reject (400) another kind or version."""
-    for name in ("apiVersion", "kind"):
-        value = obj.get(name)
-        if value is not None and not isinstance(value, str):
-            raise status.bad_request(_unrecognized(rt) + not_a_text(name, value))
-    api_version = obj.get("apiVersion") or rt.api_version
-    kind = obj.get("kind") or rt.kind
-    if api_version == rt.api_version and kind == rt.kind:
-        obj["apiVersion"], obj["kind"] = api_version, kind
-        return
-    raise _wrong_type(rt, api_version, kind)
-
-
-def not_a_text(name: str, value: Any) -> str:
-    """Return the problem of an apiVersion or kind that is not a text."""
-    return (
-        f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(value)} "
-        f"into Go struct field .{name} of type string"
-    )
-
-
-def _wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusError:
-    group, _, version = api_version.rpartition("/")
-    known = (group, version, kind) in _known_kinds()
-    if kind == rt.kind and group == rt.group and (known or version in OLD_VERSIONS.get(group, ())):
-        return status.bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
-        )
-    why = _why_not(rt, api_version, kind)
-    return status.bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}")
-
-
-def _why_not(rt: ResourceType, api_version: str, kind: str) -> str:
-    """Return the reason why an object of another kind or version can't become one of the resource's."""
-    group, _, version = api_version.rpartition("/")
-    if "/" in group:
-        return f"unexpected GroupVersion string: {api_version}"
-    # Definitions have a scheme of their own in Kubernetes, without the kinds of other groups.
-    if (group, version, kind) in _known_kinds() and (rt.group == group or rt.group != DEFINITIONS):
-        internal = types.short_name(rt.definition).partition(".")[0]
-        return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
-    return (
-        f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
-        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
-    )
-
-
-def _why_not_internal(rt: ResourceType, kind: str) -> str:
-    """Return the reason why an object of another kind, without a version, can't become one of the resource's."""
-    if any(group == rt.group and name == kind for group, _, name in _known_kinds()):
-        internal = types.short_name(rt.definition).partition(".")[0]
-        return f"converting ({internal}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
-    return (
-        f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(rt.group)} "
-        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
     )
 
 
@@ -206,7 +111,7 @@ def decode(
             obj, sentences = with_repeated_keys(obj, kind, duplicates)
         except check.TypeMismatch as error:
             raise cannot_be_handled(rt, str(error)) from None
-    set_type(rt, obj)
+    body_types.set_type(rt, obj)
     unknown: list[str] = []
     if kind is not None:
         _mark_reset(obj)
@@ -320,12 +225,12 @@ def decode_patched(
 def _set_patched_type(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> None:
     """Do as ``set_type`` for a patched object, whose errors say only why."""
     try:
-        set_type(rt, obj)
+        body_types.set_type(rt, obj)
     except status.StatusError as error:
         kind = obj.get("kind") or rt.kind
-        why = error.message.removeprefix(_unrecognized(rt))
+        why = error.message.removeprefix(body_types.unrecognized_as(rt))
         if why.startswith(f"{kind} in version "):
-            why = _why_not(rt, obj["apiVersion"], kind)
+            why = body_types.why_not(rt, obj["apiVersion"], kind)
         raise refused(why) from None
 
 
@@ -343,9 +248,9 @@ def _decode_without_version(
     """
     kind = obj.get("kind")
     if kind is not None and not isinstance(kind, str):
-        raise refused(not_a_text("kind", kind))
+        raise refused(body_types.not_a_text("kind", kind))
     if kind and kind != rt.kind:
-        raise refused(_why_not_internal(rt, kind))
+        raise refused(body_types.why_not_internal(rt, kind))
     unknown = sorted(name for name in obj if name not in ("apiVersion", "kind"))
     obj.clear()
     obj.update({"apiVersion": rt.api_version, "kind": rt.kind, "metadata": {}})

@@ -19,7 +19,7 @@ from kubechronicle.api.custom.schema.embedded import MalformedError, coerce_root
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
-from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.pipeline import bodies, body_types
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import repeated_keys
 from kubechronicle.api.values.objects import Object
@@ -89,7 +89,7 @@ def _type_problem(obj: Object, shown: Callable[[], str]) -> str:
     for name in ("apiVersion", "kind"):
         value = obj.get(name)
         if value is not None and not isinstance(value, str):
-            return bodies.not_a_text(name, value)
+            return body_types.not_a_text(name, value)
     return "" if obj.get("kind") else f"Object 'Kind' is missing in '{shown()}'"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubechronicle.api.codecs import errors, json, protobuf, yaml
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline import bodies, patching
+from kubechronicle.api.pipeline import bodies, body_types, patching
 from kubechronicle.api.registry.registry import known_registry
 
 CONFIG_MAPS = known_registry().builtin("", "v1", "configmaps")
@@ -171,7 +171,7 @@ def test_an_error_of_a_type_that_decodes_itself_comes_first() -> None:
 @pytest.mark.parametrize("value", [{}, [], 0, False])
 def test_an_empty_value_is_no_version_or_kind(field: str, value: Any) -> None:
     with pytest.raises(StatusError, match=f"Go struct field .{field} of type string"):
-        bodies.set_type(CONFIG_MAPS, {field: value})
+        body_types.set_type(CONFIG_MAPS, {field: value})
 
 
 def test_a_replaced_member_of_an_operation_must_be_a_text() -> None:
@@ -196,7 +196,7 @@ def test_a_version_of_three_parts() -> None:
 def test_definitions_have_a_scheme_of_their_own(api_version: str, kind: str, why: str) -> None:
     definitions = known_registry().builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     with pytest.raises(StatusError, match=why):
-        bodies.set_type(definitions, {"apiVersion": api_version, "kind": kind})
+        body_types.set_type(definitions, {"apiVersion": api_version, "kind": kind})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""apiVersion and kind of a body: filled in, or rejected with the words of Kubernetes' decoder."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema import types
+from kubechronicle.api.schema.values import json_word
+from kubechronicle.api.values.objects import Object
+
+DEFINITIONS: Final = "apiextensions.k8s.io"
+OLD_VERSIONS: Final = {
+    "apps": ("v1beta1", "v1beta2"),
+    "autoscaling": ("v2beta1", "v2beta2"),
+    "batch": ("v1beta1",),
+    "policy": ("v1beta1",),
+    "networking.k8s.io": ("v1beta1",),
+    "rbac.authorization.k8s.io": ("v1beta1", "v1alpha1"),
+    "storage.k8s.io": ("v1beta1", "v1alpha1"),
+    "scheduling.k8s.io": ("v1beta1", "v1alpha1"),
+    "coordination.k8s.io": ("v1beta1",),
+    "node.k8s.io": ("v1beta1", "v1alpha1"),
+    "discovery.k8s.io": ("v1beta1",),
+    "events.k8s.io": ("v1beta1",),
+    "certificates.k8s.io": ("v1beta1",),
+    "admissionregistration.k8s.io": ("v1beta1", "v1alpha1"),
+    "apiextensions.k8s.io": ("v1beta1",),
+    "flowcontrol.apiserver.k8s.io": ("v1beta3", "v1beta2", "v1beta1"),
+    "resource.k8s.io": ("v1beta2", "v1beta1", "v1alpha3"),
+}
+"""Removed versions with kinds that Kubernetes still knows by name."""
+
+
+def unrecognized_as(rt: ResourceType) -> str:
+    """Return the beginning of the message about an unreadable body."""
+    return f"the object provided is unrecognized (must be of type {rt.kind}): "
+
+
+@functools.cache
+def _known_kinds() -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (entry["group"], entry["version"], entry["kind"])
+        for schema in types.definitions().values()
+        for entry in schema.get("x-kubernetes-group-version-kind", ())
+    )
+
+
+def set_type(rt: ResourceType, obj: Object) -> None:
+    """Fill in apiVersion and kind, or reject (400) another kind or version."""
+    for name in ("apiVersion", "kind"):
+        value = obj.get(name)
+        if value is not None and not isinstance(value, str):
+            raise status.bad_request(unrecognized_as(rt) + not_a_text(name, value))
+    api_version = obj.get("apiVersion") or rt.api_version
+    kind = obj.get("kind") or rt.kind
+    if api_version == rt.api_version and kind == rt.kind:
+        obj["apiVersion"], obj["kind"] = api_version, kind
+        return
+    raise wrong_type(rt, api_version, kind)
+
+
+def not_a_text(name: str, value: Any) -> str:
+    """Return the problem of an apiVersion or kind that is not a text."""
+    return (
+        f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(value)} "
+        f"into Go struct field .{name} of type string"
+    )
+
+
+def wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusError:
+    group, _, version = api_version.rpartition("/")
+    known = (group, version, kind) in _known_kinds()
+    if kind == rt.kind and group == rt.group and (known or version in OLD_VERSIONS.get(group, ())):
+        return status.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
+        )
+    why = why_not(rt, api_version, kind)
+    return status.bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}")
+
+
+def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
+    """Return the reason why an object of another kind or version can't become one of the resource's."""
+    group, _, version = api_version.rpartition("/")
+    if "/" in group:
+        return f"unexpected GroupVersion string: {api_version}"
+    # Definitions have a scheme of their own in Kubernetes, without the kinds of other groups.
+    if (group, version, kind) in _known_kinds() and (rt.group == group or rt.group != DEFINITIONS):
+        internal = types.short_name(rt.definition).partition(".")[0]
+        return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+    return (
+        f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
+
+
+def why_not_internal(rt: ResourceType, kind: str) -> str:
+    """Return the reason why an object of another kind, without a version, can't become one of the resource's."""
+    if any(group == rt.group and name == kind for group, _, name in _known_kinds()):
+        internal = types.short_name(rt.definition).partition(".")[0]
+        return f"converting ({internal}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+    return (
+        f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(rt.group)} "
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
