@@ -104,25 +104,34 @@ func (s *sessions) one(command, input string) error {
 	return nil
 }
 
+// opening is the number of sessions and logs that are opened at once. All at once could take the server longer than it
+// waits for a kubelet (--kubelet-timeout), on a machine that has other things to do.
+const opening = 20
+
 // many opens all sessions and tells when each has answered. At the end it reports the number of lines.
 func (s *sessions) many(commands, logs int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var started, ended sync.WaitGroup
-	var lines, failed atomic.Int64
-	follow := func(reader io.Reader) {
-		first := sync.OnceFunc(started.Done)
-		for scanner := bufio.NewScanner(reader); scanner.Scan(); lines.Add(1) {
-			first()
+	var lines, logged, failed atomic.Int64
+	room := make(chan struct{}, opening)
+	begin := func() (opened func()) {
+		room <- struct{}{}
+		started.Add(1)
+		return sync.OnceFunc(func() { <-room; started.Done() })
+	}
+	follow := func(reader io.Reader, count *atomic.Int64, opened func()) {
+		for scanner := bufio.NewScanner(reader); scanner.Scan(); count.Add(1) {
+			opened()
 		}
-		first()
+		opened()
 	}
 	for range commands {
-		started.Add(1)
+		opened := begin()
 		ended.Add(1)
 		in, input := io.Pipe()
 		output, out := io.Pipe()
-		go follow(output)
+		go follow(output, &lines, opened)
 		go func() {
 			defer ended.Done()
 			if err := s.stream(context.Background(), []string{"cat"}, in, out, nil); err != nil {
@@ -146,7 +155,7 @@ func (s *sessions) many(commands, logs int) error {
 		}()
 	}
 	for range logs {
-		started.Add(1)
+		opened := begin()
 		ended.Add(1)
 		go func() {
 			defer ended.Done()
@@ -155,10 +164,10 @@ func (s *sessions) many(commands, logs int) error {
 			if err != nil {
 				emit(map[string]any{"event": "failed", "error": err.Error()})
 				failed.Add(1)
-				started.Done()
+				opened()
 				return
 			}
-			follow(body)
+			follow(body, &logged, opened)
 			body.Close()
 		}()
 	}
@@ -167,6 +176,8 @@ func (s *sessions) many(commands, logs int) error {
 	waitForEnd()
 	cancel()
 	ended.Wait()
-	emit(map[string]any{"event": "report", "lines": lines.Load(), "failed": failed.Load()})
+	emit(map[string]any{
+		"event": "report", "lines": lines.Load(), "logged": logged.Load(), "failed": failed.Load(),
+	})
 	return nil
 }
