@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,10 +181,10 @@ def move(home: Path, name: str, *source: str | Path) -> bool:
     return fine
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure imports of a cluster that is written to.")
     parser.add_argument("--objects", type=int, default=20_000)
-    objects = parser.parse_args().objects
+    objects = parser.parse_args(arguments).objects
     with tempfile.TemporaryDirectory(prefix="kubechronicle-moving-") as directory:
         home = Path(directory)
         home.chmod(0o755)

@@ -33,7 +33,7 @@ from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 RUN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from kubechronicle.ops.cli import main; sys.exit(main())"
 CONFIGMAPS: Final = "/api/v1/namespaces/default/configmaps"
-READY: Final = 120.0
+READY: Final = 600.0
 CHUNK: Final = 1000
 # Through the append of the former version, so that the rows are chained. $1: the names before this chunk.
 FILL: Final = f"""

@@ -136,6 +136,32 @@ def test_a_running_cluster_is_imported_with_its_resource_versions(home: Home, se
             assert second.get(path) == answer
 
 
+def test_an_interrupted_import_goes_on(home: Home, server: Client) -> None:
+    """It keeps the revision at which it began, and refuses another cluster's unfinished import."""
+    import trio
+
+    from kubechronicle.eventlog.postgres.connection import migrate, open_session
+    from kubechronicle.eventlog.transfer.staging import open_staging
+    from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
+
+    target = home.directory / "interrupted"
+    source = ("--from-kubeconfig", home.data / "admin.kubeconfig", "--data-dir", target)
+    identity = server.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+
+    async def begin(identity: str, *, restart: bool) -> None:
+        async with embedded_postgres(target) as url:
+            await migrate(url)
+            async with open_session(url) as session:
+                await open_staging(session, name="s", identity=identity, revision=NEWEST, restart=restart)
+
+    trio.run(lambda: begin("another", restart=False))
+    code, output = kubechronicle("import", *source)
+    assert (code, "an import from another cluster, s, is unfinished" in output) == (2, True), output
+    trio.run(lambda: begin(identity, restart=True))
+    code, output = kubechronicle("import", *source)
+    assert (code, f"imported 207 objects as of revision {NEWEST} " in output) == (0, True), output
+
+
 def test_without_its_key_an_object_is_reported(home: Home) -> None:
     target, report = home.directory / "without", home.directory / "report"
     code, output = kubechronicle("import", "--from-etcd", home.snapshot, "--data-dir", target, "--report", report)
