@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-node test-prometheus lint conformance differential fuzz bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -59,6 +59,12 @@ test-prometheus: install-test
 fuzz: install-test
 	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all .venv/bin/python -m pytest -q \
 		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py $(ARGS)
+
+# Check histories of writers, readers and watchers under kills, failovers and proxies that cut, hold and swallow
+# (docs/reliability.md); 15 minutes, or as ARGS="--minutes 5 --faults swallow" says.
+robustness: install-test
+	@cd tests/robustness/checker && $$(../../clients/prepare.sh go) build -o ../../../.cache/bin/robustness-checker .
+	@.venv/bin/python -m tests.robustness $(ARGS)
 
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)

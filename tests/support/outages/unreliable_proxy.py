@@ -17,7 +17,7 @@ class UnreliableProxy:
 
     def __init__(self, port: int) -> None:
         self.port = 0
-        self._server_port = port
+        self.server_port = port
         self._open: set[_Pair] = set()
         self._released = trio.Event()
         self._released.set()
@@ -46,7 +46,7 @@ class UnreliableProxy:
 
     async def _serve(self, client: trio.SocketStream) -> None:
         try:
-            server = await trio.open_tcp_stream("127.0.0.1", self._server_port)
+            server = await trio.open_tcp_stream("127.0.0.1", self.server_port)
         except OSError:
             await trio.aclose_forcefully(client)
             return

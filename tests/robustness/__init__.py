@@ -1,0 +1,1 @@
+"""Robustness: clients, faults and checks of histories; ``make robustness`` runs it (docs/reliability.md)."""
