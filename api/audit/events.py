@@ -29,8 +29,15 @@ QUICK: Final = 16 * 1024
 """Bytes of an object that is JSON already, up to which it is spliced in on the event loop."""
 
 
+Line = bytes
+"""An event that needs no conversion: its JSON and the end of its line."""
+
+
 class Event:
-    """One event. ``head`` and ``tail``: see the head of this file. ``request``, ``response``: its objects."""
+    """An event whose objects may have to be converted: ``request`` and ``response``.
+
+    ``head`` and ``tail``: see the head of this file.
+    """
 
     __slots__ = ("_encoded", "head", "omit_managed_fields", "request", "response", "tail")
 
@@ -60,36 +67,25 @@ class Event:
             size += self.response.size
         return size
 
-    def settled_line(self) -> bytes:
-        """Return the event with the end of its line, if that is quick; b"" otherwise."""
-        request, response = self.request, self.response
-        if request is None and response is None:
-            return b"%b%b\n" % (self.head, self.tail)
-        if self.omit_managed_fields:
-            return b""
-        if (request is None or _is_quick(request)) and (response is None or _is_quick(response)):
-            return b"".join((self.head, *self._objects(), self.tail, b"\n"))
-        return b""
+    @classmethod
+    def of(cls, event: Event | Line) -> Event:
+        """Return the event of a line."""
+        return cls(event[:-2], b"}") if isinstance(event, bytes) else event
 
     def facts(self) -> Mapping[str, Any]:
         """Return the fields of the event without its objects."""
-        found: Mapping[str, Any] = orjson.loads(self.head + self.tail)
+        found: dict[str, Any] = orjson.loads(self.head + self.tail)
+        for name in OBJECTS:
+            found.pop(name, None)
         return found
 
     def encoded(self) -> bytes:
         """Return the event as JSON on one line, without its end. May take long: call it in a thread."""
         if not self._encoded:
-            self._encoded = b"".join((self.head, *self._objects(), self.tail))
+            self._encoded = b"".join(
+                (self.head, *objects_of(self.request, self.response, omit=self.omit_managed_fields), self.tail)
+            )
         return self._encoded
-
-    def _objects(self) -> list[bytes]:
-        pieces: list[bytes] = []
-        for name, payload in ((b',"requestObject":', self.request), (b',"responseObject":', self.response)):
-            if payload is not None:
-                found = json_of(payload, omit_managed_fields=self.omit_managed_fields)
-                if found is not None:
-                    pieces += (name, found)
-        return pieces
 
     def fitted(self, limit: int) -> bytes:
         """Return the event as JSON of at most ``limit`` bytes: without its objects, if it is too long with them.
@@ -106,8 +102,25 @@ class Event:
         return encoded if len(encoded) <= limit else b""
 
 
-def _is_quick(payload: Payload) -> bool:
-    return payload.checked and not payload.gzipped and payload.media_type == JSON and payload.size <= QUICK
+OBJECTS: Final = ("requestObject", "responseObject")
+
+
+def objects_of(request: Payload | None, response: Payload | None, *, omit: bool = False) -> list[bytes]:
+    """Return the fields of the objects. ``omit``: without managedFields."""
+    pieces: list[bytes] = []
+    for name, payload in ((b',"requestObject":', request), (b',"responseObject":', response)):
+        if payload is not None:
+            found = json_of(payload, omit_managed_fields=omit)
+            if found is not None:
+                pieces += (name, found)
+    return pieces
+
+
+def is_quick(payload: Payload | None) -> bool:
+    """Tell whether an object is spliced in on the event loop."""
+    return payload is None or (
+        payload.checked and not payload.gzipped and payload.media_type == JSON and payload.size <= QUICK
+    )
 
 
 def json_bytes(value: Any) -> bytes:

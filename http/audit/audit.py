@@ -13,7 +13,7 @@ import trio
 
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event
+from kubechronicle.api.audit.events import Event, Line
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
@@ -108,13 +108,13 @@ class Audit:
         self.matcher = matcher
         self._templates.clear()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: Event | Line) -> None:
         """Pass an event to the backends, without waiting."""
         self.metrics.events += 1
         for backend in self.backends:
             backend.offer(event)
 
-    async def deliver(self, event: Event) -> bool:
+    async def deliver(self, event: Event | Line) -> bool:
         """Pass an event to the backends, and wait for those that block. False: a strict one has not recorded it."""
         self.metrics.events += 1
         deliveries = [backend.offer(event) for backend in self.backends]

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-import orjson
 import trio
 
-from kubechronicle.api.audit.events import Event, legacy_line
+from kubechronicle.api.audit.events import Event, Line, legacy_line
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class Backend(Protocol):
     @property
     def mode(self) -> str: ...
 
-    def offer(self, event: Event) -> Delivery | None:
+    def offer(self, event: Event | Line) -> Delivery | None:
         """Take an event without waiting. Returns its delivery, if the request has to wait for that."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -91,11 +90,11 @@ class Backend(Protocol):
 
 
 class Delivery:
-    """The outcome of one event in a blocking backend. One task may wait for it. ``event``: or its line."""
+    """The outcome of one event in a blocking backend. One task may wait for it."""
 
     __slots__ = ("_task", "event", "ok")
 
-    def __init__(self, event: Event | bytes) -> None:
+    def __init__(self, event: Event | Line) -> None:
         self.event = event
         self.ok: bool | None = None
         self._task: trio.lowlevel.Task | None = None
@@ -119,12 +118,9 @@ class Delivery:
             trio.lowlevel.reschedule(task)
 
 
-def log_lost(plugin: str, why: str, events: Sequence[Event | bytes]) -> None:
+def log_lost(plugin: str, why: str, events: Sequence[Event | Line]) -> None:
     """Log events that a backend has not recorded, so that the server's log has their main facts."""
-    lines = [
-        legacy_line(orjson.loads(event) if isinstance(event, bytes) else event.facts())
-        for event in events[:MOST_LOGGED]
-    ]
+    lines = [legacy_line(Event.of(event).facts()) for event in events[:MOST_LOGGED]]
     log.error(
         "Error in audit plugin '%s' affecting %d audit events: %s\nImpacted events:\n%s",
         plugin, len(events), why, "\n".join(lines),

@@ -5,8 +5,8 @@ tells the event loop the outcome of those that requests wait for. So a slow disk
 in a blocking mode, and a busy server writes many events with one system call.
 
 Waking the thread and being woken by it takes several times as long as making an event. So events are gathered: in the
-mode batch for GATHER seconds; in a blocking mode until no other task can run, or for LONGEST seconds. Then all requests
-that came together share one write, as transactions share a commit.
+mode batch for GATHER seconds, or until there are FULL; in a blocking mode until no other task can run, or for LONGEST
+seconds. Then all requests that came together share one write, as transactions share a commit.
 
 If the file cannot be written, the modes differ. A blocking one gives the event up: it is counted, and its main facts
 go to the server's log. The mode batch keeps its events and tries again each second, until its buffer is full.
@@ -24,7 +24,7 @@ from typing import Final
 import trio
 from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
 
-from kubechronicle.api.audit.events import OVERHEAD, Event, legacy_line
+from kubechronicle.api.audit.events import OVERHEAD, Event, Line, legacy_line
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -37,8 +37,10 @@ BUFFERED: Final = "buffered"
 TRUNCATE: Final = "truncate"
 MOST_WRITTEN: Final = 512
 """Events written at once."""
-GATHER: Final = 0.05
+GATHER: Final = 0.25
 """Seconds for which events of the mode batch are gathered before the thread is woken."""
+FULL: Final = 256
+"""Events with which it is woken at once."""
 LONGEST: Final = 0.002
 """Seconds for which events of a blocking mode are gathered, if the server is never idle."""
 RETRY: Final = 1.0
@@ -47,8 +49,7 @@ GRACE: Final = 10.0
 """Seconds to write what is left when the server stops."""
 _STOP: Final = None
 
-Item = bytes | Event | Delivery
-"""What waits: the line of an event, an event whose line takes long, or the delivery of either."""
+Item = Line | Event | Delivery
 
 
 class LogBackend:
@@ -58,7 +59,7 @@ class LogBackend:
         self._metrics = metrics
         self._buffered = settings.mode == BATCH
         self._legacy = settings.format == LEGACY_FORMAT
-        self._settles = not self._legacy and not settings.truncate.enabled
+        self._plain = not self._legacy and not settings.truncate.enabled
         self._file = LogFile(
             settings.path,
             max_size=settings.max_size * MEBIBYTE,
@@ -67,7 +68,7 @@ class LogBackend:
             compress=settings.compress,
         )
         self._waiting: list[Item] = []
-        self._some = trio.Event()
+        self._some, self._full = trio.Event(), trio.Event()
         self._queue: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
         # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
         self._taken_events = self._taken_bytes = 0
@@ -85,9 +86,8 @@ class LogBackend:
         """The events that are not written yet."""
         return self._taken_events - self._done_events
 
-    def offer(self, event: Event) -> Delivery | None:
-        line = event.settled_line() if self._settles else b""
-        size = len(line) + OVERHEAD if line else event.size
+    def offer(self, event: Event | Line) -> Delivery | None:
+        size = _size(event)
         if (
             self._taken_events - self._done_events >= self._settings.batch.buffer_size
             or self._taken_bytes - self._done_bytes + size > MOST_BYTES
@@ -98,13 +98,15 @@ class LogBackend:
         if not self._waiting:
             self._some.set()
         if self._buffered:
-            self._waiting.append(line or event)
+            self._waiting.append(event)
+            if len(self._waiting) == FULL:
+                self._full.set()
             return None
-        delivery = Delivery(line or event)
+        delivery = Delivery(event)
         self._waiting.append(delivery)
         return delivery
 
-    def _refuse(self, event: Event) -> Delivery | None:
+    def _refuse(self, event: Event | Line) -> Delivery | None:
         self._metrics.failed(BUFFERED if self._buffered else PLUGIN, 1)
         self._drops.error("the audit log cannot be written, or not fast enough")
         if self._buffered:
@@ -139,11 +141,12 @@ class LogBackend:
         while True:
             await self._some.wait()
             if self._buffered:
-                await trio.sleep(GATHER)
+                with trio.move_on_after(GATHER):
+                    await self._full.wait()
             else:
                 with trio.move_on_after(LONGEST):
                     await wait_all_tasks_blocked()
-            self._some = trio.Event()
+            self._some, self._full = trio.Event(), trio.Event()
             self._pass_on()
 
     def _pass_on(self) -> None:
@@ -187,7 +190,7 @@ class LogBackend:
     def _write(self, taken: list[Item]) -> None:
         deliveries = [] if self._buffered else [each for each in taken if isinstance(each, Delivery)]
         events = [each.event if isinstance(each, Delivery) else each for each in taken]
-        sizes = sum(len(event) + OVERHEAD if isinstance(event, bytes) else event.size for event in events)
+        sizes = sum(map(_size, events))
         written, why = self._write_events(events)
         if deliveries:
             self._tell(_finish, deliveries, written)
@@ -197,9 +200,10 @@ class LogBackend:
         self._done_events += len(events)
         self._done_bytes += sizes
 
-    def _write_events(self, events: list[bytes | Event]) -> tuple[int, str]:
+    def _write_events(self, events: list[Line | Event]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
-        lines = [event if isinstance(event, bytes) else self._line(event) for event in events]
+        plain = self._plain
+        lines = [event if plain and isinstance(event, bytes) else self._line(Event.of(event)) for event in events]
         written = 0
         while True:
             try:
@@ -224,6 +228,10 @@ class LogBackend:
         self._metrics.failed(TRUNCATE, 1)
         log_lost(TRUNCATE, "event is too large even after truncating", [event])
         return b""
+
+
+def _size(event: Event | Line) -> int:
+    return len(event) + OVERHEAD if isinstance(event, bytes) else event.size
 
 
 def _finish(deliveries: list[Delivery], written: int) -> None:

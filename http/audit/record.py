@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, json_bytes, micro_time
+from kubechronicle.api.audit.events import Event, Line, is_quick, json_bytes, micro_time, objects_of
 from kubechronicle.api.audit.matching import Decision
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
@@ -128,26 +128,28 @@ class RequestAudit:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event:
+    def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event | Line:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
-        decision, template, dumps = self.decision, self._template, orjson.dumps
-        head = b"".join(
-            (
-                decision.opening,
-                dumps(self._audit_id),
-                STAGES[stage],
-                dumps(self._uri),
-                template.subject,
-                self._more,
-                b"" if template.reference is None else self._shown_reference(*template.reference),
-                b',"responseStatus":' if status else b"",
-                status,
-            )
+        decision, template, request, dumps = self.decision, self._template, self._request, orjson.dumps
+        times = f',"requestReceivedTimestamp":"{micro_time(self.received)}","stageTimestamp":"{micro_time(moment)}"'
+        head = (
+            decision.opening,
+            dumps(self._audit_id),
+            STAGES[stage],
+            dumps(self._uri),
+            template.subject,
+            self._more,
+            b"" if template.reference is None else self._shown_reference(*template.reference),
+            b',"responseStatus":' if status else b"",
+            status,
         )
-        received = self.received
-        times = f',"requestReceivedTimestamp":"{micro_time(received)}","stageTimestamp":"{micro_time(moment)}"'
-        tail = times.encode() + (_verdict(self._verdict) if not self.annotations else self._shown_annotations())
-        return Event(head, tail, self._request, response, omit_managed_fields=decision.omit_managed_fields)
+        tail = (times.encode(), self._shown_annotations() if self.annotations else _verdict(self._verdict))
+        if request is None and response is None:
+            return b"".join((*head, *tail))
+        omit = decision.omit_managed_fields
+        if not omit and is_quick(request) and is_quick(response):
+            return b"".join((*head, *objects_of(request, response), *tail))
+        return Event(b"".join(head), b"".join(tail)[:-1], request, response, omit_managed_fields=omit)
 
     def _shown_annotations(self) -> bytes:
         """Return the annotations and the end of the event."""
@@ -156,7 +158,7 @@ class RequestAudit:
             found = {DECISION: self._verdict[0], REASON: self._verdict[1], **found}
         everything = self.decision.rank >= REQUEST
         shown = {key: found[key] for key in sorted(found) if everything or not key.startswith(FULL_ANNOTATIONS)}
-        return b',"annotations":%b}' % json_bytes(shown)
+        return b',"annotations":%b}\n' % json_bytes(shown)
 
     def _shown_reference(self, first: bytes, namespace: bytes, version: bytes, end: bytes) -> bytes:
         """Return the field objectRef: from the path, and what it lacks from the object."""
@@ -185,13 +187,13 @@ _verdicts: dict[tuple[str, str], bytes] = {}
 def _verdict(verdict: tuple[str, str] | None) -> bytes:
     """Return the annotations of the verdict and the end of an event."""
     if verdict is None:
-        return b"}"
+        return b"}\n"
     known = _verdicts.get(verdict)
     if known is None:
         if len(_verdicts) >= MOST_KEPT:
             _verdicts.clear()
         shown = json_bytes({DECISION: verdict[0], REASON: verdict[1]})
-        known = _verdicts[verdict] = b',"annotations":%b}' % shown
+        known = _verdicts[verdict] = b',"annotations":%b}\n' % shown
     return known
 
 

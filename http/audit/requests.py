@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 import trio
 
-from kubechronicle.api.audit.events import Event
+from kubechronicle.api.audit.events import Event, Line
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.audit.policy import COMPLETE, PANIC, RECEIVED, STARTED
 from kubechronicle.api.codecs import protobuf
@@ -196,7 +196,7 @@ def _shown(record: RequestAudit, response: Response) -> tuple[bytes, Payload | N
     return shown, response_payload(body, response.headers)
 
 
-def _last_event(record: RequestAudit, context: Context, shown: bytes, payload: Payload | None) -> Event:
+def _last_event(record: RequestAudit, context: Context, shown: bytes, payload: Payload | None) -> Event | Line:
     now = time.time()
     if record.late is not None:
         for key, value in record.late.items():

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import Event, micro_time
+from kubechronicle.api.audit.events import Event, Line, micro_time
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.http.audit import log_backend
 from kubechronicle.http.audit.backends import BatchSettings, LogSettings, TruncateSettings
@@ -28,13 +28,14 @@ from kubechronicle.http.audit.metrics import AuditMetrics
 PATIENCE = 30.0
 
 
-def event(number: int = 0, *, body: bytes = b"") -> Event:
+def event(number: int = 0, *, body: bytes = b"") -> Event | Line:
     values: dict[str, Any] = {
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": f"id-{number}",
         "stage": "ResponseComplete", "requestURI": "/", "verb": "get", "user": {"username": "jane"},
     }  # fmt: skip
     values["requestReceivedTimestamp"] = values["stageTimestamp"] = micro_time(1.0)
-    return Event(json.dumps(values, separators=(",", ":")).encode()[:-1], b"}", Payload(body) if body else None)
+    encoded = json.dumps(values, separators=(",", ":")).encode()
+    return Event(encoded[:-1], b"}", Payload(body)) if body else encoded + b"\n"
 
 
 @asynccontextmanager
