@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
 from kubechronicle.ops.client.command_table import program_name
 from kubechronicle.ops.cluster import flags as cluster_flags
+from kubechronicle.ops.data_dir import reported
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import FAILED, OK, REPORTED_ERRORS, report_error
 from kubechronicle.ops.maintenance import flags
@@ -42,9 +44,13 @@ class _Parser(argparse.ArgumentParser):
         if unknown and unknown[1].startswith("-"):
             flag = unknown[1].partition("=")[0]
             raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
-        if "invalid choice" in message or "required: COMMAND" in message:
-            names = ", ".join((*COMMANDS, *CLIENT_COMMANDS))
-            raise OperatorError(f"name a command: {names}; `kubechronicle --help` explains them")
+        names = (*COMMANDS, *CLIENT_COMMANDS)
+        if wrong := re.match(r"argument COMMAND: invalid choice: '(\S+)'", message):
+            near = get_close_matches(wrong[1], names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`kubechronicle --help` lists the commands"
+            raise OperatorError(f"unknown command {wrong[1]!r}; {hint}")
+        if "required: COMMAND" in message:
+            raise OperatorError(f"name a command: {', '.join(names)}; `kubechronicle --help` explains them")
         raise OperatorError(message)
 
 
@@ -109,14 +115,17 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     from kubechronicle.ops.server.serve import serve
 
-    trio.run(serve, settings)
+    with reported(settings.data_dir):
+        trio.run(serve, settings)
     return OK
 
 
 def _run_async(command: Callable[[Settings], Coroutine[Any, Any, int]], arguments: argparse.Namespace) -> int:
     import trio
 
-    return trio.run(command, load_settings(arguments))
+    settings = load_settings(arguments)
+    with reported(settings.data_dir):
+        return trio.run(command, settings)
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from one snapshot of the database.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -93,6 +93,7 @@ async def verify(
     anchors: Mapping[int, bytes] | None = None,
     log_ids: Collection[UUID] = (),
     archived: Iterable[ArchivedRow] = (),
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verdict:
     """Recompute the chain from the beginning to the head. Reads all history once, in memory bounded by the number of
     live objects.
@@ -100,6 +101,7 @@ async def verify(
     ``anchors``: noted hashes by revision.
     ``log_ids``: the log ids noted with the anchors.
     ``archived``: the rows of the log's archives, in order; each must be the appended one.
+    ``progress``: called with the verified revision and the newest one, now and then.
     """
     async with session.snapshot():
         # The lock keeps partitions from being dropped under a snapshot that does not see the copied rows yet.
@@ -123,7 +125,9 @@ async def verify(
                 entries = (row for row in chunk if row["resource"] == erasures.RESOURCE)
                 problem = next(filter(None, map(check.add_entry, entries)), problem)
         archive_check = _ArchiveCheck(iter(archived))
-        problem = problem or await _feed(session, check, archive_check) or archive_check.finish(head)
+        if problem is None:
+            problem = await _feed(session, check, archive_check, lambda revision: progress(revision, head))
+        problem = problem or archive_check.finish(head)
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
@@ -192,7 +196,9 @@ class _ArchiveCheck:
         return Problem(revision=rest.revision, message=f"it is archived, but the newest revision is {head}")
 
 
-async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveCheck) -> Problem | None:
+async def _feed(
+    session: Session, check: ChainCheck, archive_check: _ArchiveCheck, progress: Callable[[int], None]
+) -> Problem | None:
     """Feed all links to the check in revision order."""
     erased = _TombstoneReader(session.rows(ERASED, chunk=CHUNK))
     async with aclosing(erased.chunks), aclosing(links(session)) as chain:
@@ -200,6 +206,8 @@ async def _feed(session: Session, check: ChainCheck, archive_check: _ArchiveChec
             async for link in chain:
                 if problem := await _feed_one(link, check, archive_check, erased):
                     return problem
+                if not check.revision % CHUNK:
+                    progress(check.revision)
         except _Contradiction as found:
             return found.problem
         return await erased.finish()

@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import math
 import select
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import trio
@@ -310,12 +312,21 @@ async def connect(
             raise ConnectionLost(f"no connection to Postgres within {CONNECT_TIMEOUT:g} s") from None
         if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
             raise _translated(error) from None  # its message may quote the password
+        if isinstance(error, socket.gaierror):
+            raise ConnectionLost(f"no connection to Postgres: {_hosts(url)}: {error.strerror}") from error
         if isinstance(error, _FOREIGN):
             translated = _translated(error)
             if primary and "," in url and isinstance(error, OSError):
                 translated.args = (f"{translated}; other hosts are no writable primary, or do not answer either",)
             raise translated from error
         raise
+
+
+def _hosts(url: str) -> str:
+    """Return the hosts in a URL, for a message; nothing else of it, since it may hold a password."""
+    parts = urlsplit(url)
+    hosts = [part.partition(":")[0] for part in parts.netloc.rpartition("@")[2].split(",")]
+    return ", ".join(filter(None, [*hosts, *parse_qs(parts.query).get("host", ())]))
 
 
 @asynccontextmanager

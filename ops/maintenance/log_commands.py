@@ -21,6 +21,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.maintenance.contents_check import check_contents
 from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.progress import Progress
 from kubechronicle.ops.server.encryption.plan import encryption_plan
 from kubechronicle.ops.settings import types
 from kubechronicle.ops.settings.conversion import converter
@@ -69,7 +70,8 @@ async def run_verify(
         try:
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
-            verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived)
+            with Progress("verifying") as progress:
+                verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived, progress=progress)
             contents = None if encryption is None else await check_contents(session, encryption)
         except archives.ArchiveError as error:
             terminal.stderr().line(str(error))

@@ -187,7 +187,11 @@ def _file(value: Any) -> Path:
 
 def _directory(value: Any) -> Path:
     path = Path(_text(value)).expanduser()
-    if path.exists() and not path.is_dir():
+    try:
+        usable = path.is_dir() or not path.exists()
+    except OSError as error:
+        raise ValueError(f"{str(value)!r}: {error.strerror}") from None
+    if not usable:
         raise ValueError(f"{str(value)!r} is not a directory")
     return path.absolute()
 

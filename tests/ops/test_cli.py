@@ -39,7 +39,13 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "message"),
     [
         ([], "name a command: serve, "),
-        (["dance"], "name a command: serve, "),
+        (["dance"], "unknown command 'dance'; `kubechronicle --help` lists the commands"),
+        (["migate"], "unknown command 'migate'; did you mean 'migrate'?"),
+        (["serve", "--data-dir", "/proc/none"], "--data-dir /proc/none: No such file or directory; choose a directory"),
+        (
+            ["verify", "--database-url", "postgresql://u:secret@none.invalid/x"],
+            "no connection to Postgres: none.invalid: ",
+        ),
         (["serve", "--secure-prt", "1"], "unknown flag --secure-prt; did you mean 'secure-port'"),
         (["serve", "--secure-port"], "--secure-port: expected one argument"),
         (["serve", "--secure-port", "many"], "--secure-port: must be a port"),

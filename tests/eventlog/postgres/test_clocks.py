@@ -109,10 +109,10 @@ async def test_a_difference_is_told_once_and_its_end(
             move_clock(ahead)
             await log.clocks.compare()
             assert log.clocks.skew == pytest.approx(ahead.total_seconds(), abs=2)
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2, told
-    assert "differs from this server's by +3600 s" in told[0]
-    assert "agree again" in told[1]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2, warnings
+    assert "differs from this server's by +3600 s" in warnings[0]
+    assert "agree again" in warnings[1]
 
 
 async def test_a_time_among_commits_of_the_future_has_no_answer(
