@@ -55,6 +55,14 @@ insert into kubechronicle.resource_classes select key, value from jsonb_each_tex
 _CONFIDENTIAL: Final = "insert into kubechronicle.confidential_resources select unnest($1::text[])"
 
 
+# $1 rows of reads. A row in the default partition would later be in the way of the partition of its week.
+_WEEKS: Final = """
+select kubechronicle.make_reads_partition(w.week) from (
+    select distinct date_trunc('week', (r ->> 'at')::timestamptz at time zone 'UTC') at time zone 'UTC' as week
+    from jsonb_array_elements($1::jsonb) r) w
+"""
+
+
 class Damaged(LogError):
     """The backup contradicts itself; the message has the revision."""
 
@@ -201,9 +209,10 @@ class _Restoring:
                 await self.loader.add_jump(parse(item.revision, item.last, item.about), item.hash)
         else:
             for table, rows in groupby(items, key=lambda item: item.table):
-                await self.loader.session.fetch(
-                    _TABLE[table], orjson.dumps([dict(row.columns) for row in rows]).decode()
-                )
+                lines = orjson.dumps([dict(row.columns) for row in rows]).decode()
+                if table == "reads":
+                    await self.loader.session.fetch(_WEEKS, lines)
+                await self.loader.session.fetch(_TABLE[table], lines)
 
     async def finish(self) -> Restored:
         """Set the head. Damaged."""

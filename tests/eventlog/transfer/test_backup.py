@@ -216,6 +216,29 @@ async def test_a_jump_is_proved(log: Any, run_sql: Callable[..., str]) -> None:
         )
 
 
+async def test_recorded_reads_are_restored_into_their_weeks(
+    log: Any, command: Command, restored: Restore, backup: Path, empty_database: str, run_sql: Callable[..., str]
+) -> None:
+    from kubechronicle.eventlog.postgres.connection import open_session
+
+    run_sql(
+        "insert into kubechronicle.reads (at, revision, resource, subresource, namespace, name, verb, form, user_name,"
+        " user_uid, user_groups, impersonator, request_uri, user_agent, source_address, audit_id)"
+        " select now() - n * interval '8 days', 9, 'secrets', '', 'ns', 's', 'get', 'object', 'jane', '', '{a,b}', '',"
+        " '/x', 'k', '::1', '' from generate_series(0, 2) n",
+        "insert into kubechronicle.read_recordings values (gen_random_uuid(), 's', now(), now(), 0, true, '{}')",
+        "insert into kubechronicle.archived (file, class, first, last) values ('f', 'long', 1, 2)",
+    )
+    await command("backup", "-o", str(backup))
+    code, output = await restored(str(backup))
+    assert code == 0, output
+    async with open_session(empty_database) as session:
+        await session.fetch("select kubechronicle.retain_reads(0)")
+        for table, rows in (("reads", 3), ("reads_other", 0), ("read_recordings", 1), ("archived", 1)):
+            assert (await session.fetch(f"select count(*) from kubechronicle.{table}"))[0][0] == rows
+        assert (await session.fetch("select user_groups from kubechronicle.reads limit 1"))[0][0] == ["a", "b"]
+
+
 IN_A_BACKUP = {
     "archived", "confidential_resources", "erased", "jumps", "kept", "log", "read_recordings", "reads",
     "resource_classes", "retention_classes", "tombstones",
