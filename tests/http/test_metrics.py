@@ -200,6 +200,20 @@ async def test_the_wait_in_queues_is_no_part_of_the_service_level_indicator() ->
         assert values["_sum", ""] == pytest.approx(total)
 
 
+async def test_lists_and_validated_writes_are_counted(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for name in "abc":
+            await server.post(f"{MAPS}?fieldValidation=Strict", configmap(name))
+        await server.get(MAPS)
+        await server.get(f"{MAPS}?limit=2")
+        configmaps = {"group": "", "resource": "configmaps"}
+        assert await server.metric("apiserver_cache_list_total", index="", **configmaps) == 2
+        assert await server.metric("apiserver_cache_list_returned_objects_total", **configmaps) == 5
+        count = "field_validation_request_duration_seconds_count"
+        assert await server.metric(count, field_validation="Strict") == 3
+        assert await server.metric("apiserver_current_inqueue_requests", request_kind="mutating") == 0
+
+
 async def test_bodies_and_terminations_are_counted(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_server() as server:
         await server.ask("POST", MAPS, configmap("a"), headers={"content-length": "70000"})

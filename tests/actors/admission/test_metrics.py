@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admission.prepared_webhooks import MAPS, Hooks, adding, configure, webhook
-from in_process import InProcess, configmap, open_server
+from in_process import PODS, InProcess, configmap, open_server, pod
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 
@@ -69,3 +69,22 @@ async def test_checks_of_policies() -> None:
         assert await numbers(server, "apiserver_validating_admission_policy_check_total") == {
             (action, problem, "p", "b"): 1 for action in ("warn", "audit") for problem in ("no_error", "invalid_error")
         }
+
+
+async def test_checks_of_pod_security() -> None:
+    levels = {"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "restricted"}
+    async with open_server() as server:
+        await server.post("/api/v1/namespaces", {"metadata": {"name": "strict", "labels": levels}})
+        await server.post(PODS, pod("a"))
+        await server.post("/api/v1/namespaces/strict/pods", pod("a"))
+        privileged = pod("b")
+        privileged["spec"]["hostNetwork"] = True
+        (await server.ask("POST", "/api/v1/namespaces/strict/pods", privileged)).refused(403)
+        found = await numbers(server, "pod_security_evaluations_total")
+    # decision, mode, level, version, operation, resource, subresource
+    assert found == {
+        ("allow", "enforce", "privileged", "latest", "create", "pod", ""): 1,
+        ("allow", "enforce", "baseline", "latest", "create", "pod", ""): 1,
+        ("deny", "warn", "restricted", "latest", "create", "pod", ""): 1,
+        ("deny", "enforce", "baseline", "latest", "create", "pod", ""): 1,
+    }

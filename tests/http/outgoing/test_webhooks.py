@@ -91,6 +91,25 @@ async def test_a_webhook_that_hangs_on_a_kept_connection(wire: Any, outgoing: Ou
     assert len(outgoing.deadlines) == 0
 
 
+async def test_requests_are_counted(wire: Any, outgoing: Outgoing) -> None:
+    config = by_url(server := await wire(Hook()))
+    await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
+    config["caBundle"] = base64.b64encode(b"no certificate").decode()
+    with pytest.raises(WebhookError):
+        await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in outgoing.metrics.collect()
+        for sample in family.samples
+    }
+    host = f"localhost:{server.server.port}"
+    assert samples["rest_client_requests_total", "200", "POST", host] == 1
+    assert samples["rest_client_requests_total", "<error>", "POST", host] == 1
+    assert samples["rest_client_request_duration_seconds_count", "POST", host] == 2
+    assert samples["rest_client_request_size_bytes_sum", "POST", host] == 4
+    assert samples["rest_client_response_size_bytes_sum", "POST", host] == 7
+
+
 async def test_a_webhook_that_says_when_is_asked_again(wire: Any, outgoing: Outgoing) -> None:
     class Busy(Hook):
         async def __call__(self, request: Request) -> Response:
