@@ -11,6 +11,7 @@ from typing import Final
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.field_values import canonical
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.revisions import resources_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -128,7 +129,10 @@ class _Terms:
     def add(self, term: FieldTerm) -> None:
         """Add a term that is no bound and about no kind. StatusError 400."""
         if term.field == "changed":
-            self.fields.append(term)
+            try:
+                self.fields.append(FieldTerm(term.field, term.equal, canonical(term.value)))
+            except ValueError as error:
+                raise status.bad_request(f"changed: {error}") from None
         elif term.field == "operation":
             named = {operation for operation in Operation if operation.name.lower() == term.value.lower()}
             if not named:

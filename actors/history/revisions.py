@@ -273,16 +273,11 @@ class ChangeReads:
             return await self._entry(record, before, content=self._content)
         if not await self._readable(*record.key):
             return None  # selectors must not reveal labels and fields that the client may not read
-        plain = self._content in PLAIN
-        entry = await self._entry(record, before, content="" if plain else self._content)
-        labels = selected.selection.labels
-        if labels is not None and not labels.matches(entry.labels):
+        size = pair_size((record, before))
+        await self.turn.begin(size)
+        if not await self.turn.run(size, partial(_matches, selected, record, before)):
             return None
-        if selected.fields:
-            revision = entry.object()
-            if any(revisions.concerns_field(revision, term.value) is not term.equal for term in selected.fields):
-                return None
-        return await self._entry(record, before, content=self._content) if plain else entry
+        return await self._entry(record, before, content=self._content)
 
     async def _all_readable(self, key: Key, known: dict[tuple[str, str], bool]) -> bool:
         """Tell whether the client may read all objects of a resource in a namespace."""
@@ -305,6 +300,15 @@ def _revision_named(name: str) -> int | None:
     if not name.isascii() or not name.isdigit() or len(name) > 18 or str(int(name)) != name:
         return None
     return int(name)
+
+
+def _matches(selected: RevisionSelection, record: Record, before: Record | None) -> bool:
+    """Return True if a change has the selected labels and concerns the selected fields."""
+    change = change_of(record, before)
+    labels = selected.selection.labels
+    if labels is not None and not labels.matches(change.labels):
+        return False
+    return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
 
 
 def _entry_of(record: Record, before: Record | None, content: Content, *, readable: bool) -> Entry:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from kubechronicle.api.history.differences import changed_fields, differences, is_within, shown_value, summary
+from kubechronicle.api.history.differences import changed_fields, differences, shown_value, summary
+from kubechronicle.api.history.field_values import has_changed
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
@@ -139,13 +140,20 @@ def _contents(change: Change, content: Content) -> Object:
     return found
 
 
-def concerns_field(revision: Object, queried: str) -> bool:
-    """Return True if the change affects a field. Creations and deletions affect every field."""
-    if revision.get("redacted") or revision.get("erased"):
+def concerns_field(change: Change, field: str) -> bool:
+    """Return True if a change sets, changes or removes the values at a canonical path (field_values.py).
+
+    A creation concerns the fields that the object begins with, a deletion those that it ends with. An update without
+    its former state concerns none.
+    """
+    if change.erased or change.before_erased or change.problem:
         return False
-    if revision["operation"] != "Update":
-        return True
-    return any(is_within(name, queried) for name in revision["changed"])
+    before, after = change.before, change.after
+    if change.operation == 3:
+        before, after = change.last or before, None
+    elif change.operation == 2 and before is None:
+        return False  # the former state is not kept: nobody knows which fields changed
+    return has_changed(before or {}, after or {}, field)
 
 
 # -- field selectors and table cells (printable, as others choose names and values) -------------------------------

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from kubechronicle.api.history.differences import CONSEQUENCES, Difference, differences, is_within, shown_value
+from kubechronicle.api.history.differences import (
+    CONSEQUENCES,
+    Difference,
+    differences,
+    is_within,
+    same,
+    shown_value,
+)
+from kubechronicle.api.history.field_values import fields_at, steps, values_at
 from kubechronicle.api.history.revisions import object_cell
 from kubechronicle.ops.client.output import Screen, ago, format_time
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
@@ -22,8 +30,22 @@ def field_changes(revision: Mapping[str, Any], *, field: str = "") -> list[Diffe
     """Return the fields that an update changed; with ``field``, only those within it. Needs the revision's objects."""
     if any(revision.get(each) for each in ("redacted", "erased", "beforeErased")) or revision["operation"] != "Update":
         return []
-    changes = differences(revision.get("before") or {}, revision.get("after") or {})
-    return [each for each in changes if each.field not in CONSEQUENCES and (not field or is_within(each.field, field))]
+    before, after = revision.get("before") or {}, revision.get("after") or {}
+    changes = [each for each in differences(before, after) if each.field not in CONSEQUENCES]
+    return _within(field, changes, before, after) if field else changes
+
+
+def _within(
+    field: str, changes: Sequence[Difference], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[Difference]:
+    """Return the changes of a field. Each state resolves the path, so that an item moved to a position is a change."""
+    fields = {*fields_at(before, field), *fields_at(after, field)}
+    found = [each for each in changes if any(is_within(each.field, one) for one in fields)]
+    old, new = values_at(before, field), values_at(after, field)
+    if found or same(old, new):
+        return found
+    op: Literal["add", "remove", "replace"] = "add" if not old else "replace" if new else "remove"
+    return [Difference(op, steps(field), field, *(each[0] if len(each) == 1 else each for each in (old, new)))]
 
 
 def mask_changes(changes: Sequence[Difference], kind: str) -> list[Difference]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import same, shown_value
-from kubechronicle.api.history.field_values import values_at
+from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.kinds import Kinds
@@ -269,6 +269,10 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
         while cause.because:
             cause, indent = cause.because[0], f"{indent}  "
             screen.line(f"{indent}because {sentence(cause, now)}")
+        if answer.field and (
+            remark := moved(answer.revision.get("before"), answer.revision.get("after"), answer.field)
+        ):
+            screen.line("  ", Painted(remark, "warning"))
         if len(answers) > 1:
             continue
         screen.line()
