@@ -28,6 +28,7 @@ PART_OF: Final[Mapping[str, str]] = {
     "system:aggregate-to-admin": "admin",
     "system:aggregate-to-edit": "edit",
     "system:aggregate-to-view": "view",
+    "system:kubechronicle:aggregate-to-view": "view",
 }
 """Role -> aggregated role that it is part of."""
 

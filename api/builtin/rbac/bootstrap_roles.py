@@ -65,6 +65,10 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
         create authentication.k8s.io tokenreviews
         create authorization.k8s.io subjectaccessreviews
     """,
+    # Not in kube-apiserver: who reads a namespace reads its history. Contents need the right to the object as well.
+    "system:kubechronicle:aggregate-to-view": """
+        get,list,watch history.kubechronicle.dev revisions
+    """,
     "system:basic-user": """
         create authorization.k8s.io selfsubjectaccessreviews,selfsubjectrulesreviews
         create authentication.k8s.io selfsubjectreviews

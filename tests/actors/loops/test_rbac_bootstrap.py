@@ -127,6 +127,28 @@ async def test_a_binding_takes_effect_at_once(autojump_clock: MockClock) -> None
         assert [row.operation for row in rows] == [Operation.CREATE, Operation.DELETE]
 
 
+async def test_who_reads_a_namespace_reads_its_revisions(autojump_clock: MockClock) -> None:
+    """The contents of objects that they may not read stay hidden."""
+    async with open_server(loops=True, controllers=AGGREGATION) as server:
+        await wait_all_tasks_blocked()
+        revisions = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
+        (await server.ask("GET", revisions, token=JOE)).refused(403)
+        core = "/api/v1/namespaces/default"
+        await server.post(f"{core}/secrets", {"metadata": {"name": "s"}, "stringData": {"password": "x"}})
+        await server.post(f"{core}/configmaps", {"metadata": {"name": "c"}, "data": {"color": "red"}})
+        reference = {"apiGroup": policy.GROUP, "kind": "ClusterRole", "name": "view"}
+        subjects = [{"apiGroup": policy.GROUP, "kind": "Group", "name": "developers"}]
+        await server.post(
+            f"{RBAC}/namespaces/default/rolebindings",
+            {"metadata": {"name": "dev"}, "roleRef": reference, "subjects": subjects},
+        )
+        found = (await server.ask("GET", revisions, token=JOE)).ok()["items"]
+        by_name = {item["object"]["name"]: item for item in found}
+        assert by_name["s"]["redacted"]
+        assert "redacted" not in by_name["c"]
+        (await server.ask("GET", revisions.replace("default", "kube-system"), token=JOE)).refused(403)
+
+
 @pytest.mark.parametrize(
     ("held", "wanted", "rules"),
     [
