@@ -150,13 +150,17 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _verify_backup(arguments: argparse.Namespace) -> int:
-    import trio
-
     from kubechronicle.ops.maintenance import backups, log_commands
 
-    if arguments.checkpoint or arguments.archive:
-        raise OperatorError("--backup: not together with --checkpoint or --archive; --anchor names a revision")
-    return trio.run(backups.run_verify, Path(arguments.backup), log_commands.parse_anchors(arguments.anchor))
+    if arguments.archive:
+        raise OperatorError("--backup: not together with --archive")
+    anchors, key = log_commands.parse_anchors(arguments.anchor), _path(arguments.key)
+    return _run_async(
+        lambda settings: backups.run_verify(
+            settings, Path(arguments.backup), anchors=anchors, checkpoints=arguments.checkpoint, key_file=key
+        ),
+        arguments,
+    )
 
 
 def _backup(arguments: argparse.Namespace) -> int:

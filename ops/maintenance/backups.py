@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import trio
 
@@ -22,6 +23,7 @@ from kubechronicle.eventlog.transfer.checking import BackupCheck
 from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restore, revision_at
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 from kubechronicle.ops.progress import Progress
@@ -93,17 +95,29 @@ async def run_restore(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def run_verify(path: Path, anchors: dict[int, bytes]) -> int:
+async def run_verify(
+    settings: Settings, path: Path, *, anchors: dict[int, bytes], checkpoints: Sequence[str], key_file: Path | None
+) -> int:
     """Prove a backup without a database. Return exit code 1 if it is damaged or was edited."""
+    signed, problem = read_checkpoints(settings, checkpoints, key_file)
+    for checkpoint in signed:
+        if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
+            problem = problem or f"two different hashes are given for revision {checkpoint.revision}"
+    if problem:
+        terminal.stderr().line(problem)
+        return 1
     try:
-        return await trio.to_thread.run_sync(_verify, path, anchors)
+        return await trio.to_thread.run_sync(_verify, path, anchors, {checkpoint.log_id for checkpoint in signed})
     except BackupError as error:
         terminal.stderr().line(str(error))
         return 1
 
 
-def _verify(path: Path, anchors: dict[int, bytes]) -> int:
+def _verify(path: Path, anchors: dict[int, bytes], log_ids: set[UUID]) -> int:
     reader = Reader(path)
+    if others := log_ids - {reader.header.log_id}:
+        terminal.stderr().line(f"{path} is a backup of log {reader.header.log_id}, not of log {min(others)}")
+        return 1
     check = BackupCheck(reader.header, anchors)
     beside = 0
     with Progress("verifying") as progress:

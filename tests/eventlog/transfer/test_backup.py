@@ -80,6 +80,24 @@ async def test_a_backup_is_restored_with_the_same_chain(
     assert await names_in(empty_database) == ["a", "c", "d", "e"]
 
 
+async def test_a_backup_is_compared_with_a_checkpoint(
+    log: Any, command: Command, backup: Path, tmp_path: Path, run_sql: Callable[..., str]
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    data = ("--data-dir", str(tmp_path))
+    code, output = await command("checkpoint", "-o", str(checkpoint), *data)
+    assert code == 0, output
+    await command("backup", "-o", str(backup))
+    proof = ("verify", "--backup", str(backup), "--checkpoint", str(checkpoint), *data)
+    code, output = await command(*proof)
+    assert (code, "verified revisions 1 to 9" in output) == (0, True), output
+    run_sql("update kubechronicle.head set log_id = gen_random_uuid()")
+    other = str(tmp_path / "other.gz")
+    await command("backup", "-o", other)
+    code, output = await command("verify", "--backup", other, *proof[3:])
+    assert (code, "is a backup of log" in output) == (1, True), output
+
+
 async def test_compacted_and_dropped_history_is_restored(
     log: Any, command: Command, restored: Restore, backup: Path, empty_database: str, run_sql: Callable[..., str]
 ) -> None:
