@@ -141,21 +141,21 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-_times: dict[int, str] = {}
-_MOST_TIMES: Final = 64
+_seconds: dict[int, str] = {}
+_MOST_SECONDS: Final = 64
 _THOUSANDTHS: Final = [f"{number:03d}" for number in range(1000)]
 
 
 def micro_time(moment: float) -> str:
     """Return seconds since the epoch as a metav1.MicroTime: ``2026-03-01T12:00:00.123456Z``."""
     millis, micros = divmod(int(moment * 1_000_000), 1000)
-    text = _times.get(millis)
+    second, part = divmod(millis, 1000)
+    text = _seconds.get(second)
     if text is None:
-        if len(_times) >= _MOST_TIMES:
-            _times.clear()
-        second, part = divmod(millis, 1000)
-        text = _times[millis] = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{_THOUSANDTHS[part]}"
-    return f"{text}{_THOUSANDTHS[micros]}Z"
+        if len(_seconds) >= _MOST_SECONDS:
+            _seconds.clear()
+        text = _seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+    return f"{text}{_THOUSANDTHS[part]}{_THOUSANDTHS[micros]}Z"
 
 
 # -- the legacy format ------------------------------------------------------------------------------------------------
