@@ -16,8 +16,8 @@ WIDTH: Final = 30
 class Progress:
     """``with Progress("restoring") as progress: progress(done, total)``. The line is erased at the end."""
 
-    def __init__(self, what: str, unit: str = "revisions") -> None:
-        self._what, self._unit = what, unit
+    def __init__(self, work: str, unit: str = "revisions") -> None:
+        self._work, self._unit = work, unit
         self._output = terminal.stderr()
         self._shown = self._output.is_terminal
         self._started = self._last = time.monotonic()
@@ -28,7 +28,7 @@ class Progress:
         if not self._shown or now - self._last < INTERVAL:
             return
         self._last = now
-        self._output.overwrite(line(self._what, self._unit, done, total, now - self._started))
+        self._output.overwrite(line(self._work, self._unit, done, total, now - self._started))
 
     def __enter__(self) -> Progress:
         return self
@@ -40,11 +40,11 @@ class Progress:
             self._output.overwrite("")
 
 
-def line(what: str, unit: str, done: int, total: int, seconds: float) -> str:
+def line(work: str, unit: str, done: int, total: int, seconds: float) -> str:
     """Return the text of the line, with the time that the rest takes at the speed so far."""
     if not total or done > total:
-        return f"{what}: {done} {unit}"
+        return f"{work}: {done} {unit}"
     part = done / total
     bar = ("█" * round(part * WIDTH)).ljust(WIDTH, "░")
     rest = f", {seconds * (1 - part) / part:.0f} s left" if part > 0.01 else ""
-    return f"{what} {bar} {done} of {total} {unit}{rest}"
+    return f"{work} {bar} {done} of {total} {unit}{rest}"

@@ -3,7 +3,7 @@
     python -m kubechronicle.ops.development.upgrading --former v0.1.0 --revisions 1000000
 
 1. The former version migrates an empty database, which gets the revisions, and serves it. A client keeps writing.
-2. This version migrates the database, and starts a server beside it. Both serve what the other has written.
+2. This version migrates the database, and starts a server beside it. Each serves the objects of the other.
 3. The former server ends, and this version proves the log.
 It prints the time of the migration, and the longest time that a write took while it ran.
 """

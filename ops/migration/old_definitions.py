@@ -1,7 +1,7 @@
 """CustomResourceDefinitions of apiextensions.k8s.io/v1beta1, as kube-apiserver stores them in etcd, in the form of v1.
 
-v1beta1 has what all versions share beside ``versions``: schema, subresources, columns, selectable fields. v1 has it in
-each version. Source: apiextensions-apiserver ``pkg/apis/apiextensions/v1/conversion.go``.
+v1beta1 has the fields that all versions share beside ``versions``: schema, subresources, columns, selectable fields. In
+v1 each version has them. Source: apiextensions-apiserver ``pkg/apis/apiextensions/v1/conversion.go``.
 """
 
 from __future__ import annotations
