@@ -18,7 +18,7 @@ from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
@@ -57,6 +57,7 @@ class HttpSettings:
     ``flags``: the values of the flags, for /flagz. ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
     ``livez_grace``: seconds after the start in which /livez does not fail.
+    ``session_rate``: bytes a second in each direction of a session; 0: no limit.
     """
 
     server_address: str
@@ -74,6 +75,7 @@ class HttpSettings:
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     edge: EdgeSettings = field(default_factory=EdgeSettings)
     livez_grace: float = 0.0
+    session_rate: int = 0
     shown_metrics: MetricFilter = field(default_factory=MetricFilter)
 
 
@@ -206,6 +208,7 @@ def _backend(
         compression=Compression(encodings),
         kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
         networks=networks,
+        session_rate=settings.session_rate,
         audited=AuditedPolicies(store.reads),
     )
 

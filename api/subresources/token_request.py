@@ -128,15 +128,17 @@ def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any
         raise status.conflict(kind, reference["name"], why)
 
 
-def lifetime(spec: Mapping[str, Any], bound: Bound, *, ours: Sequence[str], extend: bool) -> tuple[int, int]:
+def lifetime(
+    spec: Mapping[str, Any], bound: Bound, *, ours: Sequence[str], extended: int | None = EXTENDED_SECONDS
+) -> tuple[int, int]:
     """Return (lifetime in seconds, seconds until the expected next reading; 0 for none).
 
     ``ours``: this server's audiences.
-    ``extend``: tokens for these audiences are valid longer than pods request by default.
+    ``extended``: the lifetime of tokens for these audiences that pods request by default; None: as requested.
     """
     seconds: int = spec["expirationSeconds"]
-    if extend and bound.kind == "Pod" and seconds == POD_SECONDS and set(spec["audiences"]) <= set(ours):
-        return EXTENDED_SECONDS, seconds
+    if extended is not None and bound.kind == "Pod" and seconds == POD_SECONDS and set(spec["audiences"]) <= set(ours):
+        return extended, seconds
     return seconds, 0
 
 

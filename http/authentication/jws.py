@@ -108,10 +108,11 @@ class SigningKey:
     def sign(self, claims: Mapping[str, Any]) -> str:
         """Return a token with these claims."""
         header = orjson.dumps({"alg": self.verifying.algorithm, "kid": self.verifying.key_id})
-        signed = f"{encode(header)}.{encode(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))}"
-        return f"{signed}.{encode(self._signature(signed.encode()))}"
+        signed = f"{encode(header)}.{payload(claims)}"
+        return f"{signed}.{encode(self.signature(signed.encode()))}"
 
-    def _signature(self, signed: bytes) -> bytes:
+    def signature(self, signed: bytes) -> bytes:
+        """Return the signature of the first two parts of a token."""
         if isinstance(self.private, rsa.RSAPrivateKey):
             return self.private.sign(signed, padding.PKCS1v15(), hashes.SHA256())
         size = _coordinate_size(self.verifying.public)
@@ -129,6 +130,11 @@ class Parsed:
     claims: dict[str, Any]
     signed: bytes
     signature: bytes
+
+
+def payload(claims: Mapping[str, Any]) -> str:
+    """Return the second part of a token with these claims."""
+    return encode(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))
 
 
 def parse(token: str) -> Parsed:

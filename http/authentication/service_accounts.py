@@ -35,6 +35,7 @@ from kubechronicle.http.authentication.legacy_tokens import (
     stale_annotations,
 )
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
+from kubechronicle.http.authentication.token_issuer import KnownKeys, ServiceAccountIssuer
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
 USER_PREFIX: Final = "system:serviceaccount:"
@@ -46,28 +47,6 @@ LEEWAY: Final = 60.0
 CACHE_SIZE: Final = 8192
 
 GONE: Final = "service account token has been invalidated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceAccountIssuer:
-    """The issuer of this server.
-
-    ``issuers``: accepted issuers; the first is that of new tokens
-    ``signing``: the key of new tokens
-    ``verifying``: accepted keys
-    ``audiences``: the names of this server
-    ``max_expiration``: longest lifetime in seconds; 0: as requested
-    ``extend_expiration``: give a year to tokens of pods that requested no lifetime
-    ``jwks_uri``: published location of the keys, "" for this server
-    """
-
-    issuers: tuple[str, ...]
-    signing: jws.SigningKey
-    verifying: tuple[jws.VerifyingKey, ...]
-    audiences: tuple[str, ...]
-    max_expiration: int = 0
-    extend_expiration: bool = True
-    jwks_uri: str = ""
 
 
 @dataclass(slots=True)
@@ -147,7 +126,7 @@ class ServiceAccountTokens:
         self._lookup = lookup
         self._audiences = issuer.audiences
         self._issuers = frozenset(issuer.issuers)
-        self._keys = {key.key_id: key for key in issuer.verifying}
+        self._keys = KnownKeys(issuer)
         self._accounts, self._secrets = views["serviceaccounts"], views["secrets"]
         self._pods, self._nodes = views["pods"], views["nodes"]
         self._uses = uses if uses is not None else TokenUses(views, AuthenticationMetrics())
@@ -160,6 +139,8 @@ class ServiceAccountTokens:
         """Implement TokenAuthenticator."""
         if len(token) > jws.MAX_TOKEN:
             return None
+        if self._keys.follow():
+            self._known.clear()  # they may be signed with a key that is gone
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(digest)
         if known is None:
@@ -214,9 +195,7 @@ class ServiceAccountTokens:
         legacy = issuer == account_tokens.ISSUER
         if not isinstance(issuer, str) or not (legacy or issuer in self._issuers):
             return None
-        keys = [self._keys[parsed.key_id]] if parsed.key_id in self._keys else []
-        if not parsed.key_id:
-            keys = list(self._keys.values())
+        keys = self._keys.of(parsed.key_id)
         if not keys:
             raise Rejected("invalid signature, no keys found")
         if not any(key.verify(parsed) for key in keys):

@@ -9,7 +9,7 @@ from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.metrics import Metrics
@@ -36,6 +36,7 @@ class Backend:
     ``kubelets``: connections to the kubelets of nodes.
     ``networks``: the ways to pods and Services.
     ``kept``: idle connections to pods, Services and kubelets.
+    ``session_rate``: bytes a second in each direction of a session; 0: no limit.
     ``audited``: the policies that only audit, for their verdicts on the log.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
@@ -56,3 +57,4 @@ class Backend:
     audited: AuditedPolicies | None = None
     networks: Networks = DIRECT
     kept: KeptStreams = field(default_factory=KeptStreams)
+    session_rate: int = 0

@@ -70,9 +70,10 @@ class Discovery:
             _check_route(request, (JSON,))
             return _json(self._version)
         if path in self._openid_pages:
-            content_type, body = self._openid_pages[path]
-            _check_route(request, (content_type,))
-            return Response(200, [("content-type", content_type), ("cache-control", openid.CACHE_CONTROL)], body)
+            page = self._openid_pages[path]
+            _check_route(request, (page.content_type,))
+            fields = [("content-type", page.content_type), ("cache-control", f"public, max-age={page.max_age}")]
+            return Response(200, fields, page.body)
         parts = path[1:].split("/")
         if parts[0] not in ("api", "apis"):
             return None

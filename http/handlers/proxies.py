@@ -64,7 +64,7 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
     location = await LOCATORS[rt.resource](backend, namespace, scheme, name, port)
     joined = join_path(str(options.get("path") or ""))
-    return await proxy(request, location(joined), backend.drain, backend.kept)
+    return await proxy(request, location(joined), backend.drain, backend.kept, session_rate=backend.session_rate)
 
 
 def split_id(identity: str, kind: str) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import token_request
 from kubechronicle.api.subresources.token_request import Bound
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer, SigningFailed
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
@@ -59,7 +59,7 @@ async def _account(backend: Backend, context: Context, asked: Object) -> Object:
 
 
 async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Context, sent: Object, now: int) -> Object:
-    """Return the TokenRequest, which is complete, with its token. StatusError 400, 404, 409."""
+    """Return the TokenRequest, which is complete, with its token. StatusError 400, 404, 409, 500."""
     info, spec = context.info, sent["spec"]
     account = await _account(backend, context, sent)
     bound = await _bound(backend, spec.get("boundObjectRef"), info.namespace, info.name)
@@ -68,7 +68,8 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         requested = spec["expirationSeconds"]
         context.warnings.append(f"requested expiration of {requested} seconds shortened to {limit} seconds")
         spec["expirationSeconds"] = limit
-    lasts, warn_after = token_request.lifetime(spec, bound, ours=issuer.audiences, extend=issuer.extend_expiration)
+    extended = issuer.extended if issuer.extend_expiration else None
+    lasts, warn_after = token_request.lifetime(spec, bound, ours=issuer.audiences, extended=extended)
     token_id = str(uuid.uuid4())
     context.annotate(ISSUED, f"JTI={token_id}")
     claims = token_request.claims(
@@ -84,7 +85,11 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
     shown = {name: spec.get(name) for name in ("audiences", "expirationSeconds", "boundObjectRef")}
     # The requested expiration, even if the token is valid for longer: clients should renew it by then.
     expires = _timestamp(now + spec["expirationSeconds"])
-    result = {"token": issuer.signing.sign(claims), "expirationTimestamp": expires}
+    try:
+        token = await issuer.sign(claims)
+    except SigningFailed as error:
+        raise status.internal_error(f"failed to generate token: {error}") from None
+    result = {"token": token, "expirationTimestamp": expires}
     kind = {"kind": sent["kind"], "apiVersion": sent["apiVersion"]}
     return {**kind, "metadata": sent["metadata"], "spec": shown, "status": result}
 

@@ -27,7 +27,7 @@ from kubechronicle.http.outgoing.grpc_errors import GrpcError
 if TYPE_CHECKING:
     from kubechronicle.http.outgoing.grpc_connection import GrpcConnection, GrpcStream
 
-__all__ = ["Connect", "GrpcChannel", "GrpcError"]
+__all__ = ["Connect", "GrpcChannel", "GrpcError", "unix_socket"]
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 """Opens a connection to the server. Raises OSError (trio.BrokenResourceError for TLS) if it cannot."""
@@ -37,6 +37,23 @@ FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 # Seconds in which a connection must be open and its handshake done.
 CONNECT_TIMEOUT: Final = 20.0
+
+
+def unix_socket(address: str) -> Connect:
+    """Return the way to a Unix socket. ``address``: its path, or @NAME for an abstract one."""
+    target = "\0" + address[1:] if address.startswith("@") else address
+
+    async def connect() -> trio.abc.Stream:
+        connection = trio.socket.socket(trio.socket.AF_UNIX)
+        try:
+            await connection.connect(target)
+        except BaseException:
+            connection.close()
+            raise
+        return trio.SocketStream(connection)
+
+    return connect
+
 
 Metadata = Sequence[tuple[str, str]]
 """Further headers of a call, with names in lower case."""

@@ -31,6 +31,7 @@ from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
 from kubechronicle.http.proxying.pages import is_page, rewritten_page
 from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.streaming.copying import copy_both
+from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
 
 HOP_BY_HOP: Final = frozenset(
@@ -66,10 +67,15 @@ def join_path(path: str) -> str:
     return f"{cleaned}/" if path.endswith("/") and cleaned != "/" else cleaned
 
 
-async def proxy(request: Request, location: Location, drain: Drain, kept: KeptStreams) -> Response:
-    """Send the request there, and return the answer. ``kept``: connections to use again. StatusError 500, 503."""
+async def proxy(
+    request: Request, location: Location, drain: Drain, kept: KeptStreams, *, session_rate: int = 0
+) -> Response:
+    """Send the request there, and return the answer. StatusError 500, 503.
+
+    ``kept``: connections to use again. ``session_rate``: bytes a second of an upgraded connection; 0: no limit.
+    """
     if request.upgrade is not None:
-        return await _upgrade(request, location)
+        return await _upgrade(request, location, session_rate)
     path = location.path
     if request.path.endswith("/") and not path.endswith("/"):
         path += "/"
@@ -155,7 +161,7 @@ async def _answer(
     return Response(head.status, fields, body)
 
 
-async def _upgrade(request: Request, location: Location) -> Response:
+async def _upgrade(request: Request, location: Location, rate: int) -> Response:
     """Pass an upgrade through: the head of the request, then raw bytes both ways. StatusError 500."""
     assert request.upgrade is not None
     fields = [(name, value) for name, value in request.headers if name != "x-forwarded-for"]
@@ -173,7 +179,7 @@ async def _upgrade(request: Request, location: Location) -> Response:
         client = await request.upgrade.take_over()
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in head.fields), "", ""]
         await client.send_all("\r\n".join(lines).encode("latin-1") + head.rest)
-        await copy_both(client, stream, draining=request.draining)
+        await copy_both(client, paced(stream, rate), draining=request.draining)
     except DialError as error:
         raise status.unknown(f"error dialing backend: {error}") from None
     except SwitchFailed as error:

@@ -34,8 +34,9 @@ from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
+from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.token_file import StaticTokens
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.webhook import WebhookTokens
 from kubechronicle.http.authentication.x509 import ClientCertificates

@@ -45,6 +45,7 @@ from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.app import HttpApplication, build_application
 from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
+from kubechronicle.http.authentication.token_issuer import external_keys
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
@@ -298,6 +299,7 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
         children += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
     if parts.jwt is not None:
         children.append(ChildSpec(name="jwt-issuers", run=parts.jwt.run))
+    children += [ChildSpec(name="jwt-signer", run=each.run) for each in external_keys(parts.plan.issuer)]
     return children
 
 
@@ -350,7 +352,8 @@ def _state(
 
 def _led_loops(plan: Plan, store: Store, current: CurrentRegistry) -> list[ChildSpec]:
     """Return the loops that run while this server leads."""
-    sign = plan.issuer.signing.sign if plan.issuer is not None else None
+    signing = plan.issuer.signing if plan.issuer is not None else None
+    sign = signing.sign if signing is not None else None
     controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
     return led(plan.leading, [*definition_loops(store, current), *controllers])
 
@@ -373,13 +376,12 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
         parts.outgoing.metrics,
         parts.egress.metrics,
         *parts.encryption.collectors(),
+        *(each for keys in external_keys(plan.issuer) for each in keys.collectors()),
     ]
     if parts.audit is not None:
         collectors += (parts.audit.audit.metrics, parts.audit.reloads)
-    if parts.recorder is not None:
-        collectors.append(parts.recorder)
-    if parts.manifests is not None:
-        collectors.append(parts.manifests.metrics)
+    collectors += [parts.recorder] if parts.recorder is not None else []
+    collectors += [parts.manifests.metrics] if parts.manifests is not None else []
     for collector in collectors:
         metrics.registry.register(collector)
 

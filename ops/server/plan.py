@@ -26,7 +26,7 @@ from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.interfaces import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.wire.serve_config import ServeConfig

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -24,9 +25,10 @@ from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
+from kubechronicle.eventlog.postgres.session import ConnectionLost
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
@@ -64,6 +66,9 @@ from kubechronicle.ops.settings.shown import shown
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
+
+LOOK: Final = 0.5
+"""Seconds between attempts to reach a database that takes no connections yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +119,10 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     for name in await trio.to_thread.run_sync(pki.ensure, names):
         log.info("Made certificate", extra={"certificate": name})
-    issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
+    issuer = await service_account_keys.make_issuer(settings, pki.directory)
     url = await database()
-    for name in await migrate(settings.database_direct_url or url):
+    patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
+    for name in await migrate_patiently(settings.database_direct_url or url, patience):
         log.info("Applied migration", extra={"migration": name})
     if settings.database_url is not None:
         name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
@@ -130,6 +136,25 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
         issuer=issuer,
         kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
     )
+
+
+async def migrate_patiently(url: str, patience: float) -> list[str]:
+    """Apply the missing migrations, and return their names. LogError.
+
+    ``patience``: seconds to wait for a database that takes no connections yet. A wrong password or name ends the start
+    at once, since waiting mends neither.
+    """
+    deadline, logged = trio.current_time() + patience, False
+    while True:
+        try:
+            return await migrate(url)
+        except ConnectionLost as error:
+            if trio.current_time() + LOOK > deadline:
+                raise
+            if not logged:
+                log.warning("Waiting for the database", extra={"seconds": patience, "err": str(error)})
+                logged = True
+        await trio.sleep(LOOK)
 
 
 def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
@@ -206,6 +231,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             edge=transport.edge_settings(settings),
             shown_metrics=shown_metrics(settings),
             livez_grace=settings.livez_grace_period,
+            session_rate=settings.max_connection_bytes_per_sec,
         ),
         authenticators=access.authenticators,
         static_tokens=access.static_tokens,

@@ -1,28 +1,40 @@
 """The keys of service account tokens: those of the settings, otherwise one made in DATA_DIR/pki/sa.key.
 
 The key is RSA of 2048 bits, as kubeadm's: every verifier supports RS256. It is made once and kept, because without it
-all tokens that it signed become invalid.
+all tokens that it signed become invalid. With --service-account-signing-endpoint there is none: an external signer has
+the keys (outside/jwt_signer.py).
 """
 
 from __future__ import annotations
 
+import logging
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
+import trio
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from kubechronicle.api.subresources.token_request import EXTENDED_SECONDS, MIN_SECONDS, POD_SECONDS
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
 from kubechronicle.ops.settings.settings import Settings
 
+log = logging.getLogger(__name__)
+
 RSA_BITS = 2048
 KEY_FILE = "sa.key"
 # Bounds of --service-account-max-token-expiration, in seconds; kube-apiserver's.
 LEAST_EXPIRATION, MOST_EXPIRATION = 3600, 2**32
+
+ENDPOINT: Final = "--service-account-signing-endpoint"
+_ABSTRACT_SOCKET: Final = re.compile(r"@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+")
 
 
 def check(settings: Settings) -> None:
@@ -41,20 +53,63 @@ def check(settings: Settings) -> None:
     longest = settings.service_account_max_token_expiration
     if longest and not LEAST_EXPIRATION <= longest <= MOST_EXPIRATION:
         raise OperatorError("--service-account-max-token-expiration: must be between 1h and 2^32 seconds, or 0s")
+    endpoint = settings.service_account_signing_endpoint
+    if endpoint is not None:
+        if settings.service_account_signing_key_file is not None or settings.service_account_key_file is not None:
+            raise OperatorError(
+                f"{ENDPOINT}: leave out --service-account-signing-key-file and --service-account-key-file"
+            )
+        if endpoint.startswith("@") and not _ABSTRACT_SOCKET.fullmatch(endpoint):
+            raise OperatorError(f"{ENDPOINT}: {endpoint} is no name of an abstract socket")
     if settings.service_account_signing_key_file is not None:
         _signing_key(settings.service_account_signing_key_file)
     _further_keys(settings)
+
+
+async def make_issuer(settings: Settings, directory: Path) -> ServiceAccountIssuer:
+    """Return the issuer, as ``issuer_of`` does, or that of the external signer after it has given its keys."""
+    endpoint = settings.service_account_signing_endpoint
+    if endpoint is None:
+        return await trio.to_thread.run_sync(issuer_of, settings, directory)
+    from kubechronicle.ops.server.outside.jwt_signer import BadAnswer, GrpcError, JwtSigner  # few servers need it
+
+    signer = JwtSigner(endpoint)
+    try:
+        longest = await signer.first_answers()
+    except (GrpcError, BadAnswer) as error:
+        raise OperatorError(f"{ENDPOINT}: the signer at {endpoint} has given no keys: {error}") from None
+    if longest < MIN_SECONDS:
+        raise OperatorError(f"{ENDPOINT}: the signer allows {longest} s; tokens last {MIN_SECONDS} s or longer")
+    wanted = int(settings.service_account_max_token_expiration)
+    if wanted > longest:
+        raise OperatorError(f"--service-account-max-token-expiration: the signer allows {longest} s at most")
+    most, extends = wanted or longest, settings.service_account_extend_token_expiration
+    if extends and most < EXTENDED_SECONDS:
+        reached = "are not extended" if most < POD_SECONDS else f"are extended to {min(longest, EXTENDED_SECONDS)} s"
+        log.warning("Tokens of pods %s, because the external signer allows %s s", reached, longest)
+    return replace(
+        _issuer(settings, None, ()),
+        max_expiration=most,
+        extended=min(longest, EXTENDED_SECONDS),
+        external=signer,
+    )
 
 
 def issuer_of(settings: Settings, directory: Path) -> ServiceAccountIssuer:
     """Return the issuer. ``directory``: of our own key, for settings without a key. Raise OperatorError."""
     file = settings.service_account_signing_key_file
     signing = _signing_key(file) if file is not None else _own_key(directory)
+    return _issuer(settings, signing, tuple(jws.distinct([*_further_keys(settings), signing.verifying])))
+
+
+def _issuer(
+    settings: Settings, signing: jws.SigningKey | None, verifying: tuple[jws.VerifyingKey, ...]
+) -> ServiceAccountIssuer:
     issuers = settings.service_account_issuer
     return ServiceAccountIssuer(
         issuers=issuers,
         signing=signing,
-        verifying=tuple(jws.distinct([*_further_keys(settings), signing.verifying])),
+        verifying=verifying,
         audiences=settings.api_audiences if settings.api_audiences is not None else issuers,
         max_expiration=int(settings.service_account_max_token_expiration),
         extend_expiration=settings.service_account_extend_token_expiration,

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.servers import introduce
-from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.settings.settings import Settings
 
@@ -42,8 +42,8 @@ def trust_of(settings: Settings, pki: Pki, issuer: ServiceAccountIssuer) -> dict
     authorities = [file for file in (pki.ca_file, settings.client_ca_file) if file]
     own_certificate = settings.tls_cert_file is None or settings.root_ca_file is not None
     return {
-        "signs": issuer.signing.verifying.key_id,
-        "verifies": sorted(key.key_id for key in issuer.verifying),
+        **({"signs": issuer.signing.verifying.key_id} if issuer.signing is not None else {}),
+        "verifies": sorted(key.key_id for key in issuer.accepted()),
         "issuers": list(issuer.issuers),
         "issuesClients": digests([pki.ca_file]),
         "acceptsClients": digests(authorities),

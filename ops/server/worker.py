@@ -47,7 +47,7 @@ async def work(message: StartMessage, parent: socket.socket) -> None:
         with shutdown.scope:
             inputs = check_inputs(settings, message.addresses)
             pki = Pki(settings.data_dir)
-            issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
+            issuer = await service_account_keys.make_issuer(settings, pki.directory)
             plan = make_plan(settings, inputs, pki, issuer)
             listen = replace(plan.listen, listeners=message.listeners, siblings=message.siblings)
             plan = replace(plan, listen=listen, leading=leading, worker=message.number)

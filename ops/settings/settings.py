@@ -53,6 +53,7 @@ class Settings:
     service_account_issuer: tuple[types.Name, ...]
     service_account_signing_key_file: types.ReadableFile | None
     service_account_key_file: tuple[types.ReadableFile, ...] | None
+    service_account_signing_endpoint: types.Text | None
     service_account_jwks_uri: types.Text | None
     service_account_max_token_expiration: types.Seconds
     service_account_extend_token_expiration: bool
@@ -125,11 +126,13 @@ class Settings:
     kubelet_certificate_authority: types.ReadableFile | None
     kubelet_client_certificate: types.ReadableFile | None
     kubelet_client_key: types.ReadableFile | None
+    max_connection_bytes_per_sec: types.Count
     egress_selector_config_file: types.ReadableFile | None
     encryption_provider_config: types.ReadableFile | None
     encryption_provider_config_automatic_reload: bool
     database_url: types.DatabaseURL | None
     database_direct_url: types.DatabaseURL | None
+    storage_initialization_timeout: types.Seconds
     data_dir: types.Directory
     workers: types.WorkerCount
     service_cluster_ip_range: types.ServiceRanges

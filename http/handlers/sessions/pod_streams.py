@@ -33,6 +33,7 @@ from kubechronicle.http.proxying.kubelets import KubeletAddress, NoAddress
 from kubechronicle.http.streaming import tunnel
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import GONE, copy_both
+from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
 from kubechronicle.http.streaming.switching import Head, SwitchFailed, read_error, request_bytes, send_upgrade
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
@@ -114,6 +115,7 @@ class _Session:
         self._request = request
         self._upgrade = upgrade
         self._kubelets = backend.kubelets
+        self._rate = backend.session_rate
         self._metrics = backend.metrics.streams
         self._address = address
         self._path = path
@@ -199,7 +201,9 @@ class _Session:
         except BaseException:
             await trio.aclose_forcefully(kubelet)
             raise
-        return KubeletSession(kubelet, head.get("x-stream-protocol-version") or PROTOCOLS[-1], head.rest)
+        return KubeletSession(
+            paced(kubelet, self._rate), head.get("x-stream-protocol-version") or PROTOCOLS[-1], head.rest
+        )
 
     @property
     def _sending(self) -> str:
@@ -223,7 +227,7 @@ class _Session:
         if head.status != 101 and head.status < 400:
             await trio.aclose_forcefully(kubelet)
             raise status.unknown(f"invalid upgrade response: status code {head.status}")
-        return kubelet, head
+        return paced(kubelet, self._rate), head
 
     async def _refused(self, stream: trio.abc.Stream, head: Head) -> Response:
         """Return the kubelet's answer that is no upgrade."""

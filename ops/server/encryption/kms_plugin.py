@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import trio
-
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.kms import EncryptedKey, Status
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError, unix_socket
 
 SERVICE: Final = "/v2.KeyManagementService/"
 
@@ -28,18 +26,8 @@ class KmsPlugin:
 
     def __init__(self, endpoint: str, timeout: float) -> None:
         path = unquote(urlsplit(endpoint).path)
-        self._address = "\0" + path[2:] if path.startswith("/@") else path
         self._timeout = timeout
-        self.channel = GrpcChannel(self._connect)
-
-    async def _connect(self) -> trio.abc.Stream:
-        connection = trio.socket.socket(trio.socket.AF_UNIX)
-        try:
-            await connection.connect(self._address)
-        except BaseException:
-            connection.close()
-            raise
-        return trio.SocketStream(connection)
+        self.channel = GrpcChannel(unix_socket(path[1:] if path.startswith("/@") else path))
 
     async def status(self) -> Status:
         answer = await self._call("Status", b"")

@@ -46,6 +46,12 @@ FLAGS = (
         "predecessors or successors of the key that signs.",
     ),
     Flag(
+        name="service-account-signing-endpoint", placeholder="SOCKET", default="",
+        help="The Unix socket of an external signer (ExternalJWTSigner v1, a gRPC service) that signs service account "
+        "tokens and tells their public keys: a path, or @NAME for an abstract socket. Instead of the two flags above. "
+        "Secrets then get no tokens from this server.",
+    ),
+    Flag(
         name="service-account-jwks-uri", placeholder="URL", default="",
         help="The URL of the public keys in /.well-known/openid-configuration, for verifiers of tokens. "
         "Default: /openid/v1/jwks of this server.",

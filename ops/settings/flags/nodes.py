@@ -33,6 +33,11 @@ FLAGS = (
         help="The private key of --kubelet-client-certificate.",
     ),
     Flag(
+        name="max-connection-bytes-per-sec", placeholder="BYTES", default="0",
+        help="The most bytes a second in each direction of a session: exec, attach, port-forward, and upgraded "
+        "connections through a proxy of nodes, pods and Services; 0: no limit.",
+    ),
+    Flag(
         name="egress-selector-config-file", placeholder="FILE", default="",
         help="An EgressSelectorConfiguration (apiserver.k8s.io/v1beta1): proxies for connections to nodes, pods, "
         "Services, extension API servers and webhooks. Without it, all connections are direct.",

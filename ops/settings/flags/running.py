@@ -14,6 +14,11 @@ FLAGS = (
         "transaction mode: for LISTEN, migrations and retention. Reads and writes go through the pooler.",
     ),
     Flag(
+        name="storage-initialization-timeout", placeholder="DURATION", default="1m0s",
+        help="How long a start waits for the database of --database-url while it refuses connections, starts up, or "
+        "its host is unknown; 0s: not at all.",
+    ),
+    Flag(
         name="data-dir", placeholder="DIR", default="./data",
         help="The directory of certificates, admin.kubeconfig and the embedded Postgres; made if missing.",
     ),

@@ -8,11 +8,14 @@ Http      answers like a server that knows no gRPC
 Reset     resets the stream
 Goodbye   echoes, and announces the end of the connection
 Cut       closes the connection
+
+Other calls are answered by the functions in ``unary``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -28,9 +31,11 @@ ECHOED = ("Echo", "Goodbye", "Export")
 
 class GrpcServer:
     """``connections``: opened so far. ``calls``: the paths of the calls, with their headers. ``messages``: all bytes of
-    those that are sent back, with the five bytes before each message."""
+    those that are sent back, with the five bytes before each message. ``unary``: answers to one message, by the last
+    part of the path."""
 
     def __init__(self) -> None:
+        self.unary: dict[str, Callable[[bytes], bytes]] = {}
         self.connections = 0
         self.messages = bytearray()
         self._goodbye = b""  # bytes of a GOAWAY frame, which h2 would take for the end of all streams
@@ -64,7 +69,7 @@ class GrpcServer:
                         if not self._begin(h2, number, paths[number]):
                             await stream.aclose()
                             return
-                    elif isinstance(event, events.DataReceived) and paths[number] in ECHOED:
+                    elif isinstance(event, events.DataReceived) and paths[number] in (*ECHOED, *self.unary):
                         unsent[number] += event.data or b""
                         self.messages += event.data or b""
                         with suppress(ProtocolError):
@@ -73,9 +78,12 @@ class GrpcServer:
                         h2.increment_flow_control_window(event.flow_controlled_length)  # of the connection alone
                     elif isinstance(event, events.StreamEnded):
                         finished.add(number)
+                        if paths[number] in self.unary:
+                            answer = self.unary[paths[number]](bytes(unsent[number][5:]))
+                            unsent[number] = bytearray(b"\0" + len(answer).to_bytes(4, "big") + answer)
                     elif isinstance(event, events.StreamReset):
                         unsent.pop(number, None)
-                for number in list(unsent):
+                for number in [each for each in unsent if paths[each] in ECHOED or each in finished]:
                     with suppress(ProtocolError):
                         self._send(h2, number, unsent, ended=number in finished)
                 await stream.send_all(h2.data_to_send() + self._goodbye)
@@ -90,7 +98,7 @@ class GrpcServer:
             with suppress(ProtocolError):  # reset by the client, in the same bytes
                 h2.send_headers(number, headers, end_stream=end_stream)
 
-        if what in ECHOED:
+        if what in ECHOED or what in self.unary:
             answer([(":status", "200"), ("content-type", "application/grpc")])
         elif what == "Fail":
             trailers = [("grpc-status", "7"), ("grpc-message", "not for you: 100%25")]
