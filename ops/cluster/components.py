@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-STAGES: Final = Path(__file__).with_name("stages.yaml")
 CLUSTER_CIDR: Final = "10.244.0.0/16"
 USERS: Final = {
     "kube-controller-manager": ("system:kube-controller-manager", ()),
@@ -58,7 +57,7 @@ def _scheduler(programs: Mapping[str, Path], kubeconfigs: Mapping[str, Path]) ->
 def _kwok(programs: Mapping[str, Path], kubeconfigs: Mapping[str, Path]) -> list[str]:
     return [
         str(programs["kwok"]), f"--kubeconfig={kubeconfigs['kwok']}", "--manage-all-nodes=true",
-        f"--cidr={CLUSTER_CIDR}", f"--config={STAGES}", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40",
+        f"--cidr={CLUSTER_CIDR}", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40",
         f"--config={STAGES}",
     ]  # fmt: skip
 
