@@ -30,6 +30,9 @@ from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 
 MOST_CLIENTS: Final = 256
 """Webhooks whose connections are kept; a cluster rarely has more than some dozens."""
+MOST_CONNECTIONS: Final = 128
+"""Connections to one webhook, so requests at a time. A burst of 500 writes to one that takes 2 s is over in 8 s, within
+the usual timeout of 10 s; kube-apiserver has 250 streams on each connection. A connection takes 50 KB."""
 NO_JSON: Final = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct "
     '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -138,7 +141,7 @@ class Webhooks:
         except (ValueError, binascii.Error) as error:
             raise WebhookError(str(error)) from None
         network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
-        return self.outgoing.client(peer, network=network)
+        return self.outgoing.client(peer, network=network, max_connections=MOST_CONNECTIONS)
 
 
 def _service_of(config: Mapping[str, Any]) -> tuple[tuple[str, str, int], str]:
