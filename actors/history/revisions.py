@@ -53,13 +53,22 @@ MAX_SCANNED: Final = 20_000
 # The same if policies judge the changes.
 MAX_JUDGED: Final = 5_000
 
-Readable = Callable[[str, str, str], Awaitable[bool]]
-"""Return True if the client may read an object: (storage resource, namespace, name)."""
+NEVER: Final = 2**63
+"""A revision after all others."""
+
+Readable = Callable[[str, str, str], Awaitable[int]]
+"""Return the first revision at which the client may read an object, NEVER if it may not: (storage resource, namespace,
+name)."""
+
+
+async def _from_the_beginning(_: str) -> int:
+    return 0
 
 
 class ChangeReads:
     """An ObjectReads of revisions.
 
+    ``begins``: returns the first revision of a namespace that the client may list.
     ``at``: the newest revision to return; None: the current one.
     ``content``: how much of the objects a list returns. A get returns all of it.
     ``verdicts``: judges the changes; a list has only those that a policy would have refused.
@@ -75,6 +84,7 @@ class ChangeReads:
         *,
         readable: Readable,
         turn: Turn,
+        begins: Callable[[str], Awaitable[int]] = _from_the_beginning,
         at: Moment | None = None,
         content: Content = "",
         oldest_first: bool = False,
@@ -84,7 +94,8 @@ class ChangeReads:
         self._reads = reads
         self._registry = registry
         self._deleted = deleted
-        self._readable = readable
+        self._first_readable = readable
+        self._begins = begins
         self.turn = turn
         self._at = at
         self._content = content
@@ -98,6 +109,8 @@ class ChangeReads:
         if number is None:
             return None
         last = await self.newest(revision)
+        if namespace and number < await self._begins(namespace):
+            return None
         query = ChangeQuery(
             after=number - 1,
             until=min(number, last),
@@ -180,7 +193,12 @@ class ChangeReads:
 
     async def select(self, rt: ResourceType, selection: Selection) -> RevisionSelection:
         """Split a list's selectors into a query of the log and the rest. StatusError 400."""
-        return await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted)
+        found = await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted)
+        first = await self._begins(selection.namespace) if selection.namespace else 0
+        if first <= found.query.after + 1:
+            return found
+        query = replace(found.query, after=first - 1)
+        return replace(found, query=query, is_empty=found.is_empty or query.after >= query.until)
 
     async def _revision_at(self, when: datetime | timedelta) -> int:
         """Return the newest revision at a time: 0 before the history, the current revision for the future."""
@@ -208,7 +226,7 @@ class ChangeReads:
         scanned, held, last = 0, 0, None
         judges = self._verdicts is not None
         is_plain = self._content in PLAIN and not selected.needs_objects and not judges
-        scopes: dict[tuple[str, str], bool] = {}
+        scopes: dict[tuple[str, str], int] = {}
         size = CHUNK if selected.needs_objects or judges else min(PLAIN_CHUNK if is_plain else CHUNK, limit + 1)
         while True:
             chunk = await self._log.changes(query, limit=size)
@@ -219,7 +237,7 @@ class ChangeReads:
                 last, scanned = record, scanned + 1
                 if judged is not None and not judged[place]:
                     continue
-                if is_plain and await self._all_readable(record.key, scopes):
+                if is_plain and record.revision >= await self._all_readable(record.key, scopes):
                     entries.append(_entry_of(record, before, self._content, readable=True))
                     held += len(entries[-1].json)
                     continue
@@ -243,7 +261,7 @@ class ChangeReads:
         """Return the verdicts on changes, none for those that the client may not read; None: nothing is judged."""
         if self._verdicts is None:
             return None
-        readable = [await self._readable(*record.key) for record, _ in chunk]
+        readable = [await self._readable(record) for record, _ in chunk]
         found = iter(await self._verdicts.of([change for change, seen in zip(chunk, readable, strict=True) if seen]))
         return [next(found) if seen else () for seen in readable]
 
@@ -271,7 +289,7 @@ class ChangeReads:
         """Return the revision if its object matches the selectors."""
         if not selected.needs_objects:
             return await self._entry(record, before, content=self._content)
-        if not await self._readable(*record.key):
+        if not await self._readable(record):
             return None  # selectors must not reveal labels and fields that the client may not read
         size = pair_size((record, before))
         await self.turn.begin(size)
@@ -279,17 +297,20 @@ class ChangeReads:
             return None
         return await self._entry(record, before, content=self._content)
 
-    async def _all_readable(self, key: Key, known: dict[tuple[str, str], bool]) -> bool:
-        """Tell whether the client may read all objects of a resource in a namespace."""
+    async def _readable(self, record: Record) -> bool:
+        return record.revision >= await self._first_readable(*record.key)
+
+    async def _all_readable(self, key: Key, known: dict[tuple[str, str], int]) -> int:
+        """Return the first revision at which the client may read all objects of a resource in a namespace."""
         scope = (key.resource, key.namespace)
         found = known.get(scope)
         if found is None:
-            found = known[scope] = await self._readable(*scope, "")
+            found = known[scope] = await self._first_readable(*scope, "")
         return found
 
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
-        readable = await self._readable(*record.key)
+        readable = await self._readable(record)
         size = pair_size((record, before))
         await self.turn.begin(size)
         return await self.turn.run(size, partial(_entry_of, record, before, content, readable=readable))

@@ -21,11 +21,13 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.moments import Asked, parse_moment, written
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reviews import REVIEWS
+from kubechronicle.http.handlers.revisions import check_moment
 from kubechronicle.http.messages import Request
 
 READING = frozenset({"GET", "HEAD"})
@@ -37,7 +39,7 @@ SLOWEST, FASTEST = 1e-3, 1e6
 
 async def backend_at(backend: Backend, request: Request, context: Context) -> Backend:
     """Return the backend with the reads of the request's moment, and set ``context.at``. StatusError 400 and 410 for a
-    moment that does not exist, 405 for a request that does not read.
+    moment that does not exist, 403 for one before the present namespace, 405 for a request that does not read.
 
     The backend's store has the resource types of the moment; the documents (discovery, OpenAPI) describe these. For a
     moment that does not exist they are the present ones: clients request them first and show no message if they are
@@ -51,6 +53,8 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
         return await _with_past_documents(backend, context)
     last = (await _moment(backend, query.get("until"))).revision if query.get("until") else None
     context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
+    if info.group != HISTORY:  # revisions are limited one by one
+        await check_moment(backend, context, moment.revision)
     reads = PastReads(backend.store.reads, moment, until=last, speed=_speed(query.get("speed")))
     served = await backend.store.past.resources_at(moment.revision)
     return replace(backend, reads=reads, store=replace(backend.store, served=served))

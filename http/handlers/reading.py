@@ -15,6 +15,7 @@ from kubechronicle.api.meta.options import (
     parse_list_options,
     parse_resource_version,
 )
+from kubechronicle.api.meta.paging import INCONSISTENT
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
@@ -28,7 +29,7 @@ from kubechronicle.api.selectors.field_selectors import (
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
-from kubechronicle.http.handlers.revisions import SUMMARY, VERDICTS, check_policies_listed, summarize
+from kubechronicle.http.handlers.revisions import SUMMARY, VERDICTS, check_list, check_policies_listed, summarize
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
@@ -63,6 +64,12 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
         raise status.bad_request("specifying resource version is not allowed when using continue")
     revision = list_revision(options)
     exact = reads_exactly(options, revision, paged=options.limit > 0)
+    if options.continue_ and rt.group != HISTORY:
+        read_at, _ = parse_continue(rt, selection, options.continue_)
+        if read_at != INCONSISTENT:
+            await check_list(backend, context, selection.namespace, read_at)
+    elif exact and revision and rt.group != HISTORY:
+        await check_list(backend, context, selection.namespace, revision)
     listing = await backend.reads.list(
         rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )

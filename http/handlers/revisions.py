@@ -11,7 +11,7 @@
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
 shown to users with the right to get that object, which the authorizers decide for each object. Counting needs the right
-to list.
+to list. A right in one namespace begins with the present namespace of that name.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.density import BY, DensityOptions, density
+from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.history.recorded_reads import RecordedReads
-from kubechronicle.actors.history.revisions import ChangeReads, Readable
+from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -103,6 +104,7 @@ def _changes(
         backend.store.registry,
         backend.store.past.deleted,
         readable=_readable(backend, context),
+        begins=lambda namespace: first_revision(backend, context, namespace),
         turn=context.turn,
         at=context.at,
         content=next(each for each in CONTENTS if each == content),
@@ -167,7 +169,9 @@ async def _check_listed(backend: Backend, context: Context, group: str, version:
 
 def _readable(backend: Backend, context: Context) -> Readable:
     """Return the check for the right to get an object: all of its kind, those in the namespace, or this one by name.
-    Each answer is kept for the request. Most readers of many changes may get all, so that one question is enough."""
+    A right in one namespace begins with it. Each answer is kept for the request. Most readers of many changes may get
+    all, so that one question is enough."""
+    created: dict[str, int] = {}
     known: dict[tuple[str, str, str], bool] = {}
     user, registry, authorization = context.user, backend.store.registry, backend.authorization
 
@@ -190,11 +194,63 @@ def _readable(backend: Backend, context: Context) -> Readable:
             known[key] = verdict.decision is Decision.ALLOW
         return known[key]
 
-    async def readable(resource: str, namespace: str, name: str) -> bool:
-        return (
-            await may_get(resource, "", "")
-            or (bool(namespace) and await may_get(resource, namespace, ""))
-            or (bool(name) and await may_get(resource, namespace, name))
-        )
+    async def readable(resource: str, namespace: str, name: str) -> int:
+        if await may_get(resource, "", ""):
+            return 0
+        in_namespace = bool(namespace) and await may_get(resource, namespace, "")
+        if not in_namespace and not (name and await may_get(resource, namespace, name)):
+            return NEVER
+        if namespace and namespace not in created:
+            created[namespace] = await created_at(backend.store.reads, namespace)
+        return created[namespace] if namespace else 0
 
     return readable
+
+
+# -- history of a namespace ---------------------------------------------------------------------------------------
+#
+# A tenant's rights in a namespace end with it. If the name is used again, the rights of the new tenant cover the
+# history since the new namespace was created; the earlier history needs the right to read all namespaces. A deleted
+# namespace counts as the present one until its name is used again.
+#
+#     revision 5    namespace a is created     a reader of Secrets in a alone reads them …
+#     revision 9    namespace a is deleted
+#     revision 12   namespace a is created     … from revision 12 on
+
+
+async def first_revision(backend: Backend, context: Context, namespace: str) -> int:
+    """Return the first revision of a namespace that the request may read; 0: it may read all."""
+    created = await created_at(backend.store.reads, namespace)
+    return created if created and not await _reads_all_namespaces(backend, context) else 0
+
+
+async def check_list(backend: Backend, context: Context, namespace: str, revision: int) -> None:
+    """Raise StatusError 410 for a list or watch at a revision before the present namespace: clients list again."""
+    if namespace and revision < await created_at(backend.store.reads, namespace):
+        created = await first_revision(backend, context, namespace)
+        if revision < created:
+            raise status.expired(_reason(namespace, revision, created))
+
+
+async def check_moment(backend: Backend, context: Context, revision: int) -> None:
+    """Raise StatusError 403 for a read below /history/at/… of a moment before the present namespace."""
+    info = context.info
+    if not info.namespace:
+        return
+    created = await first_revision(backend, context, info.namespace)
+    if revision < created:
+        why = forbidden_message(context.user, info, _reason(info.namespace, revision, created))
+        raise status.forbidden(info, info.name, why)
+
+
+def _reason(namespace: str, revision: int, created: int) -> str:
+    return (
+        f"revision {revision} is older than the namespace {namespace}, which was created at revision {created}; "
+        "the history of an earlier namespace of this name requires the right to read all namespaces"
+    )
+
+
+async def _reads_all_namespaces(backend: Backend, context: Context) -> bool:
+    info = replace(context.info, namespace="")
+    verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))
+    return verdict.decision is Decision.ALLOW

@@ -22,6 +22,7 @@ from kubechronicle.actors.store import Served
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.watching.cursors import WatchCursor
@@ -30,6 +31,7 @@ from kubechronicle.eventlog.watching.replay import ReplayOver
 from kubechronicle.http.context import Context, Seats
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.handlers.revisions import check_list
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
@@ -57,6 +59,8 @@ async def watch(
     revision = None
     if options.resource_version:
         revision = storage_revision(options.resource_version)
+    if revision and rt.group != HISTORY:
+        await check_list(backend, context, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)
     form = encoder.form
     watching = await backend.reads.watch(

@@ -1,0 +1,25 @@
+"""The creation of the present namespace of a name, with which the rights in it begin."""
+
+from __future__ import annotations
+
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.records import Operation
+
+NAMESPACES = "namespaces"
+
+
+async def created_at(reads: Reads, namespace: str) -> int:
+    """Return the revision that created the present namespace of a name, or the last one; 0: it is not known."""
+    entry = reads.peek(NAMESPACES, "", namespace)
+    if entry is not None:
+        return entry.create_revision
+    query = ChangeQuery(
+        namespaced=False,
+        name=namespace,
+        resources=(NAMESPACES,),
+        operations=(Operation.CREATE,),
+        with_replaced=False,
+    )
+    changes = await reads.log.changes(query, limit=1)
+    return changes[0][0].revision if changes else 0
