@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.api.history.moments import written
+from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -23,6 +24,8 @@ API: Final = f"/apis/{HISTORY}/v1"
 FULL_PAGE, SHORT_PAGE = 100, 2000
 # Seconds before a watch that ended is restarted. The server ends every watch after some time.
 WATCH_PAUSE: Final = 0.25
+# Tolerated difference between the clocks of client and server.
+FUTURE: Final = timedelta(minutes=1)
 NO_HISTORY: Final = "this server does not serve revisions; is it kubechronicle?"
 
 
@@ -122,6 +125,7 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
 
     "" is no bound.
     """
+    _check_order(client, since, until)
     selectors: dict[str, str] = {}
     for text, name in ((since, "from"), (until, "to")):
         moment = written(client.now()) if text == "now" and name == "from" else client.resolve_moment(text)
@@ -130,6 +134,20 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
         elif moment:
             selectors[f"time.{name}"] = moment
     return selectors
+
+
+def _check_order(client: Client, since: str, until: str) -> None:
+    """Refuse times in the wrong order, and a beginning in the future: nothing could be found. OperatorError."""
+    first, last = (client.resolve_moment(text) for text in (since, until))
+    if first.isdigit() and last.isdigit():
+        swapped = int(first) > int(last)
+    else:
+        begin, end = (None if not each or each.isdigit() else parse_moment(each) for each in (first, last))
+        swapped = isinstance(begin, datetime) and isinstance(end, datetime) and begin > end
+        if isinstance(begin, datetime) and begin > client.now() + FUTURE:
+            raise OperatorError(f"{since} lies in the future: it is {written(client.now())}")
+    if swapped:
+        raise OperatorError(f"{since} is later than {until}: name the earlier moment first")
 
 
 def follow(client: Client, query: RevisionQuery, after: int) -> Iterator[Object]:
