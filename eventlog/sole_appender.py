@@ -3,9 +3,9 @@
     claim ──► the log returns its head as of the claim ──► the tail applies that head ──► reads use the claim while
     every check of it succeeds
 
-A server that runs its own Postgres is the only server that has to append to it. It writes a claim into the row of `state`,
-under the lock of that row (migration 0010). While the claim holds, ConsistentRead answers with the applied state. No
-clock is involved, so a pause of the process or of the machine changes nothing. The proof:
+A server that runs its own Postgres is the only server that has to append to it. It writes a claim into the row of
+`state`, under the lock of that row (migration 0010). While the claim holds, ConsistentRead answers with the applied
+state. No clock is involved, so a pause of the process or of the machine changes nothing. The proof:
 
 1.  A change acknowledged before a read arrived is in the views. The appender waits until a batch is applied before it
     reports the outcome (Appender._send: ``apply``, then ``_report``). This includes batches settled after their

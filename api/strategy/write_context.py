@@ -100,8 +100,8 @@ class Prepared:
     ``warnings``: for the client.
     ``rejection``: an error of the store, which kube-apiserver meets only after validating admission.
     ``mark``: a note about the object, for its first reader.
-    ``requested``: the object as validating admission shows it: a custom one in the version of the request, before it was
-    converted; a new one without the defaults of its stored form. None: it is the stored one.
+    ``requested``: the object as validating admission shows it: a custom one in the version of the request, before it
+    was converted; a new one without the defaults of its stored form. None: it is the stored one.
     """
 
     outcome: Outcome

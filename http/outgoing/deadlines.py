@@ -41,15 +41,15 @@ class Deadlines:
         return self._waiting.pop(connection, None) is not None
 
     async def run(self) -> None:
-        """Close connections at their deadlines, until cancelled."""
+        """Close connections at their deadlines, until cancelled. It may run again after that."""
         while True:
+            self._timer = trio.CancelScope(deadline=min(self._waiting.values(), default=NEVER))
             with self._timer:
                 await trio.sleep_forever()
             now = trio.current_time()
             for connection in [each for each, deadline in self._waiting.items() if deadline <= now]:
                 del self._waiting[connection]
                 connection.close_nowait()
-            self._timer = trio.CancelScope(deadline=min(self._waiting.values(), default=NEVER))
 
     def __len__(self) -> int:
         return len(self._waiting)

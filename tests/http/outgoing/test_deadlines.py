@@ -44,3 +44,16 @@ async def test_a_deadline_that_comes_while_others_end(autojump_clock: object, nu
     deadlines.begin(first, trio.current_time() + 10)
     await trio.sleep(60)
     assert round(later.closed_at - first.closed_at) == 1
+
+
+async def test_it_runs_again_after_a_restart(autojump_clock: object) -> None:
+    """The supervisor restarts its parent after a crash; deadlines of before still count."""
+    deadlines, connection, began = Deadlines(), Connection(), trio.current_time()
+    deadlines.begin(connection, began + 5)
+    for _ in range(2):
+        with trio.move_on_after(1):
+            await deadlines.run()
+    assert not connection.closed_at
+    with trio.move_on_after(10):
+        await deadlines.run()
+    assert round(connection.closed_at - began) == 5
