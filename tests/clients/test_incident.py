@@ -152,8 +152,8 @@ def test_the_incident(incident: Incident) -> None:
 
 def test_a_user_sees_only_permitted_objects(incident: Incident) -> None:
     """The command has the rights of its user, as kubectl."""
-    as_jane = ("-n", incident.namespace, "--as", "jane")
-    message = incident.ask("who", "set", "secret/key", "data.password", *as_jane, code=2)
+    as_other = ("-n", incident.namespace, "--as", "mallory")  # jane may edit, which includes revisions
+    message = incident.ask("who", "set", "secret/key", "data.password", *as_other, code=2)
     assert message.startswith(
         "kubechronicle: permission denied: revisions.history.kubechronicle.dev is forbidden: User"
     )

@@ -50,6 +50,9 @@ def kubectl(server: Server, tmp_path: Path) -> Iterator[Kubectl]:
         kubectl = Kubectl(str(BINARIES / "kubectl"), server, tmp_path, api.namespace(unique("crontabs")))
         title = f"customresourcedefinition.apiextensions.k8s.io/{NAME}"
         assert kubectl("apply", "-f", str(DEFINITION)) == f"{title} created\n"
+        # kubectl wait fails on a definition without conditions, as a new one is for a moment (in kube-apiserver, too).
+        shown = ("get", "crd", NAME, "-o", "jsonpath={.status.conditions}")
+        eventually(lambda: kubectl(*shown), "the definition has conditions")
         assert kubectl("wait", "--for=condition=Established", f"crd/{NAME}") == f"{title} condition met\n"
         yield kubectl
         listed = api.request("GET", PATH.format(kubectl.namespace))

@@ -24,7 +24,9 @@ CONNECTIONS = 50
 
 def test_exec_returns_output_and_exit_codes(pod: Pod) -> None:
     done = pod.exec("echo out; echo err >&2")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "err\n")
+    # client-go may receive before it has made its streams: it logs that, and discards an empty message.
+    errors = [line for line in done.stderr.splitlines() if "websocket.go" not in line]
+    assert (done.returncode, done.stdout, errors) == (0, "out\n", ["err"])
     assert pod.exec("exit 3").returncode == 3
     assert pod.exec("kill -9 $$").returncode == 137
     assert pod.exec("cat; echo end", "-i", stdin="piped\n").stdout == "piped\nend\n"
