@@ -23,7 +23,6 @@ from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
-from kubechronicle.api.values import durations
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited, note_verdict
@@ -47,6 +46,7 @@ from kubechronicle.http.representation.answers import (
     undetermined_request,
     warning_fields,
 )
+from kubechronicle.http.timeouts import only_cancelled, seconds_of
 
 if TYPE_CHECKING:
     from kubechronicle.http.tracing.tracing import Tracing
@@ -333,7 +333,7 @@ def limit_time(services: Services, following: Next) -> Next:
     async def limited(request: Request, context: Context) -> Response:
         timeout, exchange = context.query.get("timeout"), request.exchange
         try:
-            context.deadline = trio.current_time() + _seconds(timeout, services.request_timeout)
+            context.deadline = trio.current_time() + seconds_of(timeout, services.request_timeout)
         except StatusError as error:
             if services.audit is not None:
                 await services.audit.refused(request, context, error)
@@ -342,7 +342,7 @@ def limit_time(services: Services, following: Next) -> Next:
             try:
                 return await following(request)
             except BaseException as error:
-                if not (exchange.overdue and _only_cancelled(error)):
+                if not (exchange.overdue and only_cancelled(error)):
                     raise
             finally:
                 exchange.limit(math.inf)
@@ -353,23 +353,6 @@ def limit_time(services: Services, following: Next) -> Next:
         raise status.timeout("request did not complete within the allotted timeout")
 
     return filtered
-
-
-def _only_cancelled(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1] is None
-    return isinstance(error, trio.Cancelled)
-
-
-def _seconds(text: str, limit: float) -> float:
-    """Return the time-out of a request, at most ``limit``."""
-    if not text:
-        return limit
-    try:
-        seconds = durations.parse(text) / durations.SECOND
-    except ValueError as error:
-        raise status.bad_request(f"invalid timeout specified in the request URL - {error}") from None
-    return min(seconds, limit) if seconds > 0 else limit
 
 
 def record_reads(services: Services, following: Next) -> Next:

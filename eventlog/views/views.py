@@ -260,7 +260,7 @@ class Views:
         self._views: dict[str, View] = {}
         self._loaded = 0
         self._head = Head(revision=0, compacted=0)
-        self._forgotten = False  # history below the marks of ``_head`` is not in memory
+        self._forgotten = False  # no view holds, or has to apply, history below the marks of ``_head``
 
     def __getitem__(self, resource: str) -> View:
         view = self._views.get(resource)
@@ -376,8 +376,7 @@ class Views:
                 follow(None)
 
     def _forget_erased(self, events: Sequence[Event]) -> None:
-        """Drop the history of the erased resources from memory: contents were erased from the log, and only the log can
-        say what is left."""
+        """Drop the history of the erased resources from memory: only the log can tell what is left of it."""
         for event in events:
             for resource in erasures.parse(event.entry.json).resources:
                 self[resource].forget(self.applied)
@@ -391,13 +390,11 @@ class Views:
     def forget(self, head: Head) -> None:
         """Drop history at or below the head's compacted revisions from memory as well. Otherwise the same request got
         an answer from one replica and 410 from another."""
-        known = self._head
-        if head.compacted == known.compacted and head.compacted_of == known.compacted_of and self._forgotten:
+        if self._forgotten and (head.compacted, head.compacted_of) == (self._head.compacted, self._head.compacted_of):
             return  # every query of the head comes here
         marks = (head.compacted, *head.compacted_of.values())
         if max(marks) >= max(self._head.compacted, *self._head.compacted_of.values(), 0):
             self._head = head
         for view in self:
             view.forget(head.compacted_for(view.resource))
-        # A view that is behind the marks has more to drop once it has applied that.
         self._forgotten = head is self._head and all(view.applied >= max(marks) for view in self)

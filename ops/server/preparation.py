@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -192,47 +192,19 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
 
 
 def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
-    addresses, (certificate, key) = inputs.addresses, pki.serving_files
+    addresses = inputs.addresses
     client_cas = [file for file in (pki.ca_file, settings.client_ca_file) if file]
     own_proxy = authentication.has_own_front_proxy(settings)
     access = authentication.authentication_plan(settings, client_cas, pki.front_proxy_ca_file if own_proxy else None)
     return Plan(
         database_direct_url=settings.database_direct_url or "",
-        listen=ServeConfig(
-            host=addresses.host,
-            port=addresses.port,
-            tls_cert_file=str(settings.tls_cert_file or certificate),
-            tls_private_key_file=str(settings.tls_private_key_file or key),
-            client_ca_files=tuple(map(str, access.files)),
-            named_certificates=transport.named_certificates(settings),
-            tls_options=transport.tls_options(settings),
-            shared_port=settings.permit_port_sharing,
-            limits=transport.limits(settings),
-        ),
+        listen=_listen(settings, addresses, pki, access.files),
         advertised=Advertised(address=str(addresses.advertised), port=addresses.port),
         services=ServiceNetwork(
             ranges=tuple(map(str, settings.service_cluster_ip_range.networks)),
             node_ports=settings.service_node_port_range.ports,
         ),
-        http=HttpSettings(
-            server_address=f"{bracketed(addresses.advertised)}:{addresses.port}",
-            server_version=program_version(),
-            request_timeout=settings.request_timeout,
-            min_request_timeout=settings.min_request_timeout,
-            max_requests_inflight=settings.max_requests_inflight,
-            max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
-            priority_and_fairness=settings.enable_priority_and_fairness,
-            profiling=settings.profiling,
-            flags=shown(settings),
-            encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
-            ui=settings.enable_ui,
-            logs=settings.enable_logs_handler,
-            kubelets=_kubelets(settings, pki),
-            edge=transport.edge_settings(settings),
-            shown_metrics=shown_metrics(settings),
-            livez_grace=settings.livez_grace_period,
-            session_rate=settings.max_connection_bytes_per_sec,
-        ),
+        http=_http(settings, addresses, pki),
         authenticators=access.authenticators,
         static_tokens=access.static_tokens,
         token_webhook=access.token_webhook,
@@ -269,6 +241,44 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         service_node_port=settings.kubernetes_service_node_port,
         allow_privileged=settings.allow_privileged,
         server=f"apiserver-{socket.gethostname()}",
+    )
+
+
+def _listen(settings: Settings, addresses: Addresses, pki: Pki, client_cas: Iterable[Path]) -> ServeConfig:
+    """Return the settings of the listener. ``client_cas``: files with authorities of client certificates."""
+    certificate, key = pki.serving_files
+    return ServeConfig(
+        host=addresses.host,
+        port=addresses.port,
+        tls_cert_file=str(settings.tls_cert_file or certificate),
+        tls_private_key_file=str(settings.tls_private_key_file or key),
+        client_ca_files=tuple(map(str, client_cas)),
+        named_certificates=transport.named_certificates(settings),
+        tls_options=transport.tls_options(settings),
+        shared_port=settings.permit_port_sharing,
+        limits=transport.limits(settings),
+    )
+
+
+def _http(settings: Settings, addresses: Addresses, pki: Pki) -> HttpSettings:
+    return HttpSettings(
+        server_address=f"{bracketed(addresses.advertised)}:{addresses.port}",
+        server_version=program_version(),
+        request_timeout=settings.request_timeout,
+        min_request_timeout=settings.min_request_timeout,
+        max_requests_inflight=settings.max_requests_inflight,
+        max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+        priority_and_fairness=settings.enable_priority_and_fairness,
+        profiling=settings.profiling,
+        flags=shown(settings),
+        encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
+        ui=settings.enable_ui,
+        logs=settings.enable_logs_handler,
+        kubelets=_kubelets(settings, pki),
+        edge=transport.edge_settings(settings),
+        shown_metrics=shown_metrics(settings),
+        livez_grace=settings.livez_grace_period,
+        session_rate=settings.max_connection_bytes_per_sec,
     )
 
 
