@@ -165,7 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(options.rounds):
             for title, server in found.items():
                 times[title].append(1e6 * server.gets(options.requests) / options.requests)
-    out.line("| audit | µs a GET | more than off (quartiles) |\n|---|---|---|")
+    out.line("| audit | µs a GET | more than off (quartiles) |")
+    out.line("|---|---|---|")
     for title, values in times.items():
         more = [value - base for value, base in zip(values, times["off"], strict=True)]
         low, middle, high = statistics.quantiles(more, n=4)
