@@ -79,32 +79,40 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
                 CURRENT.reset(token)
             if taken is not None:
                 taken.dec()
-        answered(request, context, labels, series, response, started)
+        _count(metrics, slow, request, context, labels, series, response, started)
         return response
 
-    def answered(
-        request: Request, context: Context, labels: RequestLabels, series: Series, response: Response, started: float
-    ) -> None:
-        """Count an answer. One with a stream is counted when that ends."""
-        body = response.body
-        if isinstance(body, bytes):
-            seconds = time.perf_counter() - started
-            series.observe(response.status, seconds, len(body), _excluded(context))
-            if request.method in VALIDATED and context.info.is_resource:
-                validated = metrics.validations.get(context.query.get("fieldValidation"))
-                if validated is not None:
-                    validated.add(seconds)
-            if seconds > SLOW and request.upgrade is None:
-                slow.note(request, context, labels, response.status, seconds)
-            if context.terminated:
-                series.terminated(response.status)
-        elif isinstance(body, ListBody):
-            series.observe(response.status, time.perf_counter() - started, body.length, _excluded(context))
-        else:
-            gauge = metrics.long_running(labels)
-            response.body = _Counted(body, gauge, series, response.status)
-
     return filtered
+
+
+def _count(
+    metrics: Metrics,
+    slow: SlowRequests,
+    request: Request,
+    context: Context,
+    labels: RequestLabels,
+    series: Series,
+    response: Response,
+    started: float,
+) -> None:
+    """Count an answer. One with a stream is counted when that ends."""
+    body = response.body
+    if isinstance(body, bytes):
+        seconds = time.perf_counter() - started
+        series.observe(response.status, seconds, len(body), _excluded(context))
+        if request.method in VALIDATED and context.info.is_resource:
+            validated = metrics.validations.get(context.query.get("fieldValidation"))
+            if validated is not None:
+                validated.add(seconds)
+        if seconds > SLOW and request.upgrade is None:
+            slow.note(request, context, labels, response.status, seconds)
+        if context.terminated:
+            series.terminated(response.status)
+    elif isinstance(body, ListBody):
+        series.observe(response.status, time.perf_counter() - started, body.length, _excluded(context))
+    else:
+        gauge = metrics.long_running(labels)
+        response.body = _Counted(body, gauge, series, response.status)
 
 
 def _excluded(context: Context) -> float:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubechronicle.ops.settings.conversion import FALSE_WORDS, TRUE_WORDS
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -96,9 +98,6 @@ LOCKED_OFF: Final = _names("""
 BUILT: Final = frozenset({"ManifestBasedAdmissionControlConfig"})
 """Gates that switch a feature of this server."""
 
-TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-
 
 def enabled(pairs: tuple[tuple[str, str], ...]) -> tuple[frozenset[str], list[str]]:
     """Return the gates of BUILT that are on, and warnings about gates that change nothing here.
@@ -111,11 +110,11 @@ def enabled(pairs: tuple[tuple[str, str], ...]) -> tuple[frozenset[str], list[st
         name = given.removeprefix("kube:")
         if name not in ON | OFF | LOCKED_ON | LOCKED_OFF:
             raise ValueError(f"unrecognized feature gate: {name}")
-        if text not in TRUE | FALSE:
+        if text not in TRUE_WORDS | FALSE_WORDS:
             raise ValueError(
                 f'invalid value of {name}={text}, err: strconv.ParseBool: parsing "{text}": invalid syntax'
             )
-        value, default = text in TRUE, name in ON | LOCKED_ON
+        value, default = text in TRUE_WORDS, name in ON | LOCKED_ON
         if value != default and name in LOCKED_ON | LOCKED_OFF:
             shown = str(default).lower()
             raise ValueError(f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to {shown}")

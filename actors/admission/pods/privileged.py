@@ -11,7 +11,7 @@ from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors.field_errors import forbidden
 from kubechronicle.eventlog.entries import Entry
 
-PODS: Final = {"pods": (), "pods/ephemeralcontainers": ()}
+PODS: Final = ("pods", "pods/ephemeralcontainers")
 CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 REFUSED: Final = "disallowed by cluster policy"
 
