@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -20,12 +18,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from kubechronicle.ops.cluster import programs as programs_of_cluster
 from kubechronicle.ops.development.differential.transport import Connection, Target
 from kubechronicle.ops.development.server_process import ServerProcess, StartError, running
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache" / "reference"
-KUBERNETES, STAGING, ETCD = "v1.36.3", "v0.36.3", "v3.6.16"
+KUBERNETES, ETCD = programs_of_cluster.KUBERNETES, "v3.6.16"
 MINOR = "v1.36."
 ETCD_PACKAGE, APISERVER_PACKAGE = "go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver"
 SERVICE_RANGE = "10.96.0.0/16"
@@ -91,21 +90,8 @@ def find_go() -> str:
 
 
 def kubernetes_module(go: str) -> str:
-    """Return a go.mod. k8s.io/kubernetes replaces libraries by its own folders, so a user must name their versions."""
-    process = subprocess.run(
-        [go, "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"],
-        capture_output=True, text=True, check=True, timeout=BUILD_TIMEOUT, env=go_environment(), cwd=CACHE,
-    )  # fmt: skip
-    text = (Path(json.loads(process.stdout)["Dir"]) / "go.mod").read_text()
-    staged = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.MULTILINE)
-    if not staged:
-        raise ValueError("the go.mod of k8s.io/kubernetes names no staging modules")
-    go_version = re.search(r"^go \S+$", text, re.MULTILINE)
-    lines = [f"\t{name} => {name} {STAGING}" for name in staged]
-    return "\n".join([
-        "module reference", "", go_version[0] if go_version else "go 1.26.0", "",
-        f"require k8s.io/kubernetes {KUBERNETES}", "", "replace (", *lines, ")", "",
-    ])  # fmt: skip
+    """Return a go.mod that requires k8s.io/kubernetes."""
+    return programs_of_cluster.kubernetes_module(go, CACHE)
 
 
 def module(name: str, package: str, text: str) -> None:

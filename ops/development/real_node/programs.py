@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubechronicle.ops.cluster.programs import version_flags
 from kubechronicle.ops.development.differential.reference import (
     KUBERNETES,
     find_go,
@@ -170,7 +171,7 @@ def _compile(go: str, program: Program) -> None:
     new = BIN / f".{program.name}.new"
     flags = "-s -w"
     if program.module == STAGING_MODULE:
-        flags += _version_flags()
+        flags += f" {version_flags()}"
     if program.static:
         flags += " -linkmode external -extldflags -static"
     command = ["test", "-c"] if program.test else ["build"]
@@ -178,14 +179,6 @@ def _compile(go: str, program: Program) -> None:
     new.rename(BIN / program.name)
     (BIN / f".{program.name}.version").write_text(version_of(program.module))
     print(f"real node: {program.name} built in {time.monotonic() - began:.0f} s", flush=True)
-
-
-def _version_flags() -> str:
-    """Return link flags with the version, which programs of Kubernetes compare with each other's."""
-    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
-    values = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    return "".join(f" -X {package}.{name}={value}" for package in packages for name, value in values.items())
 
 
 def _run(go: str, *arguments: str, folder: Path) -> str:
