@@ -192,13 +192,14 @@ class LogBackend:
         events = [each.event if isinstance(each, Delivery) else each for each in taken]
         sizes = sum(map(_size, events))
         written, why = self._write_events(events)
-        if deliveries:
-            self._tell(_finish, deliveries, written)
+        # The counts come first: a request that is told the outcome may read them at once.
         if written < len(events):
             self._metrics.failed(PLUGIN, len(events) - written)
             log_lost(PLUGIN, why, events[written:])
         self._done_events += len(events)
         self._done_bytes += sizes
+        if deliveries:
+            self._tell(_finish, deliveries, written)
 
     def _write_events(self, events: list[Line | Event]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
