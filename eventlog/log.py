@@ -15,6 +15,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
+from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
@@ -115,6 +116,13 @@ class RevisionLog(Protocol):
 
         Ordered by both, with the sum of the other values last; zeros are left out. TooMany: more changes than one query
         may count.
+        """
+        ...
+
+    async def groups(self, query: GroupQuery) -> list[Group]:
+        """Return the groups of the matching changes that are still in the log, those with the most changes first.
+
+        Groups of equal size are ordered by their values. TooMany: more changes than one query may count.
         """
         ...
 

@@ -22,6 +22,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
+from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.request_parts import LOG, timed
 
@@ -104,6 +105,9 @@ class MeasuredLog:
 
     async def density(self, query: DensityQuery) -> list[Count]:
         return await self._measured("density", "", self._log.density(query))
+
+    async def groups(self, query: GroupQuery) -> list[Group]:
+        return await self._measured("groups", "", self._log.groups(query))
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         # The contract says AsyncIterator. All logs use a generator, which must be closed by its own task.

@@ -27,6 +27,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
+from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Moment, Record
 
 Pair = tuple[Record, Record | None]
@@ -162,6 +163,9 @@ class EncryptedLog:
 
     async def density(self, query: DensityQuery) -> list[Count]:
         return await self._log.density(query)
+
+    async def groups(self, query: GroupQuery) -> list[Group]:
+        return await self._log.groups(query)
 
     async def count_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None

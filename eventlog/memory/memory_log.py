@@ -30,6 +30,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
+from kubechronicle.eventlog.queries.groups import Group, GroupQuery, grouped
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -124,6 +125,10 @@ class MemoryLog(MemoryClaims):
     async def density(self, query: DensityQuery) -> list[Count]:
         await self._enter("density")
         return counted(self.store.rows(after=query.changes.after), self.store.who, query)
+
+    async def groups(self, query: GroupQuery) -> list[Group]:
+        await self._enter("groups")
+        return grouped(self.store.rows(after=query.changes.after), self.store.who, query)
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         await self._enter("load")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -10,7 +10,7 @@ from msgspec import structs
 
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.sql import HEAD_COLUMNS, RECORD_COLUMNS, log_table
-from kubechronicle.eventlog.queries.changes import TEXTS, ChangeQuery
+from kubechronicle.eventlog.queries.changes import SUBRESOURCE, TEXTS, ChangeQuery, Text
 from kubechronicle.eventlog.records import Record, Who
 
 WHO_COLUMNS: Final = (
@@ -19,6 +19,14 @@ WHO_COLUMNS: Final = (
 )
 WHO_WIDTH: Final = 11
 NUL: Final = "\0"
+VALUE: Final = ":value"
+"""The place of the argument in a condition."""
+
+COLUMNS: Final = {
+    "actor": ("user_name", "impersonator"),
+    "subresource": (f"coalesce(substring(request_uri from '{SUBRESOURCE}'), '')",),
+}
+"""The expressions of columns with text conditions, where they are not the column of that name."""
 
 
 def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
@@ -67,30 +75,36 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
             conditions.append("true" if "<>" in condition or "= false" in condition else "false")
             return
         arguments.append(value)
-        conditions.append(condition.replace("?", f"${len(arguments)}"))
+        conditions.append(condition.replace(VALUE, f"${len(arguments)}"))
 
     if len(query.resources) == 1:
-        add("resource = ?", query.resources[0])
+        add("resource = :value", query.resources[0])
     elif query.resources:
-        add("resource = any (?::text[])", list(query.resources))
+        add("resource = any (:value::text[])", list(query.resources))
     if query.not_resources:
-        add("resource <> all (?::text[])", list(query.not_resources))
+        add("resource <> all (:value::text[])", list(query.not_resources))
     if query.namespace:
-        add("namespace = ?", query.namespace)
+        add("namespace = :value", query.namespace)
     elif query.namespaced is not None:
-        add("namespace <> ?" if query.namespaced else "namespace = ?", "")
+        add("namespace <> :value" if query.namespaced else "namespace = :value", "")
     if query.name:
-        add("name = ?", query.name)
+        add("name = :value", query.name)
     if query.operations:
-        add("operation = any (?::smallint[])", [int(operation) for operation in query.operations])
+        add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
     for column, text in query.texts:
         if column not in TEXTS:
             raise ValueError(f"{column} is not a column with text conditions")
-        if text.prefix:
-            add(f"starts_with({column}, ?) = {str(text.equal).lower()}", text.value)
-        else:
-            add(f"{column} {'=' if text.equal else '<>'} ?", text.value)
+        add(_text_condition(COLUMNS.get(column, (column,)), text), text.value)
     return conditions, arguments
+
+
+def _text_condition(columns: Sequence[str], text: Text) -> str:
+    if text.prefix:
+        found = " or ".join(f"starts_with({column}, :value)" for column in columns)
+        return f"({found}) = {str(text.equal).lower()}"
+    if text.equal:
+        return "(" + " or ".join(f"{column} = :value" for column in columns) + ")"
+    return " and ".join(f"{column} <> :value" for column in columns)
 
 
 def change_of(row: Any, at: int, replaced: int | None = None) -> tuple[Record, Record | None]:

@@ -19,14 +19,15 @@ from kubechronicle.eventlog.errors import (
     UnknownMoment,
 )
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.postgres import change_sql, clock_sql, density_sql, rows, sql
+from kubechronicle.eventlog.postgres import change_sql, clock_sql, density_sql, group_sql, rows, sql
 from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import SEEN
 from kubechronicle.eventlog.postgres.session import Pool, Row, Session
-from kubechronicle.eventlog.queries import density
+from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
@@ -119,6 +120,17 @@ class LogReads:
         density.check_limit(revisions, query)
         statement, arguments = density_sql.statement(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
+
+    async def groups(self, query: GroupQuery) -> list[Group]:
+        newest = (await self.head()).revision
+        changes = replace(query.changes, until=min(query.changes.until, newest))
+        query = replace(query, changes=changes)
+        if changes.after >= changes.until:
+            return []
+        groups.check_limit(changes.after + 1, changes.until, query)
+        statement, arguments = group_sql.statement(query, await self._short_resources())
+        found = await self._pool.fetch(statement, *arguments)
+        return [Group(tuple(row[:-3]), row[-3], row[-2], row[-1]) for row in map(tuple, found)]
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         if change_sql.NUL in key.namespace or change_sql.NUL in key.name:

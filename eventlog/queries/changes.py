@@ -8,6 +8,7 @@ statement of postgres/change_sql.py. Conditions on the contents of objects are n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -17,14 +18,18 @@ from kubechronicle.eventlog.records import Operation, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A condition on a text: it equals ``value`` (``prefix``: begins with it), or not, if ``equal`` is False."""
+    """A condition on a text: it equals ``value`` (``prefix``: begins with it), or not, if ``equal`` is False.
+
+    Of a column with several texts, one of them equals the value, or none.
+    """
 
     value: str
     equal: bool = True
     prefix: bool = False
 
-    def holds(self, text: str) -> bool:
-        return (text.startswith(self.value) if self.prefix else text == self.value) is self.equal
+    def holds(self, texts: tuple[str, ...]) -> bool:
+        found = any(text.startswith(self.value) if self.prefix else text == self.value for text in texts)
+        return found is self.equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +69,32 @@ class ChangeQuery:
         )
 
 
-def _of_who(field: str) -> Callable[[Record], str]:
-    return lambda record: str(getattr(record.who, field)) if record.who is not None else ""
+def _of_who(*fields: str) -> Callable[[Record], tuple[str, ...]]:
+    return lambda record: tuple(str(getattr(record.who, field)) if record.who is not None else "" for field in fields)
 
 
-TEXTS: Final[dict[str, Callable[[Record], str]]] = {
-    "namespace": lambda record: record.key.namespace,
-    "name": lambda record: record.key.name,
-    "uid": lambda record: record.uid,
+SUBRESOURCE: Final = (
+    r"^/(?:api/[^/]+|apis/[^/]+/[^/]+)/(?:namespaces/[^/]+/(?!(?:status|finalize)(?:[?]|$)))?"
+    r"(?!namespaces/[^/]+/(?!status|finalize))[^/?]+/[^/?]+/([^/?]+)(?:[?]|$)"
+)
+"""The subresource in the URI of a request, for Python and for Postgres."""
+
+_SUBRESOURCE: Final = re.compile(SUBRESOURCE)
+
+
+def subresource_of(uri: str) -> str:
+    """Return the subresource that a request named in its URI: status, scale, eviction; "" for none."""
+    found = _SUBRESOURCE.search(uri)
+    return found[1] if found else ""
+
+
+TEXTS: Final[dict[str, Callable[[Record], tuple[str, ...]]]] = {
+    "namespace": lambda record: (record.key.namespace,),
+    "name": lambda record: (record.key.name,),
+    "uid": lambda record: (record.uid,),
     "user_name": _of_who("user"),
+    "actor": _of_who("user", "impersonator"),
+    "subresource": lambda record: (subresource_of(record.who.request_uri) if record.who is not None else "",),
     "impersonator": _of_who("impersonator"),
     "verb": _of_who("verb"),
     "user_agent": _of_who("user_agent"),
@@ -80,4 +102,4 @@ TEXTS: Final[dict[str, Callable[[Record], str]]] = {
     "field_manager": _of_who("field_manager"),
     "audit_id": _of_who("audit_id"),
 }
-"""The columns with text conditions, each with a function that returns its text from a record."""
+"""The columns with text conditions, each with a function that returns its texts from a record."""

@@ -24,7 +24,14 @@ USERS = (
         audit_id="a-1",
         request_uri="/api/v1/x",
     ),
-    Who(user="ci", verb="update", user_agent="helm/4", impersonator="admin", field_manager="helm"),
+    Who(
+        user="ci",
+        verb="update",
+        user_agent="helm/4",
+        impersonator="admin",
+        field_manager="helm",
+        request_uri="/api/v1/nodes/one/status?fieldManager=helm",
+    ),
 )
 RESOURCES = ("configmaps", "deployments.apps", "events", "nodes")
 

@@ -29,6 +29,12 @@ QUERIES = (
     ChangeQuery(texts=(("user_agent", Text(value="kubectl/", prefix=True, equal=False)),)),
     ChangeQuery(texts=(("namespace", Text(value="shop", equal=False)),)),
     *(ChangeQuery(texts=((column, Text(value="helm")),)) for column in TEXTS),
+    *(
+        ChangeQuery(texts=((column, Text(value=value, equal=equal, prefix=prefix)),))
+        for column, value in (("actor", "ci"), ("subresource", "s"))
+        for equal in (True, False)
+        for prefix in (True, False)
+    ),
     ChangeQuery(resources=("nothing.there",)),
     ChangeQuery(namespace="shop\0"),
     ChangeQuery(name="\0"),
