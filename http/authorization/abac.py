@@ -30,7 +30,8 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.schema import check
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
-from kubechronicle.http.authorization.decision import ALLOWED, Decision, Rules, Verdict
+from kubechronicle.http.authorization.decision import ALLOWED, Decision, NotInHistory, Rules, Verdict
+from kubechronicle.http.authorization.view_follower import FollowedViews
 
 log = logging.getLogger(__name__)
 
@@ -293,6 +294,9 @@ class AbacAuthorizer:
             if policy.path:
                 rules.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
         return Rules(rules)
+
+    def at(self, views: FollowedViews) -> NotInHistory:
+        return NotInHistory("ABAC")
 
     def _about(self, user: User) -> Iterator[_Allowed]:
         allowed = self._of_user.get(user.name)

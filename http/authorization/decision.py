@@ -10,7 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, NoReturn, Protocol, Self
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,6 +21,7 @@ from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
+from kubechronicle.http.authorization.view_follower import FollowedViews
 
 
 class Decision(enum.Enum):
@@ -81,8 +82,19 @@ class Authorizer(Protocol):
         """Return the user's rights in the namespace, or cluster-wide for ""."""
         ...
 
+    def at(self, views: FollowedViews) -> Authorizer:
+        """Return the authorizer that decides by the state in ``views``: that of a moment (past.py)."""
+        ...
 
-class Privileged:
+
+class Stateless:
+    """An authorizer that decides by the request alone, at every moment in the same way."""
+
+    def at(self, views: FollowedViews) -> Self:
+        return self
+
+
+class Privileged(Stateless):
     """Allows everything to system:masters, so that no rule can lock an administrator out.
 
     As in kube-apiserver these rights are not listed.
@@ -97,7 +109,7 @@ class Privileged:
         return Rules()
 
 
-class AlwaysAllow:
+class AlwaysAllow(Stateless):
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         return ALLOWED
 
@@ -107,7 +119,7 @@ class AlwaysAllow:
         return EVERYTHING
 
 
-class AlwaysDeny:
+class AlwaysDeny(Stateless):
     """Never allows. Authorizers before it in the list may have allowed the request."""
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
@@ -117,6 +129,29 @@ class AlwaysDeny:
 
     def rules(self, user: User, namespace: str) -> Rules:
         return Rules()
+
+
+class NotInHistory(Stateless):
+    """Stands for an authorizer at a moment of the past whose decisions of then the log does not have.
+
+    It refuses to be asked. So a question that an earlier authorizer answers has its answer.
+    """
+
+    def __init__(self, type_: str) -> None:
+        self._type = type_
+
+    def decide(self, user: User, info: RequestInfo) -> NoReturn:
+        raise status.method_not_allowed().with_message(
+            f"{UNKNOWN_THEN.format(self._type)}; no authorizer before it decides this request"
+        )
+
+    explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules(errors=[UNKNOWN_THEN.format(self._type)], incomplete=True)
+
+
+UNKNOWN_THEN: Final = "history does not have the past decisions of the authorizer {}"
 
 
 class DecisionMetrics(Collector):
@@ -139,9 +174,10 @@ class DecisionMetrics(Collector):
 class CountedAuthorizer:
     """An authorizer of the configuration. Its final decisions are counted, NO_OPINION is not."""
 
-    __slots__ = ("_authorizer", "_counts", "_labels", "rules")
+    __slots__ = ("_authorizer", "_counts", "_labels", "rules", "type")
 
     def __init__(self, type_: str, name: str, authorizer: Authorizer, metrics: DecisionMetrics) -> None:
+        self.type = type_
         self._authorizer = authorizer
         self._counts = metrics.counts
         self._labels = {Decision.ALLOW: (type_, name, "allowed"), Decision.DENY: (type_, name, "denied")}
@@ -152,6 +188,10 @@ class CountedAuthorizer:
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
         return self._counted(self._authorizer.explain(user, info))
+
+    def at(self, views: FollowedViews) -> Authorizer:
+        """Return the authorizer itself at a moment: its decisions are not counted."""
+        return self._authorizer.at(views)
 
     def _counted(self, verdict: Verdict) -> Verdict:
         if verdict.decision is not Decision.NO_OPINION:
@@ -191,6 +231,14 @@ class AuthorizationChain:
             [error for each in lists for error in each.errors],
             any(each.incomplete for each in lists),
         )
+
+    def types(self) -> list[str]:
+        """Return the types of the configured authorizers, in their order."""
+        return [each.type for each in self._authorizers if isinstance(each, CountedAuthorizer)]
+
+    def at(self, views: FollowedViews) -> AuthorizationChain:
+        """Return the chain of the same authorizers, deciding by the state in ``views``."""
+        return AuthorizationChain([authorizer.at(views) for authorizer in self._authorizers])
 
     @staticmethod
     def _first_opinion(functions: Sequence[Decide], user: User, info: RequestInfo) -> Verdict:

@@ -22,10 +22,9 @@ from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
-from kubechronicle.http.authorization.view_follower import ViewFollower
+from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFollower
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"
@@ -51,7 +50,7 @@ def _not(reason: str) -> Verdict:
 
 
 class NodeAuthorizer:
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: FollowedViews) -> None:
         self._views = views
         self._of_pod: dict[tuple[str, str], tuple[str, frozenset[Reference]]] = {}
         # node -> (namespace, resource, name) -> number of its pods that refer to it
@@ -101,6 +100,9 @@ class NodeAuthorizer:
         if node_name(user) is None:
             return Rules()
         return Rules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
+
+    def at(self, views: FollowedViews) -> NodeAuthorizer:
+        return NodeAuthorizer(views)
 
     # -- by kind ------------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,9 @@ from kubechronicle.api.access.rbac import Grants, Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
-from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
-from kubechronicle.http.authorization.view_follower import ViewFollower
+from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFollower
 
 GROUP = "rbac.authorization.k8s.io"
 # Cached (user, groups, namespace), and about the bytes of the cache. It is cleared beyond either. Reviews name any user
@@ -57,7 +56,7 @@ class Bound:
 
 
 class RbacAuthorizer:
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: FollowedViews) -> None:
         self._roles: dict[RoleName, list[Rule]] = {}
         # (namespace, binding) -> (subject, position) of each
         self._bindings: dict[tuple[str, str], list[tuple[tuple[str, str], int]]] = {}
@@ -99,6 +98,9 @@ class RbacAuthorizer:
             else:
                 rules += role
         return Rules(rules, missing)
+
+    def at(self, views: FollowedViews) -> RbacAuthorizer:
+        return RbacAuthorizer(views)
 
     # For the escalation check (actors/admission/escalation.py).
 

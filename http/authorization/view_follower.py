@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Operation
-from kubechronicle.eventlog.views.views import View
+
+
+class EventsAfter(Protocol):
+    """The recent events of a view (eventlog.views.window.Window)."""
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+    def after(self, revision: int) -> int: ...
+
+
+class FollowedView(Protocol):
+    """The part of a View that authorizers read: of the present one, or of the state at a moment (past.py)."""
+
+    @property
+    def applied(self) -> int: ...
+
+    @property
+    def held_since(self) -> int: ...
+
+    @property
+    def window(self) -> EventsAfter: ...
+
+    def entries(self, namespace: str = "") -> Sequence[Entry]: ...
+
+    def get(self, namespace: str, name: str) -> Entry | None: ...
+
+
+class FollowedViews(Protocol):
+    def __getitem__(self, resource: str) -> FollowedView: ...
+
 
 Take = Callable[[str, str, Entry | None], None]
 """Called with each changed object: (namespace, name, its entry, None if it is deleted)."""
@@ -15,7 +46,7 @@ Take = Callable[[str, str, Entry | None], None]
 class ViewFollower:
     """Passes the changes of one view to ``take``, from the last seen revision on."""
 
-    def __init__(self, view: View, take: Take) -> None:
+    def __init__(self, view: FollowedView, take: Take) -> None:
         self._view = view
         self._take = take
         self._seen = -1

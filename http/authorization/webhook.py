@@ -29,7 +29,8 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import NO_OPINION, Decision, Rules, Verdict
+from kubechronicle.http.authorization.decision import NO_OPINION, Decision, NotInHistory, Rules, Verdict
+from kubechronicle.http.authorization.view_follower import FollowedViews
 from kubechronicle.http.outgoing import backoff, reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff
 from kubechronicle.http.outgoing.client import Answer, AskError, Client
@@ -152,6 +153,9 @@ class WebhookAuthorizer:
 
     def rules(self, user: User, namespace: str) -> Rules:
         return NO_RULES
+
+    def at(self, views: FollowedViews) -> NotInHistory:
+        return NotInHistory(f"Webhook {self.name}")
 
     async def _resolve(self, question: _Question) -> None:
         ask = partial(self._ask, question.spec)

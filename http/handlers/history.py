@@ -3,7 +3,7 @@
     GET  /history/at/-2h/api/v1/pods                        the list at that moment, with its resourceVersions
     GET  /history/at/41/api/v1/pods?watch=1&speed=10        the events since, ten times as fast, then the present
     GET  /history/at/41/api/v1/pods?watch=1&until=-1h       the events up to an hour ago, then the stream ends
-    POST /history/at/41/apis/authorization.k8s.io/v1/…      reviews, answered by the present rights
+    POST /history/at/41/apis/authorization.k8s.io/v1/…      reviews of access, by the rights of the moment
     PUT  /history/at/41/api/v1/…                            405: the past cannot be changed
 
 The filters remove the prefix (``request_info.split_moment``) before anything else reads the path, so rights, metrics
@@ -26,7 +26,7 @@ from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRev
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.reviews import REVIEWS
+from kubechronicle.http.handlers.reviews import OF_RIGHTS, REVIEWS
 from kubechronicle.http.handlers.revisions import check_moment
 from kubechronicle.http.messages import Request
 
@@ -46,7 +46,13 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     rejected; they do show the message for the objects.
     """
     info, query = context.info, context.query
-    if _is_review(backend, request.method, info):
+    kind = _review(backend, request.method, info)
+    if kind == "TokenReview":
+        raise _not_allowed("history has no past validity of tokens; review it without /history/at/… in the URL")
+    if kind in OF_RIGHTS:
+        context.at = moment = await _moment(backend, context.moment)
+        await check_moment(backend, context, moment.revision)
+    if kind:
         return backend
     _check_readable(request, context)
     if not info.is_resource:
@@ -69,12 +75,12 @@ async def _with_past_documents(backend: Backend, context: Context) -> Backend:
     return replace(backend, store=replace(backend.store, served=served))
 
 
-def _is_review(backend: Backend, method: str, info: RequestInfo) -> bool:
-    """Tell whether the request is the POST of a review, of which nothing is stored."""
+def _review(backend: Backend, method: str, info: RequestInfo) -> str:
+    """Return the kind of the review that the request posts, of which nothing is stored; "": it is another request."""
     if method != "POST" or not info.is_resource or info.name:
-        return False
+        return ""
     rt = backend.store.registry.lookup(info.group, info.version, info.resource)
-    return rt is not None and not rt.stored and rt.kind in REVIEWS
+    return rt.kind if rt is not None and not rt.stored and rt.kind in REVIEWS else ""
 
 
 def _check_readable(request: Request, context: Context) -> None:

@@ -5,6 +5,9 @@ SelfSubjectAccessReview                         may the client make a request?
 SelfSubjectRulesReview                          the rights of the client in a namespace
 SelfSubjectReview                               the user that the client is
 TokenReview                                     the user of a token
+
+Below /history/at/MOMENT/ the reviews of access and rules are answered by the roles, bindings and Pods of the moment
+(authorization/past.py). A warning says that the authorizers, and the client's own groups, are the present ones.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User
-from kubechronicle.http.authorization.decision import Decision, aggregate
+from kubechronicle.http.authorization.decision import Decision, Rules, Verdict, aggregate
+from kubechronicle.http.authorization.past import PastRights
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.backend import Backend
@@ -88,7 +92,7 @@ def _subject(spec: Mapping[str, Any]) -> User:
 
 async def _status(backend: Backend, context: Context, user: User, spec: Mapping[str, Any]) -> Object:
     info, errors = await context.turn.run(0, _request_of, spec)
-    verdict = await decide_with_answers(partial(backend.authorization.explain, user, info))
+    verdict = await _verdict(backend, context, user, info)
     result: Object = {"allowed": verdict.decision is Decision.ALLOW}
     if verdict.decision is Decision.DENY:
         result["denied"] = True
@@ -97,6 +101,27 @@ async def _status(backend: Backend, context: Context, user: User, spec: Mapping[
     if verdict.error or errors:
         result["evaluationError"] = "; ".join(filter(None, (verdict.error, *errors)))
     return result
+
+
+async def _verdict(backend: Backend, context: Context, user: User, info: RequestInfo) -> Verdict:
+    if context.at is None:
+        return await decide_with_answers(partial(backend.authorization.explain, user, info))
+    past = PastRights(backend.store.reads, backend.store.registry, context.at)
+    chain = await past.chain(backend.authorization, user, info)
+    _warn_of_present_parts(backend, context, own=user is context.user)
+    return await context.turn.run(past.size, chain.explain, user, info)
+
+
+def _warn_of_present_parts(backend: Backend, context: Context, *, own: bool) -> None:
+    """Say which parts of an answer about the past are those of the present."""
+    types = ", ".join(backend.authorization.types())
+    groups = "; your groups are the present ones" if own else ""
+    context.warnings.append(f"rights as of {_shown(context)}, by the authorizers of the present flags: {types}{groups}")
+
+
+def _shown(context: Context) -> str:
+    assert context.at is not None
+    return f"{context.at.time.strftime('%Y-%m-%dT%H:%M:%SZ')} (revision {context.at.revision})"
 
 
 def _request_of(spec: Mapping[str, Any]) -> tuple[RequestInfo, list[str]]:
@@ -128,7 +153,7 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
     namespace = sent["spec"].get("namespace", "")
     if not namespace:
         raise status.bad_request("no namespace on request")
-    rules = backend.authorization.rules(context.user, namespace)
+    rules = await _rules(backend, context, namespace)
     answer: Object = {
         "resourceRules": [_listed(rule, RESOURCE_FIELDS) for rule in rules.rules if rule.get("resources")],
         "nonResourceRules": [_listed(rule, PATH_FIELDS) for rule in rules.rules if rule.get("nonResourceURLs")],
@@ -138,6 +163,15 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
         answer["evaluationError"] = aggregate(rules.errors)
     # Kubernetes answers with nothing but the status.
     return {"apiVersion": sent["apiVersion"], "kind": sent["kind"], "metadata": {}, "spec": {}, "status": answer}
+
+
+async def _rules(backend: Backend, context: Context, namespace: str) -> Rules:
+    if context.at is None:
+        return backend.authorization.rules(context.user, namespace)
+    past = PastRights(backend.store.reads, backend.store.registry, context.at)
+    chain = await past.chain(backend.authorization, context.user, RequestInfo("", "", True, namespace=namespace))
+    _warn_of_present_parts(backend, context, own=True)
+    return await context.turn.run(past.size, chain.rules, context.user, namespace)
 
 
 RESOURCE_FIELDS: Final = ("verbs", "apiGroups", "resources", "resourceNames")
@@ -198,6 +232,11 @@ def user_info(user: User) -> Object:
     info["extra"] = {key: list(values) for key, values in sorted(user.extra.items())}
     return {name: value for name, value in info.items() if value}
 
+
+OF_RIGHTS: Final = frozenset(
+    ("LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview")
+)
+"""Reviews that history answers by the rights of the moment."""
 
 REVIEWS: Final[Mapping[str, Review]] = {
     "LocalSubjectAccessReview": subject_access,
