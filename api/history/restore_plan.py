@@ -30,7 +30,8 @@ from kubechronicle.api.history.restore_rules import (
 from kubechronicle.api.values.objects import Object
 
 Key = tuple[str, str, str, str]  # group, kind, namespace, name
-Action = Literal["create", "update", "delete", "leave"]
+Action = Literal["create", "update", "replace", "delete", "leave"]
+IN_DELETION: Final = "it was being deleted"
 
 ELSEWHERE: Final = next(rank for rank, kinds in enumerate(ORDER) if ("*", "*") in kinds)
 
@@ -41,7 +42,8 @@ class Step:
 
     ``then``, ``live``: its past and present state, None if absent.
     ``changes``: of an update.
-    ``why``: the reason to leave it unchanged.
+    ``why``: the reason to leave it unchanged, or to delete and create it (``replace``) instead of changing it.
+    ``problem``: the server's rejection in a dry run.
     """
 
     action: Action
@@ -50,6 +52,12 @@ class Step:
     live: Object | None = None
     changes: tuple[Difference, ...] = field(default=())
     why: str = ""
+    problem: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """True for an object left because it was being deleted then."""
+        return self.action == "leave" and self.then is not None and "deletionTimestamp" in self.then["metadata"]
 
 
 def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool) -> list[Step]:
@@ -63,12 +71,16 @@ def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool)
         elif live is None or live["metadata"].get("deletionTimestamp"):
             done.append(Step("create", key, was, live))
         elif changes := differences(live, target(live, was)):
-            done.append(Step("update", key, was, live, tuple(changes)))
+            done.append(Step("update", key, was, live, tuple(changes), why=_made_again(live, was)))
     done.sort(key=lambda step: order(step.key))
     if prune:
         gone = [Step("delete", key, None, live) for key, live in now.items() if _is_to_go(key, live, then)]
         done += sorted(gone, key=lambda step: order(step.key), reverse=True)
     return done + sorted(left, key=lambda step: order(step.key))
+
+
+def _made_again(live: Object, was: Object) -> str:
+    return "it was created again since" if live["metadata"].get("uid") != was["metadata"].get("uid") else ""
 
 
 def _is_to_go(key: Key, live: Object, then: Mapping[Key, Object]) -> bool:
@@ -105,7 +117,7 @@ def left_alone(found: Object) -> str:
 
 def lost(was: Object) -> str:
     """Return the reason not to restore a past object, "" if there is none."""
-    return left_alone(was) or ("it was being deleted" if was["metadata"].get("deletionTimestamp") else "")
+    return left_alone(was) or (IN_DELETION if was["metadata"].get("deletionTimestamp") else "")
 
 
 def _finished(was: Object) -> str:

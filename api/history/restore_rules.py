@@ -86,6 +86,14 @@ SERVERS_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[Condition, tuple[str,
 }  # fmt: skip
 """(group, kind) -> (condition, path) of fields set by the server or a controller. ``status`` is theirs always."""
 
+DATA_KINDS: Final[Mapping[tuple[str, str], str]] = {
+    ("", "Namespace"): "its objects would be deleted with it",
+    ("", "PersistentVolume"): "its data might be deleted with it",
+    ("", "PersistentVolumeClaim"): "its data might be deleted with it",
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): "all its objects would be deleted with it",
+}
+"""Kinds that are never deleted to be created again, and the reason."""
+
 LEFT_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("", "Event"): "it tells of what happened",
     ("events.k8s.io", "Event"): "it tells of what happened",

@@ -66,14 +66,113 @@ def test_an_object_that_waited_for_finalizers(chronicle: Chronicle, shop: tuple[
 
 
 def test_restore_reports_failures(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
-    """A Secret has become immutable. The other objects are restored."""
+    """A quota leaves no room for a ConfigMap. The other objects are restored."""
     name, revision = shop
-    running.ask("PATCH", f"/api/v1/namespaces/{name}/secrets/key", {"immutable": True})
+    quotas, hard = f"/api/v1/namespaces/{name}/resourcequotas", {"hard": {"count/configmaps": "0"}}
+    running.ask("POST", quotas, {"metadata": {"name": "none"}, "spec": hard})
+    running.ask("PATCH", f"{quotas}/none/status", {"status": hard | {"used": {"count/configmaps": "0"}}})
     output = chronicle("restore", "-n", name, "--to", str(revision), "--yes")
     assert output.code == 1
-    assert "secret/key failed: " in output.out
-    assert "configmap/settings created\n" in output.out
+    assert "  + recreate  configmap/settings\n               would be rejected: " in output.out
+    assert "1 would be rejected by the server as of now\n" in output.out
+    assert "configmap/settings failed: " in output.out
+    assert "deployment.apps/web reverted\n" in output.out
     assert output.out.endswith("1 of 3 could not be restored\n")
+
+
+ROLE = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
+
+
+def made_again(running: Any, name: str) -> int:
+    """Create objects, delete them, and create them again with immutable differences; return the first revision."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}
+    binding: dict[str, Any] = {"metadata": {"name": "b"}, "roleRef": role}
+    pod: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+    pod["spec"]["automountServiceAccountToken"] = False
+    pods, maps = f"/api/v1/namespaces/{name}/pods", f"/api/v1/namespaces/{name}/configmaps"
+    fixed: dict[str, Any] = {"metadata": {"name": "fixed"}, "immutable": True, "data": {"a": "1"}}
+    first = 0
+    for round_ in (1, 2):
+        for path, body in ((ROLE.format(name), binding), (pods, pod), (maps, fixed)):
+            made = running.ask("POST", path, body)
+            if round_ == 1:
+                first = int(made["metadata"]["resourceVersion"])
+        if round_ == 1:
+            for path, body in ((ROLE.format(name), binding), (pods, pod), (maps, fixed)):
+                running.ask("DELETE", f"{path}/{body['metadata']['name']}")
+        binding["roleRef"] = role | {"name": "two"}
+        pod["spec"]["hostname"] = "other"
+        fixed["data"] = {"a": "2"}
+    return first
+
+
+def test_objects_made_again_with_immutable_differences(
+    chronicle: Chronicle, shop: tuple[str, int], running: Any
+) -> None:
+    """The plan says that they cannot be changed. Only --replace deletes and creates them."""
+    name, _ = shop
+    running.ask("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    revision = made_again(running, name)
+    to = ("-n", name, "--to", str(revision))
+    plan = chronicle("restore", *to, "--dry-run")
+    assert plan.code == 1
+    for each in ("rolebinding.rbac.authorization.k8s.io/b", "configmap/fixed", "pod/p"):
+        assert f"  ± delete and recreate  {each}  (" in plan.out, plan.out
+    assert plan.out.endswith("3 cannot be changed in place; --replace deletes and creates such objects\n")
+    kept = chronicle("restore", *to, "--yes")
+    assert (kept.code, running.ask("GET", f"/api/v1/namespaces/{name}/configmaps/fixed")["data"]) == (1, {"a": "2"})
+    done = chronicle("restore", *to, "--yes", "--replace")
+    assert done.code == 0, done.out
+    assert "pod/p deleted, and created\n" in done.out
+    assert running.ask("GET", f"{ROLE.format(name)}/b")["roleRef"]["name"] == "one"
+    assert chronicle("restore", *to).out.endswith("Nothing to restore: every object that existed then is as it was.\n")
+
+
+def test_a_dry_run_changes_nothing(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+    name, revision = shop
+    before = running.ask("GET", f"/history/at/-0s/api/v1/namespaces/{name}/configmaps")["items"]
+    assert chronicle("restore", "-n", name, "--to", str(revision), "--prune", "--dry-run").code == 0
+    assert running.ask("GET", f"/api/v1/namespaces/{name}/configmaps")["items"] == before
+
+
+def test_a_deletion_is_undone(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+    """Without --to, the state before the deletion comes back; that of a present object must be named."""
+    name, _ = shop
+    undone = chronicle("restore", "cm/settings", "-n", name, "--yes")
+    assert (undone.code, undone.out.splitlines()[-1]) == (0, "configmap/settings created")
+    assert "the deletion began with revision " in undone.err
+    exists = chronicle("restore", "cm/settings", "-n", name)
+    assert (exists.code, "exists; --to names the moment" in exists.err) == (2, True)
+    never = chronicle("restore", "cm/never", "-n", name)
+    assert (never.code, "history has no deletion of configmap/never" in never.err) == (2, True)
+
+
+def end_namespace(running: Any, name: str) -> str:
+    """Delete a namespace as its controller does, and return the revision that marked it."""
+    space = f"/api/v1/namespaces/{name}"
+    marked = running.ask("DELETE", space)
+    for path in (f"{space}/configmaps", f"{space}/secrets", f"/apis/apps/v1/namespaces/{name}/deployments"):
+        running.ask("DELETE", path)
+    running.ask("PUT", f"{space}/finalize", {**marked, "spec": {"finalizers": []}})
+    return str(marked["metadata"]["resourceVersion"])
+
+
+def test_an_object_in_a_namespace_that_is_gone(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
+    """The missing namespace is a part of the plan. A namespace that was being deleted then is no state to restore."""
+    name, revision = shop
+    going = end_namespace(running, name)
+    late = chronicle("restore", "-n", name, "--to", going)
+    assert late.code == 2
+    assert f"was being deleted since revision {going} by admin: use --to {int(going) - 1}\n" in late.err
+    one = chronicle("restore", "cm/settings", "-n", name, "--to", str(revision), "--yes")
+    assert (one.code, one.out.splitlines()[-2:]) == (
+        0,
+        [f"namespace/{name} created", "configmap/settings created"],
+    )
+    end_namespace(running, name)
+    whole = chronicle("restore", "-n", name, "--yes")
+    assert whole.code == 0, whole.out + whole.err
+    assert "configmap/settings created\n" in whole.out
 
 
 def test_restore_of_a_service_whose_address_is_taken(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:

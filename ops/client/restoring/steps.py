@@ -1,4 +1,4 @@
-"""Carry out a plan of api/history/restore_plan.py through the Kubernetes API, one object at a time."""
+"""Carry out or try a plan of api/history/restore_plan.py through the Kubernetes API, one object at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.errors import OperatorError
 
 MANAGER: Final = {"fieldManager": "kubechronicle-restore"}
+DRY_RUN: Final = {"dryRun": "All"}
 JSON_PATCH: Final = "application/json-patch+json"
 # Attempts to update an object that another client changes at the same time.
 TRIES: Final = 4
@@ -37,10 +38,13 @@ class Result:
 
 
 class Restorer:
-    """Carries out steps. ``timeout``: seconds to wait for an object in deletion."""
+    """Carries out steps. ``timeout``: seconds to wait for an object in deletion. ``dry_run``: changes nothing."""
 
-    def __init__(self, client: Client, kinds: Mapping[tuple[str, str], Kind], *, timeout: float) -> None:
+    def __init__(
+        self, client: Client, kinds: Mapping[tuple[str, str], Kind], *, timeout: float, dry_run: bool = False
+    ) -> None:
         self._client, self._kinds, self._timeout = client, kinds, timeout
+        self._options = MANAGER | DRY_RUN if dry_run else MANAGER
         self._new_kinds: set[tuple[str, str]] = set()
         """Group and kind of each CustomResourceDefinition created by this restorer."""
 
@@ -52,6 +56,26 @@ class Restorer:
             return Result(step, f"failed: {error.message}", failed=True)
         except (_Failed, OperatorError) as error:
             return Result(step, f"failed: {error}", failed=True)
+
+    def rejection(self, step: Step) -> ApiError | None:
+        """Try a step by a dry run, and return the server's rejection. That of a ``replace`` tries the new object."""
+        try:
+            if step.action == "update":
+                self._client.request(
+                    "PATCH", self._path(step.key), self._options, patch_of(step), content_type=JSON_PATCH
+                )
+            elif step.action == "delete":
+                self._request_deletion(step)
+            else:
+                assert step.then is not None
+                body = makeable(step.then, addresses=True)
+                self._update_owners(body, step.key)
+                self._client.request("POST", self._kind(step.key).path(step.key[2]), self._options, body)
+        except ApiError as error:
+            if error.reason in ("AlreadyExists", "Conflict") or "allocated" in error.message:
+                return None  # handled when the step is carried out
+            return error
+        return None
 
     def _kind(self, key: Key) -> Kind:
         return self._kinds[key[0], key[1]]
@@ -92,7 +116,7 @@ class Restorer:
         deadline = time.monotonic() + DEFINITION_TIMEOUT
         while True:
             try:
-                self._client.request("POST", path, MANAGER, body)
+                self._client.request("POST", path, self._options, body)
                 return
             except ApiError as error:
                 if error.code != 404 or step.key[:2] not in self._new_kinds or time.monotonic() > deadline:
@@ -136,7 +160,7 @@ class Restorer:
     def _update(self, step: Step) -> str:
         for attempt in range(TRIES):
             try:
-                self._client.request("PATCH", self._path(step.key), MANAGER, patch_of(step), content_type=JSON_PATCH)
+                self._request_patch(step)
             except ApiError as error:
                 if error.reason != "Conflict":
                     raise
@@ -152,26 +176,51 @@ class Restorer:
             step = Step("update", step.key, step.then, live, tuple(changes))
         raise AssertionError("unreachable")
 
+    def _request_patch(self, step: Step) -> None:
+        self._client.request("PATCH", self._path(step.key), self._options, patch_of(step), content_type=JSON_PATCH)
+
     def _delete(self, step: Step) -> str:
-        assert step.live is not None
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": step.live["metadata"]["uid"]}}
         try:
-            self._client.request("DELETE", self._path(step.key), None, options)
+            self._request_deletion(step)
         except ApiError as error:
             if error.code != 404:
                 raise
             return "is already gone"
         return "deleted"
 
+    def _request_deletion(self, step: Step) -> None:
+        assert step.live is not None
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        options["preconditions"] = {"uid": step.live["metadata"]["uid"]}
+        if "dryRun" in self._options:  # in the body: with one, the server ignores the parameters
+            options["dryRun"] = [self._options["dryRun"]]
+        self._client.request("DELETE", self._path(step.key), None, options)
+
+    def _replace(self, step: Step) -> str:
+        """Delete an object that cannot be changed in place, and create it as it was."""
+        self._delete(step)
+        wait_until_gone(self._client, self._path(step.key), self._timeout)
+        try:
+            return f"deleted, and {self._create(Step('create', step.key, step.then))}"
+        except ApiError as error:
+            raise _Failed(f"it was deleted, but not created again: {error.message}") from None
+
     _actions: Final[Mapping[str, Callable[[Restorer, Step], str]]] = {
         "create": _create,
         "update": _update,
         "delete": _delete,
+        "replace": _replace,
     }
 
 
 class _Failed(Exception):
     """One object can't be restored."""
+
+
+def object_name(key: Key) -> str:
+    """Return the name of an object in a plan: ``deployment.apps/web``."""
+    group, kind, _, name = key
+    return f"{kind.lower()}{f'.{group}' if group else ''}/{name}"
 
 
 def _remove_taken(body: Object, error: ApiError) -> str | None:
