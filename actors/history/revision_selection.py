@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,7 +13,9 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.field_values import canonical
 from kubechronicle.api.history.moments import parse_moment
-from kubechronicle.api.history.revisions import resources_named
+from kubechronicle.api.history.noise import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
+from kubechronicle.api.history.revisions import kinds_named, resources_named
+from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, TEXT_FIELDS
@@ -64,7 +66,13 @@ async def select_revisions(
             await _add_bound(terms, term, revision_at)
         elif term.field in KIND_FIELDS:
             # Objects of a deleted definition are still in history.
-            terms.add_kind(term, resources_named(registry, await deleted(), term.field, term.value))
+            types = await deleted()
+            named = resources_named(registry, types, term.field, term.value)
+            if term.equal and not named:
+                raise status.bad_request(_unknown(term, kinds_named(registry, types, term.field)))
+            terms.add_kind(term, named)
+        elif term.field == NOISE:
+            terms.add_noise(term)
         else:
             terms.add(term)
     query = ChangeQuery(
@@ -79,6 +87,12 @@ async def select_revisions(
     )
     is_empty = terms.resources == frozenset() or not terms.operations or terms.after >= terms.until
     return RevisionSelection(query=query, selection=selection, fields=tuple(terms.fields), is_empty=is_empty)
+
+
+def _unknown(term: FieldTerm, known: Iterable[str]) -> str:
+    nearest = nearest_name(term.value, known)
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return f"{term.field}={term.value}: there is no such kind, nor was there in the history that is kept{hint}"
 
 
 async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt) -> None:
@@ -125,6 +139,13 @@ class _Terms:
             self.not_resources |= named
         else:
             self.resources = named if self.resources is None else self.resources & named
+
+    def add_noise(self, term: FieldTerm) -> None:
+        """Leave out the noisy resources (api/history/noise.py), or not. StatusError 400."""
+        if term.value not in (HIDDEN, SHOWN) or not term.equal:
+            raise status.bad_request(f"{NOISE}={term.value}: must be {NOISE}={HIDDEN} or {NOISE}={SHOWN}")
+        if term.value == HIDDEN:
+            self.not_resources |= set(NOISY_RESOURCES)
 
     def add(self, term: FieldTerm) -> None:
         """Add a term that is no bound and about no kind. StatusError 400."""

@@ -191,10 +191,14 @@ class ChangeReads:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
+    async def begins(self, namespace: str) -> int:
+        """Return the first revision of a namespace that the client may list; 0: it may list all. "": no namespace."""
+        return await self._begins(namespace) if namespace else 0
+
     async def select(self, rt: ResourceType, selection: Selection) -> RevisionSelection:
         """Split a list's selectors into a query of the log and the rest. StatusError 400."""
         found = await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted)
-        first = await self._begins(selection.namespace) if selection.namespace else 0
+        first = await self.begins(selection.namespace)
         if first <= found.query.after + 1:
             return found
         query = replace(found.query, after=first - 1)
@@ -261,7 +265,7 @@ class ChangeReads:
         """Return the verdicts on changes, none for those that the client may not read; None: nothing is judged."""
         if self._verdicts is None:
             return None
-        readable = [await self._readable(record) for record, _ in chunk]
+        readable = [await self.may_read(record) for record, _ in chunk]
         found = iter(await self._verdicts.of([change for change, seen in zip(chunk, readable, strict=True) if seen]))
         return [next(found) if seen else () for seen in readable]
 
@@ -289,7 +293,7 @@ class ChangeReads:
         """Return the revision if its object matches the selectors."""
         if not selected.needs_objects:
             return await self._entry(record, before, content=self._content)
-        if not await self._readable(record):
+        if not await self.may_read(record):
             return None  # selectors must not reveal labels and fields that the client may not read
         size = pair_size((record, before))
         await self.turn.begin(size)
@@ -297,7 +301,8 @@ class ChangeReads:
             return None
         return await self._entry(record, before, content=self._content)
 
-    async def _readable(self, record: Record) -> bool:
+    async def may_read(self, record: Record) -> bool:
+        """Tell whether the client may read the object of a change."""
         return record.revision >= await self._first_readable(*record.key)
 
     async def _all_readable(self, key: Key, known: dict[tuple[str, str], int]) -> int:
@@ -310,7 +315,7 @@ class ChangeReads:
 
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
-        readable = await self._readable(record)
+        readable = await self.may_read(record)
         size = pair_size((record, before))
         await self.turn.begin(size)
         return await self.turn.run(size, partial(_entry_of, record, before, content, readable=readable))

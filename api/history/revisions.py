@@ -169,6 +169,14 @@ def resources_named(registry: Registry, deleted: Iterable[ResourceType], name: s
     return frozenset(rt.resource for rt in known if rt.stored and wanted in _called(rt, name))
 
 
+def kinds_named(registry: Registry, deleted: Iterable[ResourceType], name: str) -> frozenset[str]:
+    """Return all values that ``resources_named`` knows, as they are usually written."""
+    types = [rt for rt in (*_known(registry), *deleted) if rt.stored]
+    if name == "object.kind":
+        return frozenset(rt.kind for rt in types)
+    return frozenset(called for rt in types for called in _called(rt, name) if called)
+
+
 def _known(registry: Registry) -> Sequence[ResourceType]:
     return [rt for stored in registry.stored() for rt in registry.known_as(stored.resource)]
 

@@ -1,6 +1,7 @@
 """The selectable fields of revisions, as a table. api/history and the log give them their meaning.
 
 object.kind=Deployment,object.name=web,time.from=2h        changes of the last two hours
+who.actor=jane,noise=hidden                                jane's changes, as herself or as another user
 who.username!=system:admin,changed=spec.replicas           changes of the number of replicas by other users
 """
 
@@ -16,13 +17,15 @@ TEXT_FIELDS: Final[Mapping[str, str]] = {
     "object.uid": "uid",
     "who.username": "user_name",
     "who.impersonator": "impersonator",
+    "who.actor": "actor",
     "who.userAgent": "user_agent",
     "who.sourceAddress": "source_address",
     "who.fieldManager": "field_manager",
     "request.verb": "verb",
+    "request.subresource": "subresource",
     "request.auditID": "audit_id",
 }
-"""Fields that are columns of the log. A value that ends in * is a prefix."""
+"""Fields that are columns of the log. A value that ends in * is a prefix. The actor is the user or its impersonator."""
 
 KIND_FIELDS: Final = ("object.kind", "object.resource", "object.apiVersion")
 """The kind of objects: Deployment; deployments, deploy or deployments.apps; apps/v1. Upper or lower case."""
@@ -30,4 +33,4 @@ KIND_FIELDS: Final = ("object.kind", "object.resource", "object.apiVersion")
 BOUNDS: Final = ("revision.from", "revision.to", "time.from", "time.to")
 """The first and last revision; the first and last time, absolute or as an age."""
 
-FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed")
+FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed", "noise")

@@ -29,7 +29,15 @@ from kubechronicle.api.selectors.field_selectors import (
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
-from kubechronicle.http.handlers.revisions import SUMMARY, VERDICTS, check_list, check_policies_listed, summarize
+from kubechronicle.http.handlers.revisions import (
+    SUMMARY,
+    VERDICTS,
+    check_list,
+    check_policies_listed,
+    summarize,
+    warn_if_nothing,
+    without_noise,
+)
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
@@ -59,6 +67,8 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
         await check_policies_listed(backend, context)
     encoder = backend.encoders.choose(request, context, rt)
     options, selection = list_parameters(context, rt)
+    if rt.group == HISTORY:
+        selection = without_noise(request, context, rt, selection)
     if options.continue_ and options.resource_version not in ("", "0"):
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
@@ -73,6 +83,8 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
     listing = await backend.reads.list(
         rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )
+    if rt.group == HISTORY and not listing.entries and not options.continue_ and not listing.continue_token:
+        await warn_if_nothing(backend, request, context, rt, selection)
     if listing.erased:
         context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
     return await list_response(backend, request, encoder, listing)
@@ -82,6 +94,8 @@ async def begin_watch(backend: Backend, request: Request, context: Context, rt: 
     if request.websocket is None:
         object_form(request, context, protobuf=bool(rt.message))  # the form of lists is rejected before the options
     options, selection = list_parameters(context, rt)
+    if rt.group == HISTORY:
+        selection = without_noise(request, context, rt, selection)
     return await watch(backend, request, context, rt, options, selection)
 
 

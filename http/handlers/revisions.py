@@ -8,6 +8,8 @@
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
+    ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
+    ?summary=extent       what such a search covers, and since when: for answers that nothing was found
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
 shown to users with the right to get that object, which the authorizers decide for each object. Counting needs the right
@@ -18,28 +20,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
+from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.density import BY, DensityOptions, density
+from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.revisions import CONTENTS, GROUP
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
+from kubechronicle.api.selectors.revision_fields import KIND_FIELDS
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.messages import Response
+from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 
+REVISIONS = frozenset(("revisions", "clusterrevisions"))
+EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
+"""Selectors with which noise is not left out."""
+LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
 SUMMARY = "summary"
+SUMMARIES = ("density", "groups", "extent")
 VERDICTS = "verdicts"
 
 
@@ -114,28 +129,73 @@ def _changes(
 
 
 async def summarize(backend: Backend, context: Context, rt: ResourceType, selection: Selection) -> Response:
-    """Answer with the number of revisions that a list would have. StatusError 400; 403 without the right to list the
-    included clusterrevisions."""
-    wanted = _wanted(context, rt, selection)
-    if wanted.everything:
-        await _check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
-    changes = _changes(backend, context)
-    summary = await density(backend.store.reads.log, changes, await changes.select(rt, selection), wanted)
-    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
-
-
-def _wanted(context: Context, rt: ResourceType, selection: Selection) -> DensityOptions:
-    query = context.query
-    summary, by, include = query.get(SUMMARY), query.get("by", "resource"), query.get("include")
-    if summary != "density":
-        raise status.bad_request(f"{SUMMARY}={summary}: must be density, or left out")
-    if by not in BY:
-        raise status.bad_request(f"by={by}: must be one of {', '.join(BY)}")
+    """Answer with a summary of the revisions that a list would have. StatusError 400; 403 without the right to list
+    the included clusterrevisions."""
+    wanted, include = context.query.get(SUMMARY), context.query.get("include")
+    if wanted not in SUMMARIES:
+        raise status.bad_request(f"{SUMMARY}={wanted}: must be {', '.join(SUMMARIES)}, or left out")
     if include and (include != "clusterrevisions" or not rt.namespaced or selection.namespace):
         raise status.bad_request(
             f"include={include}: must be clusterrevisions, with the revisions of all namespaces, or left out"
         )
-    return DensityOptions(width=_width(query.get("bucket")), by=by, everything=bool(include))
+    if include:
+        await _check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
+    by = _by(context, several=wanted == "groups")
+    changes, log = _changes(backend, context), backend.store.reads.log
+    if wanted == "density":
+        options = DensityOptions(width=_width(context.query.get("bucket")), by=by[0], everything=bool(include))
+        summary = await density(log, changes, await changes.select(rt, selection), options)
+    elif wanted == "groups":
+        summary = await groups(log, changes, await changes.select(rt, selection), by, everything=bool(include))
+    else:
+        summary = await read_extent(backend, changes, rt, selection, everything=bool(include))
+    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
+
+
+def without_noise(request: Request, context: Context, rt: ResourceType, selection: Selection) -> Selection:
+    """Return a selection of revisions without noise (api/history/noise.py), if people read the answer.
+
+    These are tables, as kubectl requests them. A selection of kinds, of one object or of noise stays as it is, and a
+    warning tells of the rest.
+    """
+    if not _is_read_by_people(request, rt):
+        return selection
+    terms = selection.fields.terms if selection.fields is not None else []
+    if any(term.field in EXPLICIT for term in terms):
+        return selection
+    context.warnings.append(LEFT_OUT_NOISE)
+    return replace(selection, fields=FieldSelector([*terms, FieldTerm(NOISE, equal=True, value=HIDDEN)]))
+
+
+def _is_read_by_people(request: Request, rt: ResourceType) -> bool:
+    return rt.plural in REVISIONS and "as=Table" in request.headers.get("accept").replace(" ", "")
+
+
+async def warn_if_nothing(
+    backend: Backend, request: Request, context: Context, rt: ResourceType, selection: Selection
+) -> None:
+    """Tell the reader of an empty table of revisions what was searched."""
+    if _is_read_by_people(request, rt):
+        found = await read_extent(backend, _changes(backend, context), rt, selection)
+        context.warnings.append(f"nothing was found: {covered(found)}")
+
+
+async def read_extent(
+    backend: Backend, changes: ChangeReads, rt: ResourceType, selection: Selection, *, everything: bool = False
+) -> dict[str, Any]:
+    """Return the RevisionExtent of a list. StatusError 400."""
+    selected = await changes.select(rt, selection)
+    return await extent(backend.store.reads.log, changes, selected, everything=everything)
+
+
+def _by(context: Context, *, several: bool) -> list[str]:
+    """Return the columns to count by. StatusError 400."""
+    text, allowed = context.query.get("by", "resource"), (GROUPS_BY if several else BY)
+    names = text.split(",") if several else [text]
+    if not all(name in allowed for name in names):
+        one = "one or more" if several else "one"
+        raise status.bad_request(f"by={text}: must be {one} of {', '.join(allowed)}")
+    return list(dict.fromkeys(names))
 
 
 def _width(text: str) -> timedelta | None:

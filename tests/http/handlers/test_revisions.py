@@ -82,7 +82,6 @@ async def test_the_changes_of_a_namespace_newest_first(autojump_clock: Any) -> N
         ("who.fieldManager=hand", ["Update deployments/web"]),
         ("who.fieldManager=ha*", ["Update deployments/web"]),
         ("object.apiVersion=apps/v1,request.verb=delete", ["Delete deployments/web"]),
-        ("object.name=web,object.kind=NoSuchKind", []),
         ("who.username=nobody", []),
         ("object.name=web,revision.to=1", []),
         ("object.name=key,time.from=1h", ["Update secrets/key", "Create secrets/key"]),
@@ -106,6 +105,9 @@ async def test_labels_are_those_of_then(autojump_clock: Any) -> None:
     ("selector", "message"),
     [
         ("object.nam=web", '"object.nam" is not a known field selector of revisions'),
+        ("object.name=web,object.kind=Deploymnt", "did you mean Deployment?"),
+        ("object.resource=nothing", "there is no such kind, nor was there in the history that is kept"),
+        ("noise=loud", "must be noise=hidden or noise=shown"),
         ("operation=Upsert", "must be Create, Update or Delete"),
         ("time.from=yesterday", "is no moment"),
         ("revision.from=x", "must be a revision"),

@@ -1,0 +1,103 @@
+"""RevisionExtent: what a search for revisions covers, so that an empty answer says where it looked and since when.
+
+    log of events since 3d: no change      events are kept for a day: nobody knows
+    log of pod/wbe: no change              no such Pod in the history, which begins at revision 1: mistyped
+    who set … by bob: no change            12 changes of the Deployment were searched: bob did not
+
+It counts the changes of the objects that the selectors name, without the selectors of users, operations and fields.
+Permission to list revisions suffices, as for density. Fields also require permission to read the objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from kubechronicle.actors.history.known_fields import unknown_fields
+from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
+from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.groups import GroupQuery
+
+NAMING: Final = frozenset(("namespace", "name", "uid"))
+"""The columns that name objects. Conditions on others choose among the changes of these objects."""
+
+
+async def extent(
+    log: RevisionLog,
+    reads: ChangeReads,
+    selected: RevisionSelection,
+    *,
+    everything: bool = False,
+) -> dict[str, Any]:
+    """Return the RevisionExtent of a selection. ``everything``: cover cluster-scoped objects too.
+
+    ``later``: the resources whose history begins later than that of the others.
+    """
+    newest, head = await reads.newest(None), await log.head()
+    named = _naming(selected.query)
+    if everything:
+        named = replace(named, namespaced=None)
+    first = await reads.begins(selected.selection.namespace)
+    held = replace(named, after=max(first - 1, 0), until=newest)
+    mark = max((head.compacted_for(resource) for resource in named.resources), default=head.compacted)
+    answer: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "RevisionExtent",
+        "metadata": {"resourceVersion": str(newest)},
+        "since": await _moment(log, max(mark, 1, first)),
+        "complete": mark == 0 and first <= 1,
+        "newest": await _moment(log, newest),
+        "searched": await _counted(log, replace(named, until=min(named.until, newest))),
+        "held": await _counted(log, held),
+    }
+    if named.until <= newest or named.after > 0:
+        answer["bounds"] = {"after": str(named.after), "until": str(min(named.until, newest))}
+    if not named.resources:
+        answer["later"] = [
+            {"resource": resource, "since": await _moment(log, later)}
+            for resource, later in sorted(head.compacted_of.items())
+            if later > mark and resource not in named.not_resources
+        ]
+    if selected.fields:
+        answer["fields"] = await unknown_fields(log, reads, held, [term.value for term in selected.fields])
+    return answer
+
+
+def _naming(query: ChangeQuery) -> ChangeQuery:
+    texts = tuple((column, text) for column, text in query.texts if column in NAMING)
+    return replace(query, texts=texts, operations=())
+
+
+async def _counted(log: RevisionLog, query: ChangeQuery) -> dict[str, Any]:
+    """Return the number of changes, by operation, with the first and the last one. No number: there are too many."""
+    if query.after >= query.until:
+        return {"changes": 0, "operations": {}}
+    try:
+        groups = await log.groups(GroupQuery(changes=query, by=("operation",)))
+    except TooMany:
+        return {}
+    found: dict[str, Any] = {
+        "changes": sum(group.changes for group in groups),
+        "operations": {OPERATIONS[int(group.values[0])]: group.changes for group in groups},
+    }
+    if groups:
+        found["first"] = await _moment(log, min(group.first for group in groups))
+        found["last"] = await _moment(log, max(group.last for group in groups))
+    return found
+
+
+async def _moment(log: RevisionLog, revision: int) -> dict[str, str]:
+    """Return a revision with its time; no time: the log has none for it."""
+    time: datetime | None = None
+    try:
+        time = (await log.moment_of(revision)).time
+    except BeforeHistory as error:
+        time = error.oldest.time if error.oldest is not None else None
+    except FutureRevision:
+        pass
+    return {"revision": str(revision)} | ({"time": written_time(time)} if time is not None else {})
