@@ -1,295 +1,39 @@
-"""The command line: `kubechronicle serve | migrate | verify | …`, and the history commands of `kubectl chronicle`.
+"""The entry of the command line: `kubechronicle serve | migrate | …` (commands.py), and `kubectl chronicle` (client).
 
-exit_codes.py explains the exit codes. Flags of settings come from the tables in settings/flags. Each command imports
-its modules when it runs, so that a quick command does not wait for the imports of others.
+exit_codes.py explains the exit codes. This module imports next to nothing, because people wait for a history command:
+neither the server's settings nor its errors, unless they are needed.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Sequence
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
-from kubechronicle.ops.client.command_table import program_name
-from kubechronicle.ops.cluster import flags as cluster_flags
-from kubechronicle.ops.data_dir import reported
-from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.exit_codes import FAILED, OK, REPORTED_ERRORS, report_error
-from kubechronicle.ops.maintenance import flags
-from kubechronicle.ops.settings.command_line import ALL, add_settings, load_settings
-from kubechronicle.ops.settings.settings import Settings, suggestion
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    summary: str
-    add_flags: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-    """Returns the exit code."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises OperatorError; argparse would print its usage and exit."""
-
-    def error(self, message: str) -> NoReturn:
-        unknown = re.match(r"unrecognized arguments: (\S+)", message)
-        if unknown and unknown[1].startswith("-"):
-            flag = unknown[1].partition("=")[0]
-            raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
-        names = (*COMMANDS, *CLIENT_COMMANDS)
-        if wrong := re.match(r"argument COMMAND: invalid choice: '(\S+)'", message):
-            near = get_close_matches(wrong[1], names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`kubechronicle --help` lists the commands"
-            raise OperatorError(f"unknown command {wrong[1]!r}; {hint}")
-        if "required: COMMAND" in message:
-            raise OperatorError(f"name a command: {', '.join(names)}; `kubechronicle --help` explains them")
-        raise OperatorError(message)
-
-
-def make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=program_name(),
-        allow_abbrev=False,
-        description="A Kubernetes API server on an append-only Postgres revision log.",
-    )
-    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        command.add_flags(
-            parsers.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
-        )
-    for name, summary in CLIENT_COMMANDS.items():
-        parsers.add_parser(name, help=summary, add_help=False)  # ops/client parses the rest
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only a bug raises."""
     sys.excepthook = terminal.show_traceback
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        argv = sys.argv[1:] if argv is None else argv
         if argv and argv[0] in CLIENT_COMMANDS:
             from kubechronicle.ops.client import dispatch
 
             return dispatch.run(argv[0], argv[1:])
-        if "--version" in argv[:1] or (argv[:1] == ["serve"] and "--version" in argv):
-            argv = ["version"]  # as kube-apiserver has it
-        arguments = make_parser().parse_args(_join_dashed_values(argv))
-        return COMMANDS[arguments.command].run(arguments)
-    except REPORTED_ERRORS as error:
-        return report_error(error)
+        from kubechronicle.ops import commands
+
+        return commands.run(argv)
     except KeyboardInterrupt:
-        return FAILED
+        return 1
+    except BaseException as error:
+        from kubechronicle.ops.exit_codes import REPORTED_ERRORS, report_error
 
+        if isinstance(error, REPORTED_ERRORS):
+            return report_error(error)
+        raise
 
-def _join_dashed_values(argv: Sequence[str]) -> list[str]:
-    """Turn ``--controllers -NAME`` into ``--controllers=-NAME``, and ``--at -2h`` likewise.
-
-    argparse takes a value that begins with a dash only in this form.
-    """
-    joined: list[str] = []
-    for argument in argv:
-        if joined and joined[-1] in ("--controllers", "--at") and re.match(r"-[^-]", argument):
-            joined[-1] += f"={argument}"
-        else:
-            joined.append(argument)
-    return joined
-
-
-def _serve_flags(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, ALL)
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    # Off until the server runs (replica.py): a start makes many objects that stay, and each pass over them takes 0.1 s.
-    gc.disable()
-    settings = load_settings(arguments)
-    import trio
-
-    from kubechronicle.ops.server.serve import serve
-
-    with reported(settings.data_dir):
-        trio.run(serve, settings)
-    return OK
-
-
-def _run_async(command: Callable[[Settings], Coroutine[Any, Any, int]], arguments: argparse.Namespace) -> int:
-    import trio
-
-    settings = load_settings(arguments)
-    with reported(settings.data_dir):
-        return trio.run(command, settings)
-
-
-def _migrate(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log_commands
-
-    return _run_async(log_commands.run_migrate, arguments)
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log_commands
-
-    if arguments.backup:
-        return _verify_backup(arguments)
-    anchors, checkpoints = log_commands.parse_anchors(arguments.anchor), arguments.checkpoint
-    key, archive = _path(arguments.key), _path(arguments.archive)
-    return _run_async(
-        lambda settings: log_commands.run_verify(
-            settings, anchors=anchors, checkpoints=checkpoints, key_file=key, archive=archive
-        ),
-        arguments,
-    )
-
-
-def _verify_backup(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import backups, log_commands
-
-    if arguments.archive:
-        raise OperatorError("--backup: not together with --archive")
-    anchors, key = log_commands.parse_anchors(arguments.anchor), _path(arguments.key)
-    return _run_async(
-        lambda settings: backups.run_verify(
-            settings, Path(arguments.backup), anchors=anchors, checkpoints=arguments.checkpoint, key_file=key
-        ),
-        arguments,
-    )
-
-
-def _backup(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import backups
-
-    return _run_async(lambda settings: backups.run_backup(settings, arguments), arguments)
-
-
-def _restore_backup(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import backups
-
-    return _run_async(lambda settings: backups.run_restore(settings, arguments), arguments)
-
-
-def _import(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.migration import command
-
-    return _run_async(lambda settings: command.run(settings, arguments), arguments)
-
-
-def _checkpoint(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import checkpoints
-
-    key, output = _path(arguments.key), _path(arguments.output)
-    return _run_async(lambda settings: checkpoints.run_checkpoint(settings, key_file=key, output=output), arguments)
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
-
-
-def _compact(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log_commands
-
-    revision = log_commands.parse_revision(arguments.revision)
-    keep = log_commands.parse_keep(arguments.keep)
-    without = bool(arguments.without_archive)
-    return _run_async(
-        lambda settings: log_commands.run_compact(settings, revision=revision, keep=keep, without_archive=without),
-        arguments,
-    )
-
-
-def _kubeconfig(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import kubeconfigs
-
-    kubeconfigs.run(arguments, load_settings(arguments).data_dir)
-    return OK
-
-
-def _convert(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import convert
-
-    return convert.run(arguments.source, arguments.target, arguments.output_version)
-
-
-def _archive(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import archive
-
-    return archive.run(arguments)
-
-
-def _history(arguments: argparse.Namespace) -> int:
-    if arguments.action == "status":
-        from kubechronicle.ops.maintenance import history_status
-
-        as_json = arguments.output == "json"
-        return _run_async(lambda settings: history_status.run(settings, as_json=as_json), arguments)
-    from kubechronicle.ops.maintenance import confidential
-
-    return _run_async(
-        lambda settings: confidential.run(settings, add=arguments.add, remove=arguments.remove), arguments
-    )
-
-
-def _erase(arguments: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import erase
-
-    return _run_async(lambda settings: erase.run(settings, arguments), arguments)
-
-
-def _up(arguments: argparse.Namespace) -> int:
-    import trio
-
-    from kubechronicle.ops.cluster import up
-
-    trio.run(up.run, arguments)
-    return OK
-
-
-def _version(arguments: argparse.Namespace) -> int:
-    from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
-    from kubechronicle.ops.version import version_line
-
-    terminal.stdout().line(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
-    return OK
-
-
-COMMANDS: dict[str, Command] = {
-    "serve": Command("Run the API server.", _serve_flags, _serve),
-    "up": Command("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
-    "migrate": Command("Bring the database schema up to date.", flags.database_flags, _migrate),
-    "verify": Command("Prove that history was not edited.", flags.verify_flags, _verify),
-    "checkpoint": Command(
-        "Sign the present state of the log, for verify to compare with later.", flags.checkpoint_flags, _checkpoint
-    ),
-    "backup": Command("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
-    "restore-backup": Command(
-        "Restore a backup into an empty database, whole or as of a moment.", flags.restore_flags, _restore_backup
-    ),
-    "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
-    "import": Command(
-        "Move in: copy a cluster from its API server, or from an etcd snapshot.", flags.import_flags, _import
-    ),
-    "kubeconfig": Command(
-        "Print a kubeconfig: for a user, or for a moment of history.", flags.kubeconfig_flags, _kubeconfig
-    ),
-    "history": Command("Show the size of history, and its confidential resources.", flags.history_flags, _history),
-    "archive": Command("Read history that was archived before it was dropped.", flags.archive_flags, _archive),
-    "erase": Command(
-        "Erase an object's contents, or a user's identity, from history; verify still proves the rest.",
-        flags.erase_flags,
-        _erase,
-    ),
-    "convert": Command(
-        "Convert objects between JSON, YAML and protobuf, and between versions.", flags.convert_flags, _convert
-    ),
-    "version": Command("Print the version.", flags.no_flags, _version),
-}
 
 if __name__ == "__main__":
     sys.exit(main())

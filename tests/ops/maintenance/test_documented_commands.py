@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubechronicle.ops.cli import make_parser
+from kubechronicle.ops.commands import make_parser
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = ("backup.md", "move-from-etcd.md", "upgrade.md")

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from kubechronicle.ops.cli import make_parser
+from kubechronicle.ops.commands import make_parser
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import service_account_keys
 from kubechronicle.ops.settings.settings import Settings, load

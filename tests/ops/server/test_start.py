@@ -40,7 +40,16 @@ def test_modules_of_other_protocols_are_imported_after_the_start() -> None:
 
 
 def test_help_imports_neither_server_nor_database() -> None:
-    assert not loaded("kubechronicle.ops.cli").intersection({*HEAVY, "trio", "yaml", "cattrs"})
+    assert not loaded("kubechronicle.ops.commands").intersection({*HEAVY, "trio", "yaml", "cattrs"})
+
+
+def test_history_commands_import_nothing_of_the_server() -> None:
+    """People wait for them."""
+    of_server = ("kubechronicle.actors", "kubechronicle.eventlog", "kubechronicle.http", "kubechronicle.ops.settings")
+    for module in ("kubechronicle.ops.cli", "kubechronicle.ops.client.commands.log"):
+        imported = loaded(module)
+        assert not {name for name in imported if name.startswith(of_server)}
+        assert "trio" not in imported
 
 
 async def test_a_starting_database_stops_when_the_block_ends(tmp_path: Path) -> None:
