@@ -23,6 +23,7 @@ from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.machine import component_statuses
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
+from kubechronicle.http.handlers.questions import rights
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_recorded, read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
@@ -54,6 +55,10 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "exec": stream_pod,
     "attach": stream_pod,
     "portforward": stream_pod,
+}
+# Questions about history: lists of revisions with one of these summaries. Others are in revisions.py.
+QUESTIONS: Final[Mapping[str, Handler]] = {
+    "rights": rights.answer,
 }
 
 
@@ -101,7 +106,9 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         raise status.method_not_supported(rt, verb)
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
     if rt.group == HISTORY:
-        backend = read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, context)
+        backend = (
+            read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, request, context)
+        )
     elif rt.deprecated and rt.plural == component_statuses.RESOURCE and not context.moment:
         backend = replace(backend, reads=component_statuses.ComponentStatuses(backend.store.reads))
     if needs_webhook(rt):
@@ -110,6 +117,8 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
     if rt.resource == "bindings" and verb == "create":
         handler = bind
+    if rt.group == HISTORY and verb == "list" and rt.plural not in RESOURCES:
+        handler = QUESTIONS.get(context.query.get("summary"), handler)
     try:
         return await compressed(backend, request, await handler(backend, request, context, rt))
     except (NotAcceptableError, UnsupportedMediaTypeError) as error:

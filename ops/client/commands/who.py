@@ -9,18 +9,23 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
+from kubechronicle.api.history.actions import PAST_TENSES, action_of
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.commands import can_i
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, number_of, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import revision_document, user_of
+from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import Subject, field_path
+from kubechronicle.ops.client.several import add_selector_flag, subjects
+from kubechronicle.ops.client.subjects import Subject, add_all_namespaces_flag, field_path
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -31,8 +36,10 @@ EXAMPLES: Final = """\
   kubectl chronicle who set deployment/web spec.replicas --all
   kubectl chronicle who set deploy/web 'spec.template.spec.containers[name=web].image'
   kubectl chronicle who changed secret/key --since 2h
+  kubectl chronicle who can delete pods -n shop --at 2h
 """
-ACTIONS: Final = ("created", "deleted", "changed", "set")
+CAN: Final = "can"
+ACTIONS: Final = ("created", "deleted", "changed", "set", CAN)
 # The longest chain of causes.
 MAX_CAUSES: Final = 6
 # The number of an object's last changes that are searched for the request that marked it for deletion.
@@ -46,6 +53,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="MOMENT", default="", help="only changes after it: 2h, a time, a revision")
     parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
     parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")
+    add_selector_flag(parser)
+    can_i.add_flags_of_rights(parser)
+    add_all_namespaces_flag(parser)
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
@@ -71,6 +81,8 @@ class Answer:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0, or 1 without an answer. OperatorError."""
+    if arguments.action == CAN:
+        return can_i.who_can(arguments)
     session = Session.open(arguments)
     words, field = arguments.words, ""
     if arguments.action == "set":
@@ -78,22 +90,43 @@ def run(arguments: argparse.Namespace) -> int:
             raise OperatorError("a field is missing, as in `who set deployment/web spec.replicas`")
         words, field = words[:-1], field_path(words[-1])
     kinds = session.kinds()
-    subject = session.subject(words, kinds)
     selectors = bounds(session.client, arguments.since, arguments.until)
     search = _Search(session, kinds, selectors, limit=0 if arguments.all else 1)
-    answers = []
-    for answer in search.answers(subject, arguments.action, field):
-        answers.append(answer)
-        if not arguments.all:
-            break
-    if session.screen.format != "text":
-        session.screen.document({"answers": [_document(answer, session) for answer in answers]})
-    elif answers:
-        _print(session, answers)
-    else:
-        change = f"set {field} of {subject.description}" if field else f"{arguments.action} {subject.description}"
-        session.screen.line(f"Nobody {change}" + (" in that time." if arguments.since or arguments.until else "."))
+    answers, nobody = list[Answer](), list[tuple[str, str]]()
+    for subject in subjects(session, words, kinds, selector=arguments.selector):
+        found = search.answers(subject, arguments.action, field)
+        found_here = list(found if arguments.all else islice(found, 1))
+        answers += found_here
+        if not found_here:
+            nobody.append(_nobody(session, subject, field, selectors))
+    _show(session, answers, nobody)
     return 0 if answers else 1
+
+
+def _nobody(session: Session, subject: Subject, field: str, selectors: dict[str, str]) -> tuple[str, str]:
+    """Return the answer that there is no such change, and what was searched. OperatorError if it would mislead."""
+    arguments = session.arguments
+    query = RevisionQuery(scopes_of(subject), selectors | ({"changed": field} if field else {}), content="")
+    searched = explain(session, Search(query, subject, since=arguments.since, field=field))
+    action = "changed or deleted" if arguments.action == "changed" else arguments.action
+    if arguments.action == "created" and not (arguments.since or arguments.until):
+        raise OperatorError(f"the creation of {subject.description} is not kept: {searched}")
+    change = f"set {field} of {subject.description}" if field else f"{action} {subject.description}"
+    return f"Nobody {change}" + (" in that time." if arguments.since or arguments.until else "."), searched
+
+
+def _show(session: Session, answers: Sequence[Answer], nobody: Sequence[tuple[str, str]]) -> None:
+    if session.screen.format != "text":
+        document: Object = {"answers": [_document(answer, session) for answer in answers]}
+        if nobody:
+            document["nobody"] = [{"answer": answer, "searched": searched} for answer, searched in nobody]
+        session.screen.document(document)
+        return
+    if answers:
+        _print(session, answers)
+    for answer, searched in nobody:
+        session.screen.line(Painted(answer, "strong"))
+        session.screen.line("  ", Painted(searched, "dim"))
 
 
 class _Search:
@@ -230,7 +263,13 @@ def sentence(answer: Answer, now: datetime, *, is_masked: bool = False) -> str:
         subject = f"{answer.field} of {subject}" + ("" if is_masked else _values(answer))
     progress = "" if answer.gone else "; it is still being deleted"
     when = f"at {format_time(time)} ({ago(time, now)})"
-    return f"{user_of(answer.revision)} {answer.action} {subject} {when}{progress}."
+    return f"{user_of(answer.revision)} {_past_tense(answer)} {subject} {when}{progress}."
+
+
+def _past_tense(answer: Answer) -> str:
+    """Return the action; an eviction reads as one."""
+    found = PAST_TENSES.get(action_of(answer.revision))
+    return found if found and answer.action in ("deleted", "changed") else answer.action
 
 
 def _values(answer: Answer) -> str:
