@@ -17,19 +17,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-import orjson
 import trio
 from msgspec import structs
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.history.change_records import change_of, states_json
+from kubechronicle.actors.history.revision_entries import SecretValues, entry_of, matches
 from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
 from kubechronicle.actors.history.verdicts import Pair, Verdicts, with_verdicts
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.admission.replays import Outcome
 from kubechronicle.api.errors import status
-from kubechronicle.api.history import revisions
 from kubechronicle.api.history.revisions import PLAIN, Content
 from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -72,6 +70,7 @@ class ChangeReads:
     ``at``: the newest revision to return; None: the current one.
     ``content``: how much of the objects a list returns. A get returns all of it.
     ``verdicts``: judges the changes; a list has only those that a policy would have refused.
+    ``values``: the form of the values of Secrets; masked with a random key by default.
     ``turn``: the request's share in the large work; differences of large objects are computed there.
     """
 
@@ -89,6 +88,7 @@ class ChangeReads:
         content: Content = "",
         oldest_first: bool = False,
         verdicts: Verdicts | None = None,
+        values: SecretValues | None = None,
     ) -> None:
         self._log = log
         self._reads = reads
@@ -101,6 +101,7 @@ class ChangeReads:
         self._content = content
         self._oldest_first = oldest_first
         self._verdicts = verdicts
+        self._values = values or SecretValues()
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,9 @@ class ChangeReads:
             not_resources=(NODE_PORTS,),
         )
         changes = await self._log.changes(query, limit=1)
-        return await self._entry(*changes[0], content="full") if changes else None
+        entry = await self._entry(*changes[0], content="full") if changes else None
+        await self._values.finish()
+        return entry
 
     async def list(
         self,
@@ -162,6 +165,7 @@ class ChangeReads:
         if last_scanned is not None:
             namespace = "" if selection.namespace or not rt.namespaced else last_scanned.key.namespace
             token_text = encode_continue(Continue(last, (namespace, str(last_scanned.revision))))
+        await self._values.finish()
         return Listing(entries=entries, revision=last, continue_token=token_text)
 
     async def watch(
@@ -187,6 +191,7 @@ class ChangeReads:
             entries = newest_page[::-1]
         start = last if send_initial or not revision else revision
         cursor = ChangeCursor(self, selected, start)
+        await self._values.finish()
         return Watching(entries, last, bool(initial) and bookmarks, cursor)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -242,7 +247,7 @@ class ChangeReads:
                 if judged is not None and not judged[place]:
                     continue
                 if is_plain and record.revision >= await self._all_readable(record.key, scopes):
-                    entries.append(_entry_of(record, before, self._content, readable=True))
+                    entries.append(entry_of(record, before, self._content, self._values, readable=True))
                     held += len(entries[-1].json)
                     continue
                 entry = await self._matching(selected, record, before)
@@ -282,6 +287,7 @@ class ChangeReads:
             return [], applied
         chunk = await self._log.changes(query, limit=CHUNK)
         matching = [(record, await self._matching(selected, record, before)) for record, before in chunk]
+        await self._values.finish()
         reached = applied if chunk.is_last(CHUNK) else chunk[-1][0].revision
         return [(record, entry) for record, entry in matching if entry is not None], reached
 
@@ -297,7 +303,7 @@ class ChangeReads:
             return None  # selectors must not reveal labels and fields that the client may not read
         size = pair_size((record, before))
         await self.turn.begin(size)
-        if not await self.turn.run(size, partial(_matches, selected, record, before)):
+        if not await self.turn.run(size, partial(matches, selected, record, before)):
             return None
         return await self._entry(record, before, content=self._content)
 
@@ -318,7 +324,7 @@ class ChangeReads:
         readable = await self.may_read(record)
         size = pair_size((record, before))
         await self.turn.begin(size)
-        return await self.turn.run(size, partial(_entry_of, record, before, content, readable=readable))
+        return await self.turn.run(size, partial(entry_of, record, before, content, self._values, readable=readable))
 
 
 def _revision_named(name: str) -> int | None:
@@ -326,35 +332,6 @@ def _revision_named(name: str) -> int | None:
     if not name.isascii() or not name.isdigit() or len(name) > 18 or str(int(name)) != name:
         return None
     return int(name)
-
-
-def _matches(selected: RevisionSelection, record: Record, before: Record | None) -> bool:
-    """Return True if a change has the selected labels and concerns the selected fields."""
-    change = change_of(record, before)
-    labels = selected.selection.labels
-    if labels is not None and not labels.matches(change.labels):
-        return False
-    return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
-
-
-def _entry_of(record: Record, before: Record | None, content: Content, *, readable: bool) -> Entry:
-    kind = "revisions" if record.key.namespace else "clusterrevisions"
-    if content in PLAIN and readable:
-        before = before if content == "states" else None
-        key = Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision))
-        return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})
-    change = change_of(record, before)
-    revision = revisions.revision_object(change, content=content, readable=readable)
-    return Entry(
-        Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision)),
-        "",
-        record.revision,
-        record.revision,
-        1,
-        orjson.dumps(revision),
-        change.labels if readable else {},
-        {},
-    )
 
 
 class ChangeCursor:

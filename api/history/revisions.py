@@ -96,6 +96,8 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
         "object": _reference(change),
         "version": change.version,
     }
+    if change.last is not None and readable and (marked := change.last.get("metadata", {}).get("deletionTimestamp")):
+        found["deletionTimestamp"] = marked
     if change.previous_revision:
         found["previousRevision"] = str(change.previous_revision)
     found["who"] = {name: value for name, value in change.who.items() if value}

@@ -35,6 +35,9 @@ _REVISION: Final[Mapping[str, Schema]] = {
         uid=_text("Its uid, which differs from that of a later object with the same name."),
     ),
     "version": {"type": "integer", "format": "int64", "description": "The number of changes of the object so far."},
+    "deletionTimestamp": _text(
+        "Of a Delete: the time that an earlier request set, which marked the object for deletion. Absent if none did."
+    ),
     "previousRevision": _text("The revision of the replaced state; absent for a Create."),
     "who": _object(
         "The authenticated user and client of the change.",

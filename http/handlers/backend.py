@@ -8,6 +8,7 @@ from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
+from kubechronicle.http.audit.shown_secrets import ShownSecrets
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
@@ -37,6 +38,7 @@ class Backend:
     ``networks``: the ways to pods and Services.
     ``kept``: idle connections to pods, Services and kubelets.
     ``session_rate``: bytes a second in each direction of a session; 0: no limit.
+    ``shown_secrets``: records Secrets of history whose values are shown.
     ``audited``: the policies that only audit, for their verdicts on the log.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
@@ -58,3 +60,4 @@ class Backend:
     networks: Networks = DIRECT
     kept: KeptStreams = field(default_factory=KeptStreams)
     session_rate: int = 0
+    shown_secrets: ShownSecrets = field(default_factory=ShownSecrets)

@@ -3,6 +3,7 @@
     GET  /history/at/-2h/api/v1/pods                        the list at that moment, with its resourceVersions
     GET  /history/at/41/api/v1/pods?watch=1&speed=10        the events since, ten times as fast, then the present
     GET  /history/at/41/api/v1/pods?watch=1&until=-1h       the events up to an hour ago, then the stream ends
+    GET  /history/at/41/api/v1/secrets?values=shown         the same Secrets as without it, and a record of this read
     POST /history/at/41/apis/authorization.k8s.io/v1/…      reviews of access, by the rights of the moment
     PUT  /history/at/41/api/v1/…                            405: the past cannot be changed
 
@@ -19,11 +20,13 @@ from datetime import UTC, datetime
 from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.masking import RESOURCE
 from kubechronicle.api.history.moments import Asked, parse_moment, written
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
-from kubechronicle.eventlog.records import Moment
+from kubechronicle.eventlog.records import Key, Moment
+from kubechronicle.http.audit.shown_secrets import wants_shown
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reviews import OF_RIGHTS, REVIEWS
@@ -61,6 +64,10 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
     if info.group != HISTORY:  # revisions are limited one by one
         await check_moment(backend, context, moment.revision)
+    if info.group_resource == RESOURCE and wants_shown(context):
+        log = backend.store.reads.log.recorded
+        record = backend.shown_secrets.recorder(log, request, context, moment.revision)
+        await record([Key(RESOURCE, info.namespace, info.name)])
     reads = PastReads(backend.store.reads, moment, until=last, speed=_speed(query.get("speed")))
     served = await backend.store.past.resources_at(moment.revision)
     return replace(backend, reads=reads, store=replace(backend.store, served=served))

@@ -5,6 +5,8 @@
     ?content=after        of these, the objects after the changes, and deleted ones: at half the cost
     ?verdicts=audited     only writes that a policy would have refused that is bound with Audit alone, with its verdict;
                           warnings name the policies that are not judged here
+    ?values=shown         the values of Secrets, which is recorded; without it they are masked (by ?mask=KEY, if given).
+                          The contents states and after, for programs, are as the log holds them
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
@@ -31,6 +33,7 @@ from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.history.recorded_reads import RecordedReads
+from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Selection
@@ -43,6 +46,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
 from kubechronicle.api.selectors.revision_fields import KIND_FIELDS
+from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
@@ -58,7 +62,7 @@ SUMMARIES = ("density", "groups", "extent")
 VERDICTS = "verdicts"
 
 
-def read_revisions(backend: Backend, context: Context) -> Backend:
+def read_revisions(backend: Backend, request: Request, context: Context) -> Backend:
     """Return the backend with reads of revisions, limited to the rights of the request's user. StatusError 400."""
     content, order = context.query.get("content"), context.query.get("order", "newest")
     if content not in CONTENTS:
@@ -76,6 +80,7 @@ def read_revisions(backend: Backend, context: Context) -> Backend:
         content=content,
         oldest_first=order == "oldest",
         verdicts=_verdicts(backend) if wanted else None,
+        values=_secret_values(backend, request, context),
     )
     return replace(backend, reads=changes)
 
@@ -111,6 +116,7 @@ def _changes(
     content: str = "",
     oldest_first: bool = False,
     verdicts: Verdicts | None = None,
+    values: SecretValues | None = None,
 ) -> ChangeReads:
     reads = backend.store.reads
     return ChangeReads(
@@ -125,7 +131,17 @@ def _changes(
         content=next(each for each in CONTENTS if each == content),
         oldest_first=oldest_first,
         verdicts=verdicts,
+        values=values,
     )
+
+
+def _secret_values(backend: Backend, request: Request, context: Context) -> SecretValues:
+    """Return the form of the values of Secrets that the request wants. StatusError 400."""
+    reads, key = backend.store.reads, mask_key(context)
+    if wants_shown(context):
+        record = backend.shown_secrets.recorder(reads.log.recorded, request, context, reads.applied)
+        return SecretValues(record=record)
+    return SecretValues() if key is None else SecretValues(key=key)
 
 
 async def summarize(backend: Backend, context: Context, rt: ResourceType, selection: Selection) -> Response:

@@ -3,6 +3,8 @@
 const BASE = new URL("../", location.href.split("#")[0]).pathname;
 export const GROUP = "history.kubechronicle.dev";
 const API = `apis/${GROUP}/v1`;
+// The key of the masks of Secrets' values: equal values have equal masks on this page, until it is loaded again.
+const MASK = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class ApiError extends Error {
   constructor(code, message, lacking) {
@@ -29,7 +31,8 @@ export class ApiError extends Error {
 
 /** ``notes``: a set that gets the warnings of the answer. */
 async function get(path, query, signal, lacking, notes) {
-  const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
+  const masks = path.startsWith(API) && !query.values ? { mask: MASK } : {};
+  const asked = new URLSearchParams(Object.entries({ ...query, ...masks }).filter(([, value]) => value !== "" && value !== undefined));
   let answer;
   try {
     answer = await fetch(`${BASE}${path}?${asked}`, {
@@ -78,9 +81,9 @@ export function scopes(namespace, { clusterScoped = false } = {}) {
 
 /** The changes of several scopes in one order, newest first or (``order``) oldest first, in pages. */
 export class Changes {
-  constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "" } = {}) {
+  constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "", values = "" } = {}) {
     this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
-    this.query = { content, limit: page, order, verdicts };
+    this.query = { content, limit: page, order, verdicts, values };
     this.sign = order === "newest" ? 1 : -1;
     this.fields = fields;
     this.signal = signal;
@@ -125,11 +128,19 @@ export class Changes {
 
 export const number = (revision) => Number(revision.metadata.name);
 
-/** Return one revision with the objects before and after. */
-export function revision(namespace, name, signal) {
+/** Return one revision with the objects before and after. ``values``: "shown" for those of a Secret, which is recorded. */
+export function revision(namespace, name, signal, values = "") {
   const resource = namespace ? "revisions" : "clusterrevisions";
   const where = namespace ? path(namespace) : `${API}/clusterrevisions`;
-  return get(`${where}/${encodeURIComponent(name)}`, {}, signal, right("get", resource, namespace));
+  return get(`${where}/${encodeURIComponent(name)}`, { values }, signal, right("get", resource, namespace));
+}
+
+/** Return the revision that marked a deleted object for deletion, undefined if it was deleted at once. */
+export async function deletionMark({ object, deletionTimestamp }, signal) {
+  if (!deletionTimestamp) return undefined;
+  const fields = { "object.resource": resourceName(object), "object.name": object.name, "object.uid": object.uid, changed: "metadata.deletionTimestamp" };
+  const places = scopes(object.namespace, { clusterScoped: !object.namespace }).slice(0, 1);
+  return (await new Changes(places, fields, { signal, page: 1, order: "oldest" }).next(1))[0];
 }
 
 /** Return the number of changes over time; without cluster-scoped objects if the visitor may not list them. */

@@ -2,10 +2,13 @@
 
 import { choice, copyable, field, h, when } from "./dom.js";
 import { shellWord } from "./printable.js";
-import { Changes, number, resourceName, scopes, selector } from "./api.js";
+import { Changes, deletionMark, number, resourceName, scopes, selector } from "./api.js";
 import { ChangeList, NOISE, link, user } from "./changes.js";
 
 const SINCE = [["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"], ["", "as long as is kept"]];
+
+// Marks that are asked for at once.
+const TOGETHER = 6;
 
 export function deleted({ query, go, signal }) {
   const state = { ns: "", since: "7d", noise: "", ...Object.fromEntries(query) };
@@ -17,8 +20,8 @@ export function deleted({ query, go, signal }) {
       ["User", user],
       ["Object", (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
         `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],
-      ["Bring it back", (revision, again) => (again.has(key(revision)) && again.get(key(revision)) > number(revision)
-        ? h("span.faint", {}, "it has been created again since") : copyable(restoring(revision)))],
+      ["Bring it back", (revision, { again, marks }) => (again.has(key(revision)) && again.get(key(revision)) > number(revision)
+        ? h("span.faint", {}, "it has been created again since") : copyable(restoring(revision, marks.get(revision))))],
     ],
   });
   const form = h("form.filters", { onsubmit: (event) => {
@@ -36,15 +39,21 @@ export function deleted({ query, go, signal }) {
     go("deleted", Object.fromEntries(Object.entries({ ...values, noise: values.noise ? "1" : "" }).filter(([, value]) => value)));
   }
 
-  // Find the objects that were created again: one request for a page, over the time since its oldest deletion.
+  // Find the objects that were created again: one request for a page, over the time since its oldest deletion. Find the
+  // marks of those that waited for finalizers or a grace period, too: the state before is to be brought back.
   async function annotate(found) {
     const again = new Map();
-    if (!found.length) return again;
+    const marks = new Map();
+    if (!found.length) return { again, marks };
     const fields = selector({ operation: "Create", "revision.from": found.at(-1).metadata.name }, state.noise ? "" : NOISE);
     for (const revision of await new Changes(scopes(state.ns), fields, { signal, page: 500 }).next(2000)) {
       if (!again.has(key(revision))) again.set(key(revision), number(revision));
     }
-    return again;
+    const marked = found.filter((revision) => revision.deletionTimestamp);
+    for (let first = 0; first < marked.length; first += TOGETHER) {
+      await Promise.all(marked.slice(first, first + TOGETHER).map(async (revision) => marks.set(revision, await deletionMark(revision, signal))));
+    }
+    return { again, marks };
   }
 
   list.show(state.ns, selector({ operation: "Delete", "time.from": state.since }, state.noise ? "" : NOISE), signal);
@@ -53,10 +62,13 @@ export function deleted({ query, go, signal }) {
 
 const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;
 
-/** The command that restores the object of a deletion. A namespace is restored with its content. */
-export function restoring(revision) {
+/**
+ * The command that restores the object of a deletion, as before its ``mark`` for deletion if it had one. A namespace is
+ * restored with its content.
+ */
+export function restoring(revision, mark) {
   const { object } = revision;
-  const before = `--to ${number(revision) - 1}`;
+  const before = `--to ${number(mark ?? revision) - 1}`;
   if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${shellWord(object.name)} ${before}`;
   const what = shellWord(`${resourceName(object)}/${object.name}`);
   return `kubectl chronicle restore ${what}${object.namespace ? ` -n ${shellWord(object.namespace)}` : ""} ${before}`;

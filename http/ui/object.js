@@ -1,7 +1,7 @@
 // One object: its revisions, any two of them side by side, and the last author of each field.
 
 import { copyable, count, h, loading, say, timeText, when } from "./dom.js";
-import { Changes, revision as one, scopes } from "./api.js";
+import { Changes, deletionMark, revision as one, scopes } from "./api.js";
 import { failed, operation, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
 import { restoring } from "./deleted.js";
@@ -23,6 +23,7 @@ export function object({ path, query, go, signal }) {
   const subject = { "object.resource": resource, "object.name": name };
   const places = scopes(namespace, { clusterScoped: !namespace }).slice(0, 1);
   let known = [];
+  let values = ""; // "shown" once the visitor asks for the values of a Secret
 
   const move = (values) => go(["object", ...path], Object.fromEntries(Object.entries({ ...state, ...values }).filter(([, value]) => value)));
   const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views" }, TABS.map(([each, text]) =>
@@ -53,7 +54,21 @@ export function object({ path, query, go, signal }) {
     const to = known.find((each) => each.metadata.name === state.rev) ?? known[0];
     const from = state.from ?? "";
     show(changes, to, from);
+    await draw(to, from);
+  }
+
+  async function draw(to, from) {
     await ({ blame: blamed, readers: readBy }[tab] ?? compared)(to, from);
+    if (resource === "secrets" && tab !== "readers") panel.prepend(masked(to, from));
+  }
+
+  // Values of a Secret stay masked until the visitor asks for them. The server records that.
+  function masked(to, from) {
+    if (values) return h("p.note", {}, "The values are shown. The server has recorded that.");
+    return h("p.note", {}, "Values are masked: equal ones have equal masks. ", h("button", { type: "button", onclick: () => {
+      values = "shown";
+      draw(to, from);
+    } }, "Show the values (recorded)"));
   }
 
   function show(changes, to, from) {
@@ -81,7 +96,7 @@ export function object({ path, query, go, signal }) {
 
   async function compared(to, from) {
     try {
-      const asked = [one(namespace, to.metadata.name, signal), from ? one(namespace, from, signal) : null];
+      const asked = [one(namespace, to.metadata.name, signal, values), from ? one(namespace, from, signal, values) : null];
       const [now, then] = await Promise.all(asked);
       const hidden = now.redacted || then?.redacted ? redacted(now)
         : now.erased || then?.erased || (now.beforeErased && !then) ? erased() : null;
@@ -89,7 +104,8 @@ export function object({ path, query, go, signal }) {
       const after = now.after ?? null;
       const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
       const gone = to === known[0] && to.operation === "Delete" && !now.erased;
-      panel.replaceChildren(facts(now), gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), copyable(restoring(to))) : "", hidden ?? sides(before, after, fromTitle, title(now)));
+      const mark = gone ? await deletionMark(now, signal) : undefined;
+      panel.replaceChildren(facts(now), gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), copyable(restoring(to, mark))) : "", hidden ?? sides(before, after, fromTitle, title(now)));
       say(`Revision ${now.metadata.name}`);
     } catch (error) {
       failed(panel, error);
@@ -102,7 +118,7 @@ export function object({ path, query, go, signal }) {
     try {
       // Oldest first, so that each page can be dropped after use.
       const fields = { ...subject, "revision.to": to.metadata.name };
-      const changes = new Changes(places, fields, { content: "full", signal, page: PAGE, order: "oldest" });
+      const changes = new Changes(places, fields, { content: "full", signal, page: PAGE, order: "oldest", values });
       const held = new Blame();
       let deleted = null;
       let taken = 0;

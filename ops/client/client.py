@@ -9,6 +9,7 @@ client.at(moment).pages("/api/v1/namespaces/shop/pods")
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.request_info import HISTORY
+from kubechronicle.api.registry.resources import HISTORY as HISTORY_GROUP
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.transport import Reply, TooLarge, Transport
 from kubechronicle.ops.errors import OperatorError
@@ -32,6 +34,7 @@ T = TypeVar("T")
 PAGE_SIZE: Final = 500
 NOT_JSON: Final = "the response is not JSON; is this a Kubernetes API server?"
 JSON: Final = "application/json"
+REVISIONS: Final = f"/apis/{HISTORY_GROUP}/"
 # Smaller differences between the clocks are ignored: the Date header has whole seconds.
 TOLERATED_SKEW: Final = timedelta(seconds=2)
 
@@ -62,6 +65,8 @@ class Client:
     ``skew``: the server's clock minus ours, once it is measured
     ``omissions``: warnings of lists without objects that were erased from history
     ``compressed``: accept compressed responses
+    ``shows_secrets``: history has the values of Secrets, and records that; otherwise it has masks
+    ``mask``: the key of the masks, so that equal values have equal masks in one run
     """
 
     transport: Transport
@@ -70,6 +75,8 @@ class Client:
     skew: list[timedelta] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
     compressed: bool = True
+    shows_secrets: bool = False
+    mask: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     def at(self, moment: str) -> Client:
         """Return this client at a moment of ``resolve_moment``."""
@@ -175,6 +182,10 @@ class Client:
             yield event
 
     def _path(self, path: str, query: Mapping[str, str] | None) -> str:
+        if self.shows_secrets and (self.moment or path.startswith(REVISIONS)):
+            query = {**(query or {}), "values": "shown"}
+        elif path.startswith(REVISIONS):
+            query = {**(query or {}), "mask": self.mask}
         prefix = f"{HISTORY}{quote(self.moment, safe=':')}" if self.moment else ""
         return f"{prefix}{path}" + (f"?{urlencode(query)}" if query else "")
 

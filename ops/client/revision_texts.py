@@ -16,14 +16,13 @@ from kubechronicle.api.history.differences import (
 )
 from kubechronicle.api.history.field_values import fields_at, steps, values_at
 from kubechronicle.api.history.revisions import object_cell
+from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
+from kubechronicle.api.history.masking import LAST_APPLIED
 from kubechronicle.ops.client.output import Screen, ago, format_time
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
 # Lines printed of a list or mapping that was added or removed.
 MAX_LINES: Final = 12
-SECRET_FIELDS: Final = ("data", "stringData")
-# The annotation of kubectl apply has a copy of the whole object, with the data of a Secret.
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def field_changes(revision: Mapping[str, Any], *, field: str = "") -> list[Difference]:

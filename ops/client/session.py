@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
@@ -35,7 +35,10 @@ class Session:
     @classmethod
     def open(cls, arguments: argparse.Namespace) -> Session:
         """Connect to the server that the arguments and the kubeconfig name. OperatorError."""
-        return cls(arguments, connect(kubeconfig.load(arguments)), Screen(arguments))
+        client = replace(
+            connect(kubeconfig.load(arguments)), shows_secrets=bool(getattr(arguments, "show_secrets", False))
+        )
+        return cls(arguments, client, Screen(arguments))
 
     @property
     def namespace(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
+from kubechronicle.api.history.masking import masked_secret
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
@@ -114,6 +115,8 @@ def _mask(marked: Marked) -> Marked:
         return marked
     return _with_values(marked, mask_object(marked.value))
 
+    if current.get("kind") == "Secret" and not client.shows_secrets:
+        current = masked_secret(current, client.mask.encode())  # as the revisions are
 
 def _with_values(marked: Marked, value: Any) -> Marked:
     """Return the same marks on ``value``, which has the same names and other values."""

@@ -9,13 +9,14 @@ from kubechronicle.api.history.restore_plan import exported, lost
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
+from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import State, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
-  kubectl chronicle export -n shop --at 1d > shop.yaml        yesterday's namespace
+  kubectl chronicle export -n shop --at 1d --show-secrets > shop.yaml     yesterday's namespace
   kubectl diff -f shop.yaml                                   the differences to the present one
   kubectl chronicle export -n shop,billing --at 2026-11-20T18:00Z
   kubectl chronicle export -A --at 1d -o json                 the whole cluster, as a List
@@ -27,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser, required=False)
     add_all_namespaces_flag(parser)
     parser.add_argument("--at", metavar="MOMENT", required=True, help="2h, a time, a revision, now")
+    parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("yaml", "json"))
     kubeconfig.add_flags(parser)
 
@@ -37,6 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     client = session.client.at(session.client.resolve_moment(arguments.at))
     state = _read_state(session, client, Kinds.discover(client))
     objects = exported(state.objects.items())
+    masked = 0 if arguments.show_secrets else sum(obj["kind"] == "Secret" for obj in objects)
+    if masked:
+        objects = [mask_object(obj) for obj in objects]
+        session.screen.note(f"the values of {masked} Secrets are masked and cannot be applied; --show-secrets has them")
     for resource, reason in state.unread.items():
         session.screen.note(f"not exported: {resource}: {reason}")
     if arguments.output == "json":

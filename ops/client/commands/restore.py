@@ -92,18 +92,18 @@ def run(arguments: argparse.Namespace) -> int:
     to_do = _agreed(arguments, plan)
     if arguments.dry_run or not to_do:
         if not is_text:
-            screen.document({"plan": [_document(step) for step in plan]})
+            screen.document({"plan": [step_document(step) for step in plan]})
         return 1 if planner.unread or not _is_whole(arguments, plan) else 0
-    _confirm(arguments, is_text=is_text)
+    confirm(arguments, is_text=is_text)
     if planner.wait_for_namespace():
         plan = planner.plan()
         to_do = _agreed(arguments, plan)
     results = _carry_out(planner, to_do)
     if is_text:
-        _print_results(screen, results)
+        print_results(screen, results)
     else:
         screen.document(
-            {"plan": [_document(step) for step in plan], "results": [_result_document(each) for each in results]}
+            {"plan": [step_document(step) for step in plan], "results": [_result_document(each) for each in results]}
         )
     is_whole = _is_whole(arguments, plan) and not planner.unread
     return 0 if is_whole and not any(each.failed for each in results) else 1
@@ -119,16 +119,16 @@ def _is_whole(arguments: argparse.Namespace, plan: Sequence[Step]) -> bool:
     return not any(step.problem or (step.action == "replace" and not arguments.replace) for step in plan)
 
 
-def _confirm(arguments: argparse.Namespace, *, is_text: bool) -> None:
-    """Ask whether to carry out the plan. Raises OperatorError unless the answer is yes."""
+def confirm(arguments: argparse.Namespace, *, is_text: bool, done: str = "restored", does: str = "restores") -> None:
+    """Ask whether to carry out the plan. Raises OperatorError unless the answer is yes. ``done``, ``does``: verbs."""
     if arguments.yes:
         return
     if not is_text or not sys.stdin.isatty():
-        raise OperatorError("nothing was restored: --yes restores without asking, --dry-run only prints the plan")
+        raise OperatorError(f"nothing was {done}: --yes {does} without asking, --dry-run only prints the plan")
     terminal.stdout().flush()
     terminal.stderr().question("Carry out this plan? [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise OperatorError("nothing was restored")
+        raise OperatorError(f"nothing was {done}")
 
 
 def _carry_out(planner: Planner, plan: Sequence[Step]) -> list[Result]:
@@ -186,16 +186,16 @@ def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> No
         screen.line("               ", *parts)
 
 
-def _print_results(screen: Screen, results: Sequence[Result]) -> None:
+def print_results(screen: Screen, results: Sequence[Result], done: str = "restored") -> None:
     for each in results:
         line = f"{object_name(each.step.key)} {each.outcome}"
         screen.line(Painted(line, "old") if each.failed else line)
     failed = sum(each.failed for each in results)
     if failed:
-        screen.line(f"{failed} of {len(results)} could not be restored")
+        screen.line(f"{failed} of {len(results)} could not be {done}")
 
 
-def _document(step: Step) -> Object:
+def step_document(step: Step) -> Object:
     group, kind, namespace, name = step.key
     document: Object = {"action": step.action, "group": group, "kind": kind, "namespace": namespace, "name": name}
     if step.changes and kind != "Secret":
@@ -205,4 +205,4 @@ def _document(step: Step) -> Object:
 
 
 def _result_document(result: Result) -> Object:
-    return _document(result.step) | {"outcome": result.outcome, "failed": result.failed}
+    return step_document(result.step) | {"outcome": result.outcome, "failed": result.failed}

@@ -38,12 +38,24 @@ class Result:
 
 
 class Restorer:
-    """Carries out steps. ``timeout``: seconds to wait for an object in deletion. ``dry_run``: changes nothing."""
+    """Carries out steps.
+
+    ``timeout``: seconds to wait for an object in deletion
+    ``dry_run``: changes nothing
+    ``remerges``: compares an object again that has changed since the plan, instead of leaving it
+    """
 
     def __init__(
-        self, client: Client, kinds: Mapping[tuple[str, str], Kind], *, timeout: float, dry_run: bool = False
+        self,
+        client: Client,
+        kinds: Mapping[tuple[str, str], Kind],
+        *,
+        timeout: float,
+        dry_run: bool = False,
+        remerges: bool = True,
     ) -> None:
         self._client, self._kinds, self._timeout = client, kinds, timeout
+        self._tries = TRIES if remerges else 1
         self._options = MANAGER | DRY_RUN if dry_run else MANAGER
         self._new_kinds: set[tuple[str, str]] = set()
         """Group and kind of each CustomResourceDefinition created by this restorer."""
@@ -98,7 +110,7 @@ class Restorer:
             self._post(step, body)
             outcome = "created"
         except ApiError as error:
-            if error.reason == "AlreadyExists":
+            if error.reason == "AlreadyExists" and self._tries > 1:
                 return self._update_existing(step)
             taken = _remove_taken(body, error)
             if taken is None:
@@ -158,14 +170,14 @@ class Restorer:
     # -- update, delete -----------------------------------------------------------------------------------------------
 
     def _update(self, step: Step) -> str:
-        for attempt in range(TRIES):
+        for attempt in range(self._tries):
             try:
                 self._request_patch(step)
             except ApiError as error:
                 if error.reason != "Conflict":
                     raise
-                if attempt == TRIES - 1:
-                    raise _Failed(f"another client keeps changing it: {error.message}") from None
+                if attempt == self._tries - 1:
+                    raise _Failed(f"another client has changed it meanwhile: {error.message}") from None
             else:
                 return "reverted"
             live = self._client.get(self._path(step.key))

@@ -205,14 +205,17 @@ def test_restored_objects_refer_to_present_owners(chronicle: Chronicle, shop: tu
 
 def test_export(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
-    output = chronicle("export", "-n", name, "--at", str(revision))
+    output = chronicle("export", "-n", name, "--at", str(revision), "--show-secrets")
     documents = list(yaml.safe_load_all(output.out))
     assert [each["kind"] for each in documents] == ["Namespace", "ConfigMap", "Secret", "Deployment"]
     assert documents[3]["metadata"] == {"name": "web", "namespace": name}
     assert "status" not in documents[3]
-    document = chronicle("export", "-n", name, "--at", str(revision), "-o", "json").json()
+    document = chronicle("export", "-n", name, "--at", str(revision), "--show-secrets", "-o", "json").json()
     assert document["items"] == documents
     one = yaml.safe_load(chronicle("export", "cm/settings", "-n", name, "--at", str(revision)).out)
     assert one["data"] == {"color": "blue"}
-    everything = list(yaml.safe_load_all(chronicle("export", "-A", "--at", str(revision)).out))
+    everything = list(yaml.safe_load_all(chronicle("export", "-A", "--at", str(revision), "--show-secrets").out))
     assert [each for each in everything if each["metadata"].get("namespace") == name] == documents[1:]
+    masked = chronicle("export", "secret/key", "-n", name, "--at", str(revision))
+    assert yaml.safe_load(masked.out)["data"] == {"a": "***"}
+    assert "the values of 1 Secrets are masked and cannot be applied" in masked.err

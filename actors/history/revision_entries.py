@@ -1,0 +1,69 @@
+"""Changes of the log as entries of lists and watches, with the values of Secrets masked or shown."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from kubechronicle.actors.history.change_records import change_of, states_json
+from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.api.history import revisions
+from kubechronicle.api.history.masking import RESOURCE, masked_change
+from kubechronicle.api.history.revisions import PLAIN, Content
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key, Record
+
+KEY_BYTES: Final = 16
+
+RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
+"""Record that the values of these Secrets are shown to the client. Raises the errors of the log."""
+
+
+@dataclass(slots=True)
+class SecretValues:
+    """The form of the values of Secrets in one answer.
+
+    ``key``: of the masks (api/history/masking.py).
+    ``record``: records Secrets before their values are shown; None: they are masked.
+    ``shown``: Secrets in the answer that are not recorded yet.
+    """
+
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+    record: RecordShown | None = None
+    shown: set[Key] = field(default_factory=set)
+
+    async def finish(self) -> None:
+        """Record what is shown, before the answer is sent."""
+        if self.shown and self.record is not None:
+            shown, self.shown = sorted(self.shown), set()
+            await self.record(shown)
+
+
+def matches(selected: RevisionSelection, record: Record, before: Record | None) -> bool:
+    """Return True if a change has the selected labels and concerns the selected fields."""
+    change = change_of(record, before)
+    labels = selected.selection.labels
+    if labels is not None and not labels.matches(change.labels):
+        return False
+    return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
+
+
+def entry_of(record: Record, before: Record | None, content: Content, values: SecretValues, *, readable: bool) -> Entry:
+    """Return the revision of a change. ``readable``: the client may read the object."""
+    kind = "revisions" if record.key.namespace else "clusterrevisions"
+    key = Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision))
+    if content in PLAIN and readable:
+        before = before if content == "states" else None
+        return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})
+    change = change_of(record, before)
+    if values.record is None:
+        change = masked_change(change, values.key)
+    elif record.key.resource == RESOURCE and readable:
+        values.shown.add(record.key)
+    revision = revisions.revision_object(change, content=content, readable=readable)
+    labels = change.labels if readable else {}
+    return Entry(key, "", record.revision, record.revision, 1, orjson.dumps(revision), labels, {})

@@ -1,0 +1,191 @@
+"""Undo a user's changes of an object, and keep the changes that others made later.
+
+Each change is undone by a three-way merge, the newest change first: its state after is the base, its state before is
+wanted, and the present state has the changes of others.
+
+    bob    replicas 3 → 5, image web:1 → web:2
+    jane                   image web:2 → web:3
+    undo   replicas 5 → 3, image stays web:3: a conflict, because jane has set it since
+
+List items are merged by their key fields (differences.py), other lists as a whole. An object that the user created is
+deleted, unless others have changed it; one that the user deleted is created as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kubechronicle.api.history.differences import (
+    BOOKKEEPING,
+    CONSEQUENCES,
+    differences,
+    field_below,
+    item_key,
+    item_label,
+    key_fields_of,
+    same,
+)
+from kubechronicle.api.history.restore_plan import Key, Step, left_alone, target
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """One change of the user, from the log. ``before``, ``after``: the states, None for an absent object."""
+
+    revision: int
+    operation: Literal["Create", "Update", "Delete"]
+    before: Object | None
+    after: Object | None
+
+    @property
+    def marks(self) -> bool:
+        """True if the change marked the object for deletion."""
+        return _is_marked(self.after) and not _is_marked(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A field that stays as it is. ``field``: "" for the whole object. ``revision``: the user's change of it."""
+
+    field: str
+    why: str
+    revision: int
+
+
+def _is_marked(obj: Object | None) -> bool:
+    return obj is not None and bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def undo(key: Key, changes: Sequence[Undone], live: Object | None, *, uid: str) -> tuple[Step | None, list[Conflict]]:
+    """Return the step that undoes the changes of the object with this uid, oldest first, and the conflicts.
+
+    ``live``: the present object of this name. None: there is nothing to do.
+    """
+    is_same = live is not None and live["metadata"].get("uid") == uid
+    state: Object | None = live if is_same else None
+    conflicts: list[Conflict] = []
+    for change in reversed(changes):
+        state, found = _without(change, state)
+        conflicts += found
+    if state is None:
+        return (Step("delete", key, None, live) if is_same and not left_alone(live or {}) else None), conflicts
+    if why := left_alone(state):
+        return Step("leave", key, state, live, why=why), conflicts
+    if live is None:
+        return Step("create", key, state), conflicts
+    if not is_same:
+        return None, [*conflicts, Conflict("", "another object of this name was created since", changes[-1].revision)]
+    made = differences(live, target(live, state))
+    return (Step("update", key, state, live, tuple(made)) if made else None), conflicts
+
+
+def _without(change: Undone, state: Object | None) -> tuple[Object | None, list[Conflict]]:
+    """Return the state without a change, and the conflicts."""
+    if change.operation == "Delete" or change.marks:
+        if state is not None:
+            return state, [Conflict("", "it is still being deleted", change.revision)] if change.marks else []
+        return copy.deepcopy(change.before), []
+    if state is None:
+        return None, [] if change.operation == "Create" else [Conflict("", "it was deleted since", change.revision)]
+    if change.operation == "Create":
+        assert change.after is not None
+        later = [each.field for each in differences(state, target(state, change.after))]
+        if later:
+            return state, [Conflict("", f"it has other changes since ({', '.join(later)})", change.revision)]
+        return None, []
+    if change.before is None or change.after is None:
+        return state, [Conflict("", "history has no former state", change.revision)]
+    merged, conflicts = merged_objects(change.after, change.before, state)
+    return merged, [Conflict(field, "it was changed since", change.revision) for field in conflicts]
+
+
+# -- the merge --------------------------------------------------------------------------------------------------------
+
+
+def merged_objects(base: ReadOnlyObject, wanted: ReadOnlyObject, ours: ReadOnlyObject) -> tuple[Object, list[str]]:
+    """Return ``ours`` with the differences from ``base`` to ``wanted``, and the fields where both differ from base."""
+    conflicts: list[str] = []
+    return _objects(base, wanted, ours, (), "", conflicts), conflicts
+
+
+def _objects(
+    base: ReadOnlyObject,
+    wanted: ReadOnlyObject,
+    ours: ReadOnlyObject,
+    path: tuple[str, ...],
+    field: str,
+    conflicts: list[str],
+) -> Object:
+    found: Object = {}
+    for name in dict.fromkeys((*ours, *wanted)):
+        here = (*path, name)
+        old, new, own = (each.get(name, _MISSING) for each in (base, wanted, ours))
+        below = field_below(field, name)
+        if here not in BOOKKEEPING and below not in (*CONSEQUENCES, "status"):
+            own = _values(old, new, own, here, below, conflicts)
+        if own is not _MISSING:
+            found[name] = own
+    return found
+
+
+def _values(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, conflicts: list[str]) -> Any:
+    if _equal(base, wanted) or _equal(ours, wanted):
+        return ours
+    if _equal(ours, base):
+        return copy.deepcopy(wanted) if wanted is not _MISSING else _MISSING
+    if all(isinstance(each, Mapping) or each is _MISSING for each in (base, wanted, ours)) and ours is not _MISSING:
+        return _whole(base, wanted, ours, path, field, conflicts)
+    if all(isinstance(each, list) for each in (base, wanted, ours)):
+        keys = key_fields_of(base, wanted)
+        if keys is not None and key_fields_of(base, ours) == keys:
+            return _items(base, wanted, ours, keys, path, field, conflicts)
+    conflicts.append(field)
+    return ours
+
+
+def _whole(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, conflicts: list[str]) -> Any:
+    """Merge mappings, of which two may be missing: a mapping that would be left empty is removed if wanted so."""
+    states = [{} if each is _MISSING else each for each in (base, wanted, ours)]
+    found = _objects(states[0], states[1], states[2], path, field, conflicts)
+    return _MISSING if wanted is _MISSING and not found else found
+
+
+def _items(
+    base: list[Any],
+    wanted: list[Any],
+    ours: list[Any],
+    keys: tuple[str, ...],
+    path: tuple[str, ...],
+    field: str,
+    conflicts: list[str],
+) -> list[Any]:
+    """Merge list items by key: in the present order, and items that come back at the end."""
+    bases, wants, own = ({item_key(item, keys): item for item in items} for items in (base, wanted, ours))
+    found = []
+    for key in dict.fromkeys((*own, *wants)):
+        old, new, present = (each.get(key, _MISSING) for each in (bases, wants, own))
+        label = f"{field}{item_label(present if new is _MISSING else new, keys)}"
+        if any(each is _MISSING for each in (old, new, present)) and not _settled(old, new, present):
+            conflicts.append(label)  # without its key, a part of an item is none
+        else:
+            present = _values(old, new, present, path, label, conflicts)
+        if present is not _MISSING:
+            found.append(present)
+    return found
+
+
+def _settled(base: Any, wanted: Any, ours: Any) -> bool:
+    """Tell whether at most one side differs from the base, or both agree."""
+    return _equal(base, wanted) or _equal(ours, wanted) or _equal(ours, base)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is _MISSING or other is _MISSING:
+        return one is other
+    return same(one, other)

@@ -1,0 +1,146 @@
+"""The plan that undoes a user's changes: the changes by object, from the log, and one step for each object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kubechronicle.api.history.restore_plan import Key, Step, order
+from kubechronicle.api.history.reverting import Conflict, Undone, undo
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.kinds import Kind, Kinds
+from kubechronicle.ops.client.output import Progress, format_time
+from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
+from kubechronicle.ops.client.revision_texts import user_of
+from kubechronicle.ops.client.states import key_of
+from kubechronicle.ops.client.subjects import Subject
+from kubechronicle.ops.errors import OperatorError
+
+# Changes that one run undoes. They are held in memory, with their objects.
+MOST_CHANGES: Final = 5000
+# Conflicts whose later user is looked up.
+MOST_LOOK_UPS: Final = 50
+
+Identity = tuple[Key, str]
+"""Key and uid of an object."""
+
+
+@dataclass(slots=True)
+class UserChanges:
+    """The changes of a user by object, in the order of their first change.
+
+    ``kinds``: by group and kind, in the version in which the log holds their objects
+    ``skipped``: changes that cannot be undone, with the reason
+    ``count``: the changes read
+    """
+
+    objects: dict[Identity, list[Undone]] = field(default_factory=dict)
+    kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """The plan for one object.
+
+    ``step``: None: nothing can or need be done
+    ``conflicts``: each with the change of the field that came later
+    """
+
+    key: Key
+    step: Step | None
+    conflicts: Sequence[tuple[Conflict, str]]
+
+
+def read_changes(client: Client, kinds: Kinds, query: RevisionQuery) -> UserChanges:
+    """Read the changes of the query. OperatorError: there are too many."""
+    found = UserChanges()
+    with Progress("reading") as progress:
+        for revision in read_revisions(client, replace(query, content="states", oldest_first=True)):
+            found.count += 1
+            if found.count > MOST_CHANGES:
+                raise OperatorError(
+                    f"more than {MOST_CHANGES} changes: narrow them with --since, --until, -n or a kind"
+                )
+            _add(found, kinds, revision)
+            progress.step(format_time(str(revision.get("time", ""))))
+    return found
+
+
+def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
+    number = number_of(revision)
+    for mark, why in (
+        ("redacted", "no right to read the object"),
+        ("erased", "the object is erased from history"),
+        ("beforeErased", "the object before is erased from history"),
+    ):
+        if revision.get(mark):
+            found.skipped[f"revision {number}"] = why
+            return
+    operation, before, after = revision["operation"], revision.get("before"), revision.get("after")
+    state = after or revision.get("last") or before
+    assert state is not None
+    kind = kinds.of_object(state["apiVersion"], state["kind"])
+    if kind is None:
+        found.skipped[f"revision {number}"] = f"the server has no kind {state['kind']} any more"
+        return
+    version = str(state["apiVersion"]).rpartition("/")[2]
+    found.kinds[kind.group, kind.kind] = replace(kind, version=version)
+    if operation == "Delete":
+        before, after = revision.get("last") or before, None
+    changes = found.objects.setdefault((key_of(state), str(state["metadata"].get("uid", ""))), [])
+    changes.append(Undone(number, operation, before, after))
+
+
+def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
+    """Return the plan, in the order of its steps. ApiError."""
+    found, look_ups = [], _LookUps(client)
+    with Progress("comparing", len(changes.objects)) as progress:
+        for (key, uid), own in changes.objects.items():
+            kind = changes.kinds[key[:2]]
+            try:
+                live = client.get_if(kind.path(key[2], key[3]))
+            except ApiError as error:
+                if error.code != 403:
+                    raise
+                changes.skipped["/".join(filter(None, key[1:]))] = error.message
+                continue
+            step, conflicts = undo(key, own, live, uid=uid)
+            subject = Subject(kind, key[2], key[3])
+            told = [(each, look_ups.later(subject, uid, each)) for each in conflicts]
+            if step is not None or told:
+                found.append(Reversal(key, step, told))
+            progress.step(key[3])
+    return sorted(found, key=_place)
+
+
+def _place(reversal: Reversal) -> tuple[bool, int, Key]:
+    """Return the sort key: creations and updates in the order of dependencies, then deletions in the reverse order."""
+    rank, key = order(reversal.key)
+    deletes = reversal.step is not None and reversal.step.action == "delete"
+    return deletes, -rank if deletes else rank, key
+
+
+class _LookUps:
+    """Looks up who changed a field later, for the first conflicts."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._left = MOST_LOOK_UPS
+
+    def later(self, subject: Subject, uid: str, conflict: Conflict) -> str:
+        """Return the last change of the conflict's field: ``by jane at revision 9``; "" if it is not known."""
+        if not self._left:
+            return ""
+        self._left -= 1
+        last = next(self._changes(subject, uid, conflict), None)
+        return f"by {user_of(last)} at revision {number_of(last)}" if last is not None else ""
+
+    def _changes(self, subject: Subject, uid: str, conflict: Conflict) -> Iterator[Object]:
+        fields = {"object.uid": uid, "revision.from": str(conflict.revision + 1)}
+        if conflict.field:
+            fields["changed"] = conflict.field
+        return read_revisions(self._client, RevisionQuery(scopes_of(subject), fields, content="", limit=1))

@@ -1,0 +1,114 @@
+"""A user's changes undone, with the later changes of others kept."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubechronicle.api.history.differences import same
+from kubechronicle.api.history.reverting import Conflict, Undone, merged_objects, undo
+
+KEY = ("apps", "Deployment", "shop", "web")
+
+
+def state(uid: str = "u", *, containers: Any = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "uid": uid, "resourceVersion": "9"}
+    containers = containers or [{"name": "web", "image": "web:1"}]
+    template = {"spec": {"containers": containers}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 3, **spec, "template": template},
+    }
+
+
+def image(name: str) -> list[dict[str, Any]]:
+    return [{"name": "web", "image": name}]
+
+
+def change(before: Any, after: Any, revision: int = 5) -> Undone:
+    operation: Literal["Create", "Update", "Delete"] = "Update"
+    if before is None or after is None:
+        operation = "Delete" if after is None else "Create"
+    return Undone(revision, operation, before, after)
+
+
+def test_what_others_set_later_is_kept() -> None:
+    mine = change(state(), state(replicas=5, containers=image("web:2")))
+    step, conflicts = undo(KEY, [mine], state(replicas=5, containers=image("web:3")), uid="u")
+    assert step is not None
+    assert [(each.field, each.old, each.new) for each in step.changes] == [("spec.replicas", 5, 3)]
+    field = "spec.template.spec.containers[name=web].image"
+    assert conflicts == [Conflict(field, "it was changed since", 5)]
+
+
+def test_several_changes_with_another_between() -> None:
+    """The value of the other user comes back; the user's first change, below it, is a conflict."""
+    first, second = change(state(replicas=1), state(replicas=2), 5), change(state(replicas=7), state(replicas=8), 9)
+    step, conflicts = undo(KEY, [first, second], state(replicas=8), uid="u")
+    assert step is not None
+    assert [(each.field, each.new) for each in step.changes] == [("spec.replicas", 7)]
+    assert [each.revision for each in conflicts] == [5]
+    step, conflicts = undo(KEY, [change(state(replicas=1), state(replicas=2)), second], state(replicas=3), uid="u")
+    assert (step, len(conflicts)) == (None, 2)
+
+
+def test_creations_and_deletions() -> None:
+    made, last = state(), state(replicas=5)
+    step, conflicts = undo(KEY, [change(None, made)], state(), uid="u")
+    assert (step and step.action, conflicts) == ("delete", [])
+    step, conflicts = undo(KEY, [change(None, made)], last, uid="u")
+    assert (step, [each.why for each in conflicts]) == (None, ["it has other changes since (spec.replicas)"])
+    step, conflicts = undo(KEY, [change(made, last), change(last, None)], None, uid="u")
+    assert step is not None
+    assert (step.action, step.then and step.then["spec"]["replicas"], conflicts) == ("create", 3, [])
+    step, conflicts = undo(KEY, [change(last, None)], state("other"), uid="u")
+    assert (step, [each.why for each in conflicts]) == (None, ["another object of this name was created since"])
+    assert undo(KEY, [change(None, made), change(made, None)], None, uid="u") == (None, [])
+
+
+def test_a_mark_for_deletion() -> None:
+    marked = state()
+    marked["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    step, _ = undo(KEY, [change(state(), marked)], None, uid="u")
+    assert (step and step.action) == "create"
+    step, conflicts = undo(KEY, [change(state(), marked)], marked, uid="u")
+    assert (step, [each.why for each in conflicts]) == (None, ["it is still being deleted"])
+
+
+@pytest.mark.parametrize(
+    ("base", "wanted", "ours", "merged", "conflicts"),
+    [
+        ({"a": 1, "b": 1}, {"a": 1}, {"a": 2, "b": 1}, {"a": 2}, []),
+        ({"l": {"a": 1}}, {}, {"l": {"a": 1, "b": 2}}, {"l": {"b": 2}}, []),
+        ({"l": {"a": 1}}, {}, {"l": {"a": 1}}, {}, []),
+        ({}, {"l": {"a": 1}}, {"l": {"b": 2}}, {"l": {"b": 2, "a": 1}}, []),
+        ({"l": [1, 2]}, {"l": [1]}, {"l": [1, 2, 3]}, {"l": [1, 2, 3]}, ["l"]),
+        ({"x": 1}, {"x": 2}, {}, {}, ["x"]),
+        ({"c": image("1")}, {"c": []}, {"c": image("2")}, {"c": image("2")}, ["c[name=web]"]),
+        ({"c": [*image("1"), {"name": "b"}]}, {"c": image("1")}, {"c": [{"name": "b"}]}, {"c": []}, []),
+    ],
+)
+def test_merges(base: Any, wanted: Any, ours: Any, merged: Any, conflicts: list[str]) -> None:
+    assert merged_objects(base, wanted, ours) == (merged, conflicts)
+
+
+VALUES = st.recursive(
+    st.integers(0, 3), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner)
+)
+OBJECTS = st.dictionaries(st.sampled_from("abcd"), VALUES)
+
+
+@given(OBJECTS, OBJECTS, OBJECTS)
+def test_a_merge_without_other_changes_is_the_wanted_state(base: Any, wanted: Any, ours: Any) -> None:
+    kept = copy.deepcopy((base, wanted, ours))
+    assert same(merged_objects(base, wanted, base)[0], wanted)
+    assert same(merged_objects(base, base, ours)[0], ours)
+    assert same(merged_objects(base, wanted, wanted)[0], wanted)
+    merged_objects(base, wanted, ours)
+    assert (base, wanted, ours) == kept

@@ -1,0 +1,69 @@
+"""`revert`: a user's changes undone, with the later changes of others kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from in_process import ADMIN
+from server_in_thread import InThread, Running
+
+Chronicle = Callable[..., Any]
+
+
+def as_user(running: Running, user: str, method: str, path: str, body: Any = None) -> Any:
+    """Send a request as another user, by impersonation."""
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    fields = {"Content-Type": f"application/{kind}", "Impersonate-User": user, "Impersonate-Group": "system:masters"}
+    data = None if body is None else json.dumps(body).encode()
+    reply = InThread(running, ADMIN).send(method, path, fields, data)
+    assert reply.status < 300, reply
+    return json.loads(reply.body)
+
+
+def test_revert(chronicle: Chronicle, shop: tuple[str, int], running: Running) -> None:
+    """Bob scales, labels, deletes, creates and changes a Secret; jane then sets one of his fields again."""
+    name, _ = shop
+    space, apps = f"/api/v1/namespaces/{name}", f"/apis/apps/v1/namespaces/{name}/deployments"
+    begun = str(running.ask("GET", f"{space}/configmaps")["metadata"]["resourceVersion"])
+    as_user(running, "bob", "PATCH", f"{apps}/web", {"spec": {"replicas": 9}, "metadata": {"labels": {"a": "1"}}})
+    as_user(running, "bob", "DELETE", f"{space}/configmaps/new")
+    as_user(running, "bob", "POST", f"{space}/configmaps", {"metadata": {"name": "bobs"}})
+    as_user(running, "bob", "PATCH", f"{space}/secrets/key", {"stringData": {"a": "bobs word"}})
+    as_user(running, "jane", "PATCH", f"{apps}/web", {"spec": {"replicas": 7, "paused": True}})
+    flags = ("--user", "bob", "--since", begun, "-n", name)
+    planned = chronicle("revert", *flags, "--dry-run")
+    assert planned.code == 1
+    lines = [line.strip() for line in planned.out.splitlines()]
+    assert lines[0] == "To undo 4 changes by bob, of 4 objects:"
+    assert f"+ recreate  configmap/new -n {name}" in lines
+    assert f"- delete    configmap/bobs -n {name}" in lines
+    assert "data.a: *** (before) → *** (after)" in lines
+    kept = "spec.replicas: kept, it was changed since by jane (impersonated by "
+    assert any(each.startswith(kept) for each in lines)
+    assert lines[-1] == "1 to recreate, 2 to revert, 1 to delete, 1 conflicts, which stay as they are"
+    assert running.ask("GET", f"{space}/configmaps/bobs")["metadata"]["name"] == "bobs"
+    done = chronicle("revert", *flags, "--yes")
+    assert done.code == 1
+    web = running.ask("GET", f"{apps}/web")
+    assert (web["spec"]["replicas"], web["spec"]["paused"], web["metadata"].get("labels") or {}) == (7, True, {})
+    assert {each["metadata"]["name"] for each in running.ask("GET", f"{space}/configmaps")["items"]} == {"new"}
+    assert running.ask("GET", f"{space}/secrets/key")["data"] == {"a": "cXVpZXQ="}
+    again = chronicle("revert", *flags, "-o", "json", "--dry-run").json()
+    actions = {(each["name"], each["action"]) for each in again["plan"]}
+    assert ("web", "keep") in actions
+    assert not {action for _, action in actions} & {"update", "delete", "create"}
+
+
+def test_nothing_to_undo_and_mistakes(chronicle: Chronicle, shop: tuple[str, int], running: Running) -> None:
+    name, revision = shop
+    nothing = chronicle("revert", "--user", "nobody", "--since", str(revision), "-n", name)
+    assert (nothing.code, nothing.out) == (
+        0,
+        f"There are no changes by nobody since {revision} in namespace {name}.\n",
+    )
+    as_user(running, "tim", "PATCH", f"/api/v1/namespaces/{name}/secrets/key", {"stringData": {"a": "b"}})
+    unasked = chronicle("revert", "secret/key", "--user", "tim", "--since", str(revision), "-n", name)
+    assert unasked.code == 2
+    assert "nothing was undone: --yes undoes without asking" in unasked.err
