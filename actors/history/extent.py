@@ -36,6 +36,7 @@ async def extent(
 ) -> dict[str, Any]:
     """Return the RevisionExtent of a selection. ``everything``: cover cluster-scoped objects too.
 
+    ``complete``: nothing was ever dropped. ``whole``: nothing was dropped within the bounds of the search.
     ``later``: the resources whose history begins later than that of the others.
     """
     newest, head = await reads.newest(None), await log.head()
@@ -51,6 +52,7 @@ async def extent(
         "metadata": {"resourceVersion": str(newest)},
         "since": await _moment(log, max(mark, 1, first)),
         "complete": mark == 0 and first <= 1,
+        "whole": mark == 0 or named.after >= max(mark, first - 1),
         "newest": await _moment(log, newest),
         "searched": await _counted(log, replace(named, until=min(named.until, newest))),
         "held": await _counted(log, held),

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
@@ -47,6 +47,7 @@ class RevisionQuery:
     """A query over one or two lists of revisions.
 
     ``fields``: further field selectors
+    ``labels``: a label selector, "" for none
     ``content``: ``full`` with the objects, ``diff`` with the differences, "" with neither
     ``limit``: the largest number of revisions, 0 for all
     ``warnings``: filled with the reasons why optional scopes were skipped
@@ -58,6 +59,7 @@ class RevisionQuery:
     oldest_first: bool = False
     limit: int = 0
     warnings: list[str] = field(default_factory=list)
+    labels: str = ""
 
 
 def scopes_of(subject: Subject) -> list[Scope]:
@@ -94,7 +96,7 @@ def read_revisions(client: Client, query: RevisionQuery) -> Iterator[Object]:
 
 def _read_scope(client: Client, query: RevisionQuery, scope: Scope) -> Iterator[Object]:
     size = FULL_PAGE if query.content else SHORT_PAGE
-    parameters = _parameters(query, scope) | {"order": "oldest" if query.oldest_first else "newest"}
+    parameters = parameters_of(query, scope) | {"order": "oldest" if query.oldest_first else "newest"}
     try:
         yield from client.items(scope.path, parameters, size=min(size, query.limit or size))
     except ApiError as error:
@@ -105,10 +107,12 @@ def _read_scope(client: Client, query: RevisionQuery, scope: Scope) -> Iterator[
         query.warnings.append(error.message)
 
 
-def _parameters(query: RevisionQuery, scope: Scope) -> dict[str, str]:
+def parameters_of(query: RevisionQuery, scope: Scope) -> dict[str, str]:
+    """Return the parameters of a list of revisions: its selectors, and the content."""
     terms = [*scope.fields, *query.fields.items()]
     selector = ",".join(f"{name}={escape_value(value)}" for name, value in terms)
-    return ({"fieldSelector": selector} if terms else {}) | ({"content": query.content} if query.content else {})
+    found = {"fieldSelector": selector, "labelSelector": query.labels, "content": query.content}
+    return {name: value for name, value in found.items() if value}
 
 
 def escape_value(value: str) -> str:
@@ -151,43 +155,56 @@ def _check_order(client: Client, since: str, until: str) -> None:
 
 
 def follow(client: Client, query: RevisionQuery, after: int) -> Iterator[Object]:
-    """Yield the revisions after ``after`` as they are committed, without end.
+    """Yield the revisions after ``after`` as they are committed, in one order, without end.
 
-    Those of one scope come in order, those of several as they arrive.
+    Watches tell that there are new ones. Those of several lists arrive in any order, so the lists are read then, up to
+    one revision.
     """
     if len(query.scopes) == 1:
         yield from _follow_scope(client, query, query.scopes[0], after)
         return
-    arrivals: queue.Queue[Object | Exception] = queue.Queue()
+    arrivals: queue.Queue[int | Exception] = queue.Queue()
 
-    def read(scope: Scope) -> None:
+    def watch(scope: Scope) -> None:
         try:
-            for revision in _follow_scope(client, query, scope, after):
-                arrivals.put(revision)
+            for revision in _follow_scope(client, replace(query, content=""), scope, after):
+                arrivals.put(number_of(revision))
         except Exception as error:
             arrivals.put(error)
 
     for scope in query.scopes:
-        threading.Thread(target=read, args=(scope,), daemon=True).start()
+        threading.Thread(target=watch, args=(scope,), daemon=True).start()
     while True:
         arrival = arrivals.get()
         if isinstance(arrival, Exception):
             raise arrival
-        yield arrival
+        if arrival <= after:
+            continue  # it was read together with another one
+        newest = newest_revision(client, query.scopes[0])
+        limits = {"revision.from": str(after + 1), "revision.to": str(newest)}
+        fresh = replace(query, fields={**query.fields, **limits}, oldest_first=True, limit=0)
+        yield from read_revisions(client, fresh)
+        after = newest
 
 
 def _follow_scope(client: Client, query: RevisionQuery, scope: Scope, after: int) -> Iterator[Object]:
     while True:
-        parameters = _parameters(query, scope) | {"resourceVersion": str(after), "allowWatchBookmarks": "true"}
-        for event in client.watch(scope.path, parameters):
-            revision: dict[str, Any] = event["object"]
-            after = max(after, int(revision["metadata"].get("resourceVersion") or 0))
-            if event["type"] != "BOOKMARK":
-                yield revision
+        parameters = parameters_of(query, scope) | {"resourceVersion": str(after), "allowWatchBookmarks": "true"}
+        try:
+            for event in client.watch(scope.path, parameters):
+                revision: dict[str, Any] = event["object"]
+                after = max(after, int(revision["metadata"].get("resourceVersion") or 0))
+                if event["type"] != "BOOKMARK":
+                    yield revision
+        except ApiError as error:
+            if error.code != 403 or not scope.optional:
+                raise
+            query.warnings.append(error.message)
+            return
         time.sleep(WATCH_PAUSE)
 
 
 def newest_revision(client: Client, scope: Scope) -> int:
     """Return the number of the server's newest revision."""
-    page = client.get(scope.path, {"limit": "1", **_parameters(RevisionQuery([scope], content=""), scope)})
+    page = client.get(scope.path, {"limit": "1", **parameters_of(RevisionQuery([scope], content=""), scope)})
     return int((page.get("metadata") or {}).get("resourceVersion") or 0)

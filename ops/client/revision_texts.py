@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from kubechronicle.api.history.actions import action_of, user_named
 from kubechronicle.api.history.differences import (
     CONSEQUENCES,
     Difference,
@@ -15,9 +16,9 @@ from kubechronicle.api.history.differences import (
     shown_value,
 )
 from kubechronicle.api.history.field_values import fields_at, steps, values_at
-from kubechronicle.api.history.revisions import object_cell
 from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
 from kubechronicle.api.history.masking import LAST_APPLIED
+from kubechronicle.api.history.revisions import object_cell
 from kubechronicle.ops.client.output import Screen, ago, format_time
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
@@ -92,8 +93,7 @@ def revision_document(revision: Mapping[str, Any], *, show_secrets: bool) -> dic
 
 def user_of(revision: Mapping[str, Any]) -> str:
     author = revision.get("who") or {}
-    name, impersonator = author.get("username") or "an unknown user", author.get("impersonator")
-    return f"{name} (impersonated by {impersonator})" if impersonator else name
+    return user_named(author.get("username", ""), author.get("impersonator", ""))
 
 
 def _program_and_origin(revision: Mapping[str, Any]) -> str:
@@ -110,11 +110,10 @@ def _program_and_origin(revision: Mapping[str, Any]) -> str:
 def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequence[Difference], now: datetime) -> None:
     """Print a revision as an entry of a timeline."""
     namespace, time = revision["object"].get("namespace"), revision.get("time", "")
-    verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
     screen.line(
         Painted(f"revision {revision['metadata']['name']}", "revision"),
         f"  {format_time(time)} ({ago(time, now)})  ",
-        Painted(f"{verb} {object_cell(revision)}", "strong"),
+        Painted(f"{action_of(revision)} {object_cell(revision)}", "strong"),
         Painted(f" -n {namespace}" if namespace else "", "dim"),
     )
     screen.line("  by ", Painted(user_of(revision), "who"), Painted(f", {_program_and_origin(revision)}", "dim"))

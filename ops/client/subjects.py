@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.api.history.field_values import canonical
+from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.errors import OperatorError
 
@@ -64,6 +65,15 @@ def add_subject_flags(parser: argparse.ArgumentParser, *, required: bool = True)
 
 def add_all_namespaces_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the whole cluster")
+
+
+def add_noise_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--noise", action="store_true", help="list Events, Leases and other heartbeats, too")
+
+
+def noise_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the field selector that leaves out noise, unless --noise is set."""
+    return {} if arguments.noise else {NOISE: HIDDEN}
 
 
 # A duration as history accepts it, with a sign: -2h. argparse would take it for a flag.

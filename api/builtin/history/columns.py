@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.printer import Column, Printer, name_of, wide
+from kubechronicle.api.history.actions import action_of
 from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
 from kubechronicle.api.values.objects import ReadOnlyObject
@@ -33,7 +34,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     cells = (
         name_of(obj),
         obj["time"][:19] + "Z",
-        request.get("verb") or obj["operation"].lower(),
+        action_of(obj),
         user_cell(obj),
         object_cell(obj),
         changed_cell(obj),

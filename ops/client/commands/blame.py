@@ -15,6 +15,7 @@ from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import Progress, Screen, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import mask_object, revision_document, user_of
+from kubechronicle.ops.client.searches import check_existed
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0. Raises OperatorError if the object does not exist at that moment."""
     session = Session.open(arguments)
     subject = session.subject(arguments.words, session.kinds())
-    marked, revisions = read_marks(session.client, subject, session.client.resolve_moment(arguments.at))
+    marked, revisions = read_marks(session.client, subject, _moment(session, subject))
     revisions = {
         number: revision_document(revision, show_secrets=arguments.show_secrets)
         for number, revision in revisions.items()
@@ -64,6 +65,23 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         session.screen.document(_document(marked, revisions))
     return 0
+
+
+def _moment(session: Session, subject: Subject) -> str:
+    """Return the moment to print: of --at, or the last one of a deleted object. OperatorError for one never made."""
+    moment = session.client.resolve_moment(session.arguments.at)
+    if session.client.at(moment).get_if(subject.path()) is not None:
+        return moment
+    check_existed(session, subject)
+    query = RevisionQuery(scopes_of(subject), content="", limit=1)
+    newest = next(read_revisions(session.client, query), None)
+    if moment or newest is None or newest["operation"] != "Delete":
+        return moment
+    when, number = format_time(newest["time"]), number_of(newest)
+    session.screen.note(
+        f"{subject.description} was deleted by {user_of(newest)} at {when} (revision {number}): this is its last state"
+    )
+    return str(number - 1)
 
 
 def read_marks(client: Client, subject: Subject, moment: str) -> tuple[Marked, dict[int, Object]]:
@@ -97,6 +115,8 @@ def read_marks(client: Client, subject: Subject, moment: str) -> tuple[Marked, d
                 revisions = {number: each for number, each in revisions.items() if number in named}
                 enough = 2 * len(revisions) + KEPT_REVISIONS
             progress.step()
+    if current.get("kind") == "Secret" and not client.shows_secrets:
+        current = masked_secret(current, client.mask.encode())  # as the revisions are
     # The log has the object in its stored version, the request in another one: their fields may differ.
     return update_marks(marked, without_bookkeeping(current), BEFORE_HISTORY), revisions
 
@@ -115,8 +135,6 @@ def _mask(marked: Marked) -> Marked:
         return marked
     return _with_values(marked, mask_object(marked.value))
 
-    if current.get("kind") == "Secret" and not client.shows_secrets:
-        current = masked_secret(current, client.mask.encode())  # as the revisions are
 
 def _with_values(marked: Marked, value: Any) -> Marked:
     """Return the same marks on ``value``, which has the same names and other values."""

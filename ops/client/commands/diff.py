@@ -15,6 +15,7 @@ from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_texts import SECRET_FIELDS, mask_object
+from kubechronicle.ops.client.searches import check_existed, check_namespace
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import Key, State, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
@@ -54,16 +55,30 @@ def run(arguments: argparse.Namespace) -> int:
     old, new = (_read_state(session, kinds, session.client.at(moment)) for moment in moments)
     for resource, reason in (old.unread | new.unread).items():
         session.screen.note(f"not compared: {resource}: {reason}")
-    if arguments.words and not old.objects and not new.objects and split_words(arguments.words)[1]:
-        raise OperatorError(f"there is no {'/'.join(arguments.words)} at either moment")
+    if not old.objects and not new.objects:
+        _check_compared(session, kinds)
     labels = (f"at {moments[0]}", f"at {moments[1]}" if moments[1] else "now")
     changes = list(_compare(old, new, arguments))
     if session.screen.format == "text":
         for change in changes:
             _print(session.screen, change, labels, arguments)
+        if not changes:
+            compared = len(old.objects.keys() | new.objects.keys())
+            session.screen.note(f"no differences: {compared} object{'' if compared == 1 else 's'} compared")
     else:
         session.screen.document({"differences": [_document(change, arguments) for change in changes]})
     return 1 if changes else 2 if old.unread or new.unread else 0
+
+
+def _check_compared(session: Session, kinds: Kinds) -> None:
+    """Refuse to compare an object or a namespace that does not exist at either moment. OperatorError."""
+    arguments = session.arguments
+    if arguments.words and split_words(arguments.words)[1]:
+        subject = session.subject(arguments.words, kinds)
+        check_existed(session, subject)
+        raise OperatorError(f"there is no {subject.description} at either moment")
+    if not arguments.all_namespaces:
+        check_namespace(session, session.namespace)
 
 
 def _read_state(session: Session, kinds: Kinds, client: Client) -> State:

@@ -21,8 +21,16 @@ from kubechronicle.ops.client.revision_reader import (
     scopes_of,
 )
 from kubechronicle.ops.client.revision_texts import field_changes, mask_changes, print_revision, revision_document
+from kubechronicle.ops.client.searches import Search, explain, note_beginning
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, field_path
+from kubechronicle.ops.client.several import add_selector_flag, split_objects
+from kubechronicle.ops.client.subjects import (
+    add_all_namespaces_flag,
+    add_noise_flag,
+    add_subject_flags,
+    field_path,
+    noise_of,
+)
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
@@ -30,7 +38,9 @@ EXAMPLES: Final = """\
   kubectl chronicle log deployment/web --field spec.template
   kubectl chronicle log -n shop --since 2h --user jane     jane's changes in the namespace in the last two hours
   kubectl chronicle log pods -A --limit 20                 the newest twenty changes of pods
-  kubectl chronicle log deployment/web --watch             past and new changes, oldest first
+  kubectl chronicle log deployment/web service/web         the changes of both, in one order
+  kubectl chronicle log pods -n shop -l app=web            of the Pods with this label
+  kubectl chronicle log deployment/web -f                  past and new changes, oldest first
 """
 LIMIT: Final = 100
 
@@ -43,10 +53,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print at most N, 0 for all (default {LIMIT})"
     )
-    parser.add_argument("--user", metavar="NAME", default="", help="only changes by this user; NAME* is a prefix")
+    parser.add_argument(
+        "--user", metavar="NAME", default="", help="only changes by this user, also as another one; NAME* is a prefix"
+    )
+    add_selector_flag(parser)
+    add_noise_flag(parser)
     parser.add_argument("--field", metavar="PATH", default="", help="only changes of this field, or within it")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on with new changes; oldest first")
+    parser.add_argument(
+        "-w",
+        "-f",
+        "--watch",
+        "--follow",
+        dest="watch",
+        action="store_true",
+        help="go on with new changes; oldest first",
+    )
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 
@@ -58,39 +80,63 @@ def run(arguments: argparse.Namespace) -> int:
         raise OperatorError("--limit must not be negative")
     if arguments.watch and arguments.until:
         raise OperatorError("--watch and --until exclude each other")
-    query = _query(session)
+    searches = _searches(session)
+    query = replace(
+        searches[0].query, scopes=list(dict.fromkeys(scope for search in searches for scope in search.query.scopes))
+    )
     if arguments.watch:
         return _watch(session, query)
-    _print(session, read_revisions(session.client, query), query)
+    count = _print(session, read_revisions(session.client, query))
+    for warning in query.warnings:
+        session.screen.note(f"skipped: {warning}")
+    if not count:
+        for search in searches:
+            session.screen.note(f"no changes: {explain(session, search)}")
+    elif count == query.limit:
+        session.screen.note(f"these are the newest {count}; --limit 0 prints all")
+    else:
+        for search in searches:
+            note_beginning(session, search)
     return 0
 
 
-def _query(session: Session) -> RevisionQuery:
+def _searches(session: Session) -> list[Search]:
+    """Return a search for each object or kind, or one for the namespace or the cluster."""
     arguments = session.arguments
-    if arguments.words:
-        scopes = scopes_of(session.subject(arguments.words, session.kinds(), name_required=False))
-    else:
-        scopes = scopes_in("" if arguments.all_namespaces else session.namespace)
+    field = field_path(arguments.field) if arguments.field else ""
     fields = bounds(session.client, arguments.since, arguments.until)
     if arguments.user:
-        fields["who.username"] = arguments.user
-    if arguments.field:
-        fields["changed"] = field_path(arguments.field)
-    return RevisionQuery(scopes, fields, limit=arguments.limit)
+        fields["who.actor"] = arguments.user
+    if field:
+        fields["changed"] = field
+    if not arguments.words:
+        namespace = "" if arguments.all_namespaces else session.namespace
+        query = RevisionQuery(
+            scopes_in(namespace), fields | noise_of(arguments), limit=arguments.limit, labels=arguments.selector
+        )
+        return [Search(query, None, namespace, arguments.since, field)]
+    kinds, found = session.kinds(), []
+    for words in split_objects(arguments.words):
+        subject = session.subject(words, kinds, name_required=False)
+        query = RevisionQuery(scopes_of(subject), fields, limit=arguments.limit, labels=arguments.selector)
+        found.append(Search(query, subject, "", arguments.since, field))
+    return found
 
 
-def _print(session: Session, revisions: Iterable[Object], query: RevisionQuery) -> None:
-    screen = session.screen
-    if screen.format != "text":
-        screen.items(f"{HISTORY}/v1", "RevisionList", (_document(session, revision) for revision in revisions))
-    else:
-        count = _print_entries(session, revisions)
-        if not count:
-            screen.note("no changes" + (f" since {session.arguments.since}" if session.arguments.since else ""))
-        elif count == query.limit:
-            screen.note(f"these are the newest {count}; --limit 0 prints all")
-    for warning in query.warnings:
-        screen.note(f"skipped: {warning}")
+def _print(session: Session, revisions: Iterable[Object]) -> int:
+    """Print the revisions as they arrive, and return their number."""
+    if session.screen.format == "text":
+        return _print_entries(session, revisions)
+    count = 0
+
+    def documents() -> Iterator[Object]:
+        nonlocal count
+        for revision in revisions:
+            count += 1
+            yield _document(session, revision)
+
+    session.screen.items(f"{HISTORY}/v1", "RevisionList", documents())
+    return count
 
 
 def _print_entries(session: Session, revisions: Iterable[Object]) -> int:
@@ -123,7 +169,7 @@ def _watch(session: Session, query: RevisionQuery) -> int:
             if number_of(revision) <= newest:
                 yield revision
         fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
-        yield from follow(session.client, RevisionQuery(query.scopes, fields), newest)
+        yield from follow(session.client, RevisionQuery(query.scopes, fields, labels=query.labels), newest)
 
     if session.screen.format == "text":
         _print_entries(session, past_and_new())

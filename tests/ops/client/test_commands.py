@@ -43,7 +43,9 @@ def test_log(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     limited = chronicle("log", "-n", name, "--limit", "2")
     assert len(headings(limited.out)) == 2
     assert "--limit 0 prints all" in limited.err
-    assert chronicle("log", "-n", name, "--user", "nobody").err == "no changes\n"
+    assert chronicle("log", "-n", name, "--user", "nobody").err.startswith(
+        "no changes: 9 changes were searched, from 2"
+    )
     assert "\033[" not in output.out
     assert "\033[31m3\033[0m → \033[32m5\033[0m" in chronicle("log", "deploy/web", "-n", name, "--color", "always").out
 
@@ -148,11 +150,9 @@ def test_diff(chronicle: Chronicle, shop: tuple[str, int]) -> None:
         (("changed", "deployment/web"), r"admin changed deployment.apps/web .*"),
         (("set", "deploy/web", "spec.replicas"), r"admin set spec.replicas of deployment.apps/web .* from 3 to 5 .*"),
         (("set", "deploy", "web", "spec.template.spec.containers.image"), r"admin set .* from web:1 to web:2 at .*"),
-        (("set", "deploy/web", "spec.paused"), None),
         (("set", "deploy/web", "spec.selector"), r"admin set spec.selector of .* when creating it at .*"),
         (("set", "secret/key", "data.a"), r"admin set data.a of secret/key in namespace \S+ at .*"),
         (("deleted", "deployment/web"), None),
-        (("created", "configmap/nothing"), None),
     ],
 )
 def test_who(chronicle: Chronicle, shop: tuple[str, int], arguments: tuple[str, ...], answer: str | None) -> None:
@@ -211,10 +211,10 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     assert document["groups"] == [
         {"user": "admin", "changes": 5, "created": 1, "changed": 3, "deleted": 1, "marked-for-deletion": 0}
     ]
-    assert chronicle("between", "now", "now", "-n", name).out == "Nothing changed.\n"
+    assert chronicle("between", "now", "now", "-n", name).out.startswith("Nothing changed: none of the 9 changes")
     assert "5  1 created" in chronicle("between", str(revision), "now", "--user", "adm*", "-n", name).out
     # Without -n: the namespace of the context, here default, which has no changes. With -A: the cluster.
-    assert chronicle("between", str(revision), "now").out == "Nothing changed.\n"
+    assert chronicle("between", str(revision), "now").out.startswith("Nothing changed: none of the 2 changes lies in")
     everywhere = chronicle("between", str(revision - 4), "now", "-A", "--by", "object").out
     assert f"deployments.apps/web -n {name}  3  1 created, 2 changed\n" in everywhere
     assert f"\nnamespaces/{name} " in everywhere
@@ -271,7 +271,10 @@ def test_at_runs_kubectl(
         (("log", "--field", "a..b"), "'a..b' is no path of a field"),
         (("blame", "deployment"), "which deployment? name it as TYPE/NAME"),
         (("blame", "cm/nothing"), "there is no configmap/nothing in namespace default"),
-        (("diff", "cm/nothing", "--from", "1"), "there is no cm/nothing at either moment"),
+        (
+            ("diff", "cm/nothing", "--from", "1"),
+            "there is no configmap/nothing in namespace default, nor was there one",
+        ),
         (("diff", "--from", "100y"), "is no moment"),
         (("diff", "--from", "999999999"), "revision 999999999 lies in the future"),
         (("who", "ate", "pod/x"), "invalid choice: 'ate'"),

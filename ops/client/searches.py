@@ -1,0 +1,187 @@
+"""Explanations of searches that found nothing: what was searched and since when, or the mistake in the question.
+
+An answer such as "nobody" is wrong for an object that never existed, a field that no version had, or a time that is not
+kept any more. These are errors, with the nearest name that exists. The server knows: RevisionExtent
+(actors/history/extent.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubechronicle.api.history.extents import covered, moment_text
+from kubechronicle.api.history.suggestions import nearest_name
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError
+from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, parameters_of, scopes_of
+from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import Subject
+from kubechronicle.ops.errors import OperatorError
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search that found nothing, or not enough.
+
+    ``subject``: the object or kind; None: everything in ``namespace`` ("": in the cluster)
+    ``since``: the beginning as the user wrote it, "" without one
+    ``field``: the field that was searched for, "" for any
+    """
+
+    query: RevisionQuery
+    subject: Subject | None = None
+    namespace: str = ""
+    since: str = ""
+    field: str = ""
+
+    @property
+    def name(self) -> str:
+        if self.subject is not None:
+            return self.subject.description
+        return f"namespace {self.namespace}" if self.namespace else "the cluster"
+
+
+def explain(session: Session, search: Search) -> str:
+    """Return a sentence about a search without result. OperatorError if the result would mislead."""
+    extent = read_extent(session, search.query)
+    if search.field:
+        check_field(search.field, extent, search.name)
+    check_kept(search, extent)
+    if extent["held"].get("changes") == 0:
+        if search.subject is not None and search.subject.name:
+            check_existed(session, search.subject, extent)
+        check_namespace(session, search.subject.namespace if search.subject is not None else search.namespace)
+    return covered(extent)
+
+
+def read_extent(session: Session, query: RevisionQuery) -> Object:
+    """Return how far a search reaches, over all its lists that the user may read. ApiError."""
+    found: list[Object] = []
+    for scope in query.scopes:
+        try:
+            found.append(session.client.get(scope.path, {"summary": "extent", **parameters_of(query, scope)}))
+        except ApiError as error:
+            if error.code != 403 or not scope.optional:
+                raise
+    return _merged(found)
+
+
+def _merged(extents: Sequence[Object]) -> Object:
+    """Return the extent of several lists together."""
+    if len(extents) == 1:
+        return extents[0]
+    since = max((extent["since"] for extent in extents), key=lambda moment: int(moment["revision"]))
+    merged = {
+        **extents[0],
+        "since": since,
+    }
+    for name in ("complete", "whole"):
+        merged[name] = all(extent[name] for extent in extents)
+    for name in ("searched", "held"):
+        merged[name] = _sum([extent[name] for extent in extents])
+    return merged
+
+
+def _sum(counts: Sequence[Mapping[str, Any]]) -> Object:
+    if any("changes" not in count for count in counts):
+        return {}
+    total: Object = {"changes": sum(count["changes"] for count in counts)}
+    made = [count for count in counts if count["changes"]]
+    if made:
+        total["first"] = min((count["first"] for count in made), key=lambda moment: int(moment["revision"]))
+        total["last"] = max((count["last"] for count in made), key=lambda moment: int(moment["revision"]))
+    return total
+
+
+def note_beginning(session: Session, search: Search) -> None:
+    """Print on stderr the beginning of the history, if a search goes back further and so has not found everything."""
+    extent = read_extent(session, search.query)
+    if not extent["whole"]:
+        begins = moment_text(extent["since"])
+        session.screen.note(f"the history of {_kind_of(search)} begins at {begins}: earlier changes are not kept")
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def check_field(field: str, extent: Mapping[str, Any], name: str) -> None:
+    """Refuse a field that no version had. OperatorError, with the nearest field."""
+    seen = extent.get("fields") or {}
+    if not seen.get("versions") or not seen["whole"]:
+        return
+    for unknown in seen["unknown"]:
+        hint = f"; did you mean {unknown['nearest']}?" if unknown["nearest"] else ""
+        versions = f"none of the {seen['versions']} versions" if seen["versions"] > 1 else "no version"
+        raise OperatorError(f"{versions} of {name} has a field {field}{hint}")
+
+
+def check_kept(search: Search, extent: Mapping[str, Any]) -> None:
+    """Refuse an answer about a time that is not kept any more. OperatorError."""
+    if search.since and not extent["whole"]:
+        raise OperatorError(
+            f"the history of {_kind_of(search)} begins at {moment_text(extent['since'])}: "
+            f"the time since {search.since} is not kept as a whole, and later there is no such change"
+        )
+
+
+def _kind_of(search: Search) -> str:
+    return search.subject.kind.full_name if search.subject is not None else search.name
+
+
+def check_existed(session: Session, subject: Subject, extent: Mapping[str, Any] | None = None) -> None:
+    """Refuse an object that has no change in the history. OperatorError, with the nearest name."""
+    if extent is None:
+        extent = read_extent(session, RevisionQuery(scopes_of(subject)))
+    if extent["held"].get("changes") != 0:
+        return
+    begins = moment_text(extent["since"])
+    if _exists(session, subject):
+        raise OperatorError(
+            f"the history of {subject.kind.full_name} begins at {begins}: "
+            f"{subject.description} has not changed since then, and earlier changes are not kept"
+        )
+    check_namespace(session, subject.namespace)
+    hint = _suggestion(session, subject)
+    raise OperatorError(f"there is no {subject.description}, nor was there one since {begins}{hint}")
+
+
+def _exists(session: Session, subject: Subject) -> bool:
+    try:
+        return session.client.get_if(subject.path()) is not None
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return False
+
+
+def _suggestion(session: Session, subject: Subject) -> str:
+    scope = scopes_of(Subject(subject.kind, subject.namespace))[0]
+    nearest = nearest_name(subject.name, names_in(session, scope))
+    return f"; did you mean {subject.kind.object_name(nearest)}?" if nearest else ""
+
+
+def names_in(session: Session, scope: Scope) -> list[str]:
+    """Return the names of the objects with changes in a list of revisions, those with the most changes first."""
+    query = RevisionQuery([scope], content="")
+    found = session.client.get(scope.path, {"summary": "groups", "by": "name", **parameters_of(query, scope)})
+    return [group["name"] for group in found["groups"]]
+
+
+def check_namespace(session: Session, namespace: str) -> None:
+    """Refuse a namespace that never existed. OperatorError, with the nearest name."""
+    kind = session.kinds().of_resource("", "namespaces") if namespace else None
+    if kind is None:
+        return
+    subject = Subject(kind, "", namespace)
+    try:
+        extent = read_extent(session, RevisionQuery(scopes_of(subject)))
+    except ApiError as error:
+        if error.code == 403:
+            return
+        raise
+    if extent["held"].get("changes") == 0 and not _exists(session, subject):
+        begins = moment_text(extent["since"])
+        hint = _suggestion(session, subject)
+        raise OperatorError(f"there is no namespace {namespace}, nor was there one since {begins}{hint}")
