@@ -53,14 +53,13 @@ class Operation(enum.IntEnum):
     DELETE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Who:
+class Who(msgspec.Struct, frozen=True, kw_only=True):
     """The user and the request behind a change. Strings are empty where unknown; never holds credentials."""
 
     user: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     impersonator: str = ""
     verb: str = ""
     request_uri: str = ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 
 
+@cache  # every request of a client names it, and reading it takes as long as a small request
 def program_version() -> str:
     """Return the installed version, such as "0.1.0"."""
     return metadata.version("kubechronicle")

@@ -1,7 +1,8 @@
 """Changes of the log as a reader of many gets them: Revisions whose objects are not decoded yet.
 
 A list of Revisions with ``content=states`` or ``content=after`` is decoded into these records. Most of its bytes are
-objects, and most readers decode few of them.
+objects, and most readers decode few of them. The records refer to no other records, so the collector of cycles need not
+look at the thousands of each page (gc=False).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ Encoded = msgspec.Raw | UnsetType
 """An object as JSON, UNSET if there is none."""
 
 
-class Name(msgspec.Struct):
+class Name(msgspec.Struct, gc=False):
     """The metadata of a Revision or of a list of them."""
 
     name: str = ""
     continue_: str = field(default="", name="continue")
 
 
-class Reference(msgspec.Struct):
+class Reference(msgspec.Struct, gc=False):
     """The changed object. ``resource``: the plural."""
 
     resource: str
@@ -34,7 +35,7 @@ class Reference(msgspec.Struct):
     namespace: str = ""
 
 
-class LoggedRequest(msgspec.Struct):
+class LoggedRequest(msgspec.Struct, gc=False):
     """The request that made a change."""
 
     verb: str = ""
@@ -42,7 +43,7 @@ class LoggedRequest(msgspec.Struct):
     audit_id: str = field(default="", name="auditID")
 
 
-class LoggedChange(msgspec.Struct):
+class LoggedChange(msgspec.Struct, gc=False):
     """One Revision (history.kubechronicle.dev).
 
     ``who``: username, uid, groups, extra and more; without empty members.

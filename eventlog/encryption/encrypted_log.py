@@ -127,6 +127,8 @@ class EncryptedLog:
                 records[index] = await self._plain(record)
 
     async def _decrypt_pairs(self, pairs: list[Pair]) -> None:
+        if not self.contents.configured and not any(map(_is_encrypted, pairs)):
+            return
         for index, (record, previous) in enumerate(pairs):
             if self._concerns(record) or (previous is not None and self._concerns(previous)):
                 before = None if previous is None else await self._plain(previous)
@@ -190,6 +192,11 @@ class EncryptedLog:
 
     async def wait_notified(self) -> None:
         await self._log.wait_notified()
+
+
+def _is_encrypted(pair: Pair) -> bool:
+    record, previous = pair
+    return record.body.startswith(ENCRYPTED_BODY) or (previous is not None and previous.body.startswith(ENCRYPTED_BODY))
 
 
 def _with_plain_bodies(result: BatchResult, batch: Batch) -> BatchResult:

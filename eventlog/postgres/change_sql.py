@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
-from msgspec import structs
 
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.sql import HEAD_COLUMNS, RECORD_COLUMNS, log_table
@@ -91,6 +90,10 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
         add("name = :value", query.name)
     if query.operations:
         add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
+    for mark, resources in query.floors:
+        add(f"(revision > {int(mark)}::bigint or resource <> all (:value::text[]))", list(resources))
+    if query.rest:
+        add(f"(revision > {int(query.rest)}::bigint or resource = any (:value::text[]))", list(query.named))
     for column, text in query.texts:
         if column not in TEXTS:
             raise ValueError(f"{column} is not a column with text conditions")
@@ -109,7 +112,7 @@ def _text_condition(columns: Sequence[str], text: Text) -> str:
 
 def change_of(row: Any, at: int, replaced: int | None = None) -> tuple[Record, Record | None]:
     """Return the record of a row, with ``who``, and the record it replaced. The arguments are their first columns."""
-    record = structs.replace(rows.record(row, at), who=who_of(row, at + rows.RECORD_WIDTH))
+    record = rows.record(row, at, who_of(row, at + rows.RECORD_WIDTH))
     return record, None if replaced is None or row[replaced] is None else rows.record(row, replaced)
 
 

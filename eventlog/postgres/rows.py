@@ -201,8 +201,8 @@ def _appended(
     )
 
 
-def record(row: Any, at: int) -> Record:
-    """Return the record in the RECORD_COLUMNS of a row, from column ``at`` on."""
+def record(row: Any, at: int, who: Who | None = None) -> Record:
+    """Return the record in the RECORD_COLUMNS of a row, from column ``at`` on, with ``who`` if the caller has it."""
     revision, resource, namespace, name, uid, created, version, previous, operation, body, committed_at = row[
         at : at + RECORD_WIDTH
     ]
@@ -216,6 +216,7 @@ def record(row: Any, at: int) -> Record:
         operation=_OPERATIONS[operation],
         body=body.encode(),
         committed_at=committed_at,
+        who=who,
     )
 
 

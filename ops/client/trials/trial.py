@@ -5,6 +5,7 @@ Nothing is written. The reader's own rights decide which objects the server send
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,6 +28,8 @@ from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything,
 from kubechronicle.ops.client.trials.report import Report
 from kubechronicle.ops.errors import OperatorError
 
+COLLECTED_AFTER: Final = 20_000
+"""New objects after which cycles are looked for: those of a few hundred writes, which make no large cycles."""
 REPORTED_EVERY: Final = 256
 """Changes between two updates of the progress bar."""
 
@@ -59,6 +62,8 @@ class Trial:
 
         Memory holds the state that policies read, some pages of changes, and the report.
         """
+        gc.freeze()
+        gc.set_threshold(COLLECTED_AFTER)
         with Progress("judging writes", self.bounds.until - self.bounds.after) as progress:
             try:
                 self._run(report, progress)
