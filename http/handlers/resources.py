@@ -23,7 +23,7 @@ from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.machine import component_statuses
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
-from kubechronicle.http.handlers.questions import rights
+from kubechronicle.http.handlers.questions import bisect, rights
 from kubechronicle.http.handlers.responses import compressed
 from kubechronicle.http.handlers.revisions import read_recorded, read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
@@ -56,9 +56,11 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "attach": stream_pod,
     "portforward": stream_pod,
 }
-# Questions about history: lists of revisions with one of these summaries. Others are in revisions.py.
-QUESTIONS: Final[Mapping[str, Handler]] = {
-    "rights": rights.answer,
+# Questions about history: lists and watches of revisions with one of these summaries. Others are in revisions.py.
+QUESTIONS: Final[Mapping[tuple[str, str], Handler]] = {
+    ("rights", "list"): rights.answer,
+    ("bisect", "list"): bisect.answer,
+    ("bisect", "watch"): bisect.answer,
 }
 
 
@@ -117,8 +119,8 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
     if rt.resource == "bindings" and verb == "create":
         handler = bind
-    if rt.group == HISTORY and verb == "list" and rt.plural not in RESOURCES:
-        handler = QUESTIONS.get(context.query.get("summary"), handler)
+    if rt.group == HISTORY and rt.plural not in RESOURCES:
+        handler = QUESTIONS.get((context.query.get("summary"), verb), handler)
     try:
         return await compressed(backend, request, await handler(backend, request, context, rt))
     except (NotAcceptableError, UnsupportedMediaTypeError) as error:

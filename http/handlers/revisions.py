@@ -100,7 +100,7 @@ async def check_policies_listed(backend: Backend, context: Context) -> None:
     """
     for resource in (POLICIES, BINDINGS):
         plural, _, group = resource.partition(".")
-        await _check_listed(backend, context, group, "v1", plural)
+        await check_listed(backend, context, group, "v1", plural)
     context.warnings += _audited(backend).left_out
 
 
@@ -124,7 +124,7 @@ def _changes(
         reads,
         backend.store.registry,
         backend.store.past.deleted,
-        readable=_readable(backend, context),
+        readable=readable_since(backend, context),
         begins=lambda namespace: first_revision(backend, context, namespace),
         turn=context.turn,
         at=context.at,
@@ -155,7 +155,7 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
             f"include={include}: must be clusterrevisions, with the revisions of all namespaces, or left out"
         )
     if include:
-        await _check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
+        await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     by = _by(context, several=wanted == "groups")
     changes, log = _changes(backend, context), backend.store.reads.log
     if wanted == "density":
@@ -226,7 +226,7 @@ def _width(text: str) -> timedelta | None:
     return width
 
 
-async def _check_listed(backend: Backend, context: Context, group: str, version: str, resource: str) -> None:
+async def check_listed(backend: Backend, context: Context, group: str, version: str, resource: str) -> None:
     """Check the user's right to list a resource. StatusError 403."""
     info = RequestInfo(
         path="",
@@ -243,7 +243,7 @@ async def _check_listed(backend: Backend, context: Context, group: str, version:
         raise status.forbidden(info, "", why)
 
 
-def _readable(backend: Backend, context: Context) -> Readable:
+def readable_since(backend: Backend, context: Context) -> Readable:
     """Return the check for the right to get an object: all of its kind, those in the namespace, or this one by name.
     A right in one namespace begins with it. Each answer is kept for the request. Most readers of many changes may get
     all, so that one question is enough."""

@@ -1,0 +1,238 @@
+"""The changes at which a condition on objects began or ceased to hold, found in one pass over the log.
+
+The pass begins with the state at its first revision, and judges each change once. Of all objects, it remembers those
+for which the condition holds; so a change flips the condition if it moves its object into that set, or out of it:
+
+    self.spec.replicas == 0        3 create web (2)     holds for nothing
+                                   7 update web (0)     began, by jane
+                                   9 delete web         ceased, by bob
+
+An object whose condition fails (a field that it lacks), and a deleted one, do not meet it. The search is bounded: by
+the cost of the condition, by the number of objects that meet it, and by the chunks of the log. Chunks are judged in a
+thread, one at a time for all searches, while the next one is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+import trio
+
+from kubechronicle.actors.history.revisions import Readable
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.records import Key, Operation, Record
+
+CHUNK: Final = 2000
+"""Changes read from the log, and judged, at once."""
+COST_OF_CHUNK: Final = 20_000_000
+"""The cost of a condition on one chunk, twice that of all validating policies of a write. It takes some seconds."""
+COST_OF_CHANGE: Final = 1_000_000
+MAX_HELD: Final = 200_000
+"""Objects for which the condition holds at the same time."""
+QUICK_BYTES: Final = 64 * 1024
+"""Bytes of objects that are judged without a thread."""
+
+Pair = tuple[Record, Record | None]
+Read = Callable[[], Awaitable[Chunk[Pair]]]
+
+_THREADS: Final = trio.CapacityLimiter(1)
+
+
+class Condition(Protocol):
+    """A compiled condition (api.cel.evaluation.program.Program)."""
+
+    def outcome(self, variables: Mapping[str, Any], budget: int = ...) -> tuple[Any, int]: ...
+
+
+class Flip(NamedTuple):
+    """A change at which the condition began to hold for its object, or ceased to."""
+
+    record: Record
+    holds: bool
+
+
+@dataclass(slots=True)
+class Progress:
+    """The state of a search.
+
+    ``held``: the objects for which the condition holds; ``initially``: their number at the beginning.
+    ``searched``: changes that were judged; ``reached``: the last revision of these.
+    ``last_held``: the newest change after which the condition held for its object.
+    ``failed``: changes whose condition failed, with the first failure: a revision and its reason.
+    ``unknown``: changes whose object was erased or cannot be decrypted.
+    ``hidden``: changes of objects that the client may not read.
+    """
+
+    held: set[Key] = field(default_factory=set)
+    initially: int = 0
+    searched: int = 0
+    reached: int = 0
+    last_held: Record | None = None
+    failed: int = 0
+    failure: tuple[int, str] | None = None
+    unknown: int = 0
+    hidden: int = 0
+
+
+class Bisection:
+    """One search. ``query``: the changes of the objects to search; ``marks``: returns the compacted revision of a
+    resource, up to which its history is incomplete."""
+
+    def __init__(
+        self,
+        log: RevisionLog,
+        condition: Condition,
+        query: ChangeQuery,
+        *,
+        resources: Sequence[str],
+        marks: Callable[[str], int],
+        readable: Readable,
+    ) -> None:
+        self._log = log
+        self._condition = condition
+        self._query = replace(query, newest_first=False, with_replaced=False)
+        self._resources = resources
+        self._begins = {resource: max(query.after, marks(resource)) for resource in resources}
+        self._readable = readable
+        self._scopes: dict[tuple[str, str], int] = {}
+        self.progress = Progress(reached=query.after)
+
+    @property
+    def begins(self) -> int:
+        """The revision after which the changes of all searched resources are known."""
+        return max(self._begins.values(), default=self._query.after)
+
+    @property
+    def until(self) -> int:
+        return self._query.until
+
+    async def flips(self) -> AsyncGenerator[Sequence[Flip], None]:
+        """Yield the flips of each chunk, oldest first, maybe none. StatusError."""
+        for resource in self._resources:
+            if self._begins[resource]:
+                await self._begin(resource, self._begins[resource])
+        self.progress.initially = len(self.progress.held)
+        query = self._query
+        chunk: Chunk[Pair] | None = await self._log.changes(query, limit=CHUNK)
+        while chunk:
+            last, searched = chunk[-1][0].revision, len(chunk)
+            query = replace(query, after=last)
+            read = None if chunk.is_last(CHUNK) else partial(self._log.changes, query, limit=CHUNK)
+            found, chunk = await self._judged_meanwhile(await self._visible(chunk), read)
+            self.progress.searched += searched
+            self.progress.reached = last
+            yield found
+        self.progress.reached = self._query.until
+
+    async def _judged_meanwhile(
+        self, records: Sequence[Record], read: Read | None
+    ) -> tuple[Sequence[Flip], Chunk[Pair] | None]:
+        """Judge changes while the next ones are read; return the flips, and these. StatusError, LogError."""
+        following: Chunk[Pair] | None = None
+        failure: Exception | None = None
+
+        async def read_following(read: Read) -> None:
+            nonlocal following, failure
+            try:
+                following = await read()
+            except LogError as error:
+                failure = error
+
+        found: Sequence[Flip] = ()
+        async with trio.open_nursery() as nursery:
+            if read is not None:
+                nursery.start_soon(read_following, read)
+            try:
+                found = await self._judged(records)
+            except StatusError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return found, following
+
+    async def _begin(self, resource: str, revision: int) -> None:
+        """Judge the objects of a resource as of a revision."""
+        after: tuple[str, str] | None = None
+        name = next((text.value for column, text in self._query.texts if column == "name"), "")
+        while True:
+            if name and (self._query.namespace or self._query.namespaced is False):
+                one = await self._log.get_at(Key(resource, self._query.namespace, name), revision=revision)
+                chunk = Chunk([] if one is None else [one])
+            else:
+                chunk = await self._log.list_at(
+                    resource, revision=revision, namespace=self._query.namespace, after=after, limit=CHUNK
+                )
+            wanted = [record for record in chunk if not name or record.key.name == name]
+            await self._judged(await self._readable_of(wanted))
+            if chunk.is_last(CHUNK):
+                return
+            after = (chunk[-1].key.namespace, chunk[-1].key.name)
+
+    async def _visible(self, chunk: Sequence[Pair]) -> Sequence[Record]:
+        """Return the changes that the client may read, and of which the earlier history is known."""
+        known = [record for record, _ in chunk if record.revision > self._begins.get(record.key.resource, 0)]
+        return await self._readable_of(known)
+
+    async def _readable_of(self, records: Sequence[Record]) -> Sequence[Record]:
+        found = []
+        for record in records:
+            key = record.key
+            since = self._scopes.get(key[:2])
+            if since is None:
+                since = self._scopes[key[:2]] = await self._readable(key.resource, key.namespace, "")
+            if record.revision < since and record.revision < await self._readable(*key):
+                self.progress.hidden += 1
+            else:
+                found.append(record)
+        return found
+
+    async def _judged(self, records: Sequence[Record]) -> Sequence[Flip]:
+        """Judge changes, and return the flips. StatusError 400: the condition is too expensive, or holds too often."""
+        judge = partial(_judge, self._condition, records, self.progress)
+        if sum(len(record.body) for record in records) < QUICK_BYTES:
+            return judge()
+        return await trio.to_thread.run_sync(judge, limiter=_THREADS)
+
+
+def _judge(condition: Condition, records: Sequence[Record], progress: Progress) -> Sequence[Flip]:
+    flips: list[Flip] = []
+    held, cost = progress.held, 0
+    for record in records:
+        if record.operation is Operation.DELETE:
+            holds = False
+        elif record.erased or record.problem:
+            progress.unknown += 1
+            continue
+        else:
+            value, spent = condition.outcome({"self": orjson.loads(record.body)}, COST_OF_CHANGE)
+            cost += spent
+            holds = value is True
+            if not holds and value is not False:
+                _note_failure(progress, record, value)
+        if cost > COST_OF_CHUNK:
+            raise status.bad_request(
+                f"the expression is too expensive: it costs more than {COST_OF_CHUNK} units on {len(records)} changes"
+            )
+        if holds:
+            progress.last_held = record
+        if holds is not (record.key in held):
+            (held.add if holds else held.discard)(record.key)
+            flips.append(Flip(record, holds))
+    if len(held) > MAX_HELD:
+        raise status.bad_request(f"the expression holds for more than {MAX_HELD} objects: name a kind or a namespace")
+    return flips
+
+
+def _note_failure(progress: Progress, record: Record, reason: object) -> None:
+    progress.failed += 1
+    if progress.failure is None:
+        progress.failure = (record.revision, str(reason))

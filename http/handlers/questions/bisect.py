@@ -1,0 +1,213 @@
+"""?summary=bisect of revisions: since when, until when, and by whom, a condition on objects held.
+
+    GET …/v1/namespaces/shop/revisions?summary=bisect&watch=1
+        &expression=self.spec.replicas == 0               CEL over the object ``self``
+        &fieldSelector=object.resource=deployments.apps,object.name=web,time.from=2d
+        &limit=100                                        flips to send, oldest first; all are counted
+        &include=clusterrevisions                         of all namespaces: cluster-scoped objects, too
+
+The answer is a stream of JSON objects, one a line. With ``watch=1`` it has no time-out.
+
+    {"type": "PROGRESS", "searched": 4000, "revision": "8120", "until": "100042"}
+    {"type": "FLIP", "holds": true, "revision": "8207", "object": {…}, "who": {…}, …}
+    {"type": "RESULT", "flips": 12, "first": {…}, "last": {…}, "holding": 1, …}
+    {"type": "ERROR", "object": Status}                   the search ended early
+
+Rights: those to list (or watch) the revisions; objects that the client may not get are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from kubechronicle.actors.history.bisection import Bisection, Flip
+from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.records import Record, Who
+from kubechronicle.http.context import Context
+from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.handlers.reading import list_parameters
+from kubechronicle.http.handlers.revisions import check_listed, readable_since
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL
+
+if TYPE_CHECKING:
+    from kubechronicle.api.cel.evaluation.program import Program
+
+FLIPS: Final = 100
+"""Flips that are sent, unless the client asks for another number."""
+MAX_FLIPS: Final = 10_000
+USERS: Final = 10
+"""Users of the result, those with the most flips."""
+KEYS: Final = ("name", "namespace", "uid")
+"""Columns of the log that select whole objects."""
+
+
+async def answer(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer with the stream. StatusError 400, 403."""
+    options, selection = list_parameters(context, rt)
+    condition = _compiled(context.query.get("expression"))
+    bisection = await _bisection(backend, context, rt, selection, condition)
+    limit = min(options.limit or FLIPS, MAX_FLIPS)
+    stream = BisectionStream(bisection, backend.drain, limit=limit)
+    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], stream.lines())
+
+
+def _compiled(expression: str) -> Program:
+    """Return the condition. StatusError 400."""
+    # Imported here: the package is loaded with the first expression.
+    from kubechronicle.api.cel.environment import base_environment
+    from kubechronicle.api.cel.errors import CompileError
+    from kubechronicle.api.cel.types import BOOL, DYN
+
+    if not expression:
+        raise status.bad_request("summary=bisect needs an expression, as expression=self.spec.replicas == 0")
+    try:
+        return base_environment().extend({"self": DYN}).compile(expression, BOOL)
+    except CompileError as error:
+        raise status.bad_request(f"expression: {error}") from None
+
+
+async def _bisection(
+    backend: Backend, context: Context, rt: ResourceType, selection: Selection, condition: Program
+) -> Bisection:
+    """Return the search. StatusError 400 for selectors that leave out changes of an object, 403."""
+    reads, registry = backend.reads, backend.store.registry
+    assert isinstance(reads, ChangeReads)
+    selected = await reads.select(rt, selection)
+    query, present = selected.query, backend.store.reads
+    if selected.needs_objects or query.operations or any(_leaves_changes_out(*each) for each in query.texts):
+        raise status.bad_request(
+            "summary=bisect reads all changes of objects: select them by kind, name, namespace, uid and time alone"
+        )
+    if context.query.get("include"):
+        if not rt.namespaced or selection.namespace:
+            raise status.bad_request("include: clusterrevisions are included in the revisions of all namespaces")
+        await check_listed(backend, context, HISTORY, rt.version, "clusterrevisions")
+        query = replace(query, namespaced=None)
+    query = replace(query, until=min(query.until, await reads.newest(None)))
+    if selected.is_empty:
+        query = replace(query, until=query.after)
+    resources = query.resources or tuple(
+        each.resource
+        for each in registry.stored()
+        if query.namespaced in (None, each.namespaced) and each.resource not in query.not_resources
+    )
+    return Bisection(
+        present.log,
+        condition,
+        query,
+        resources=resources,
+        marks=present.views.compacted_for,
+        readable=readable_since(backend, context),
+    )
+
+
+def _leaves_changes_out(column: str, text: Any) -> bool:
+    return column not in KEYS or text.prefix or not text.equal
+
+
+class BisectionStream:
+    """The lines of an answer. ``end``: the server stops, so the search does, too (drain.Stream)."""
+
+    def __init__(self, bisection: Bisection, drain: Drain, *, limit: int) -> None:
+        self._bisection, self._drain, self._limit = bisection, drain, limit
+        self._ended = drain.begun
+        self._flips = 0
+        self._first: Record | None = None
+        self._ceased: Record | None = None
+        self._users: Counter[str] = Counter()
+
+    def end(self) -> None:
+        self._ended = True
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        self._drain.add(self)
+        try:
+            async with aclosing(self._bisection.flips()) as chunks:
+                async for flips in chunks:
+                    yield self._chunk(flips)
+                    if self._ended:
+                        yield _line("ERROR", object=status.service_unavailable("the server is stopping").body())
+                        return
+            yield self._result()
+        except (StatusError, LogError) as error:
+            known = error if isinstance(error, StatusError) else as_status_error(error)
+            if known is None:
+                raise
+            yield _line("ERROR", object=known.body())
+        finally:
+            self._drain.discard(self)
+
+    def _chunk(self, flips: Sequence[Flip]) -> bytes:
+        lines = []
+        for flip in flips:
+            self._flips += 1
+            self._users[(flip.record.who or Who(user="")).user] += 1
+            if flip.holds:
+                self._first = self._first or flip.record
+            else:
+                self._ceased = flip.record
+            if self._flips <= self._limit:
+                lines.append(_line("FLIP", holds=flip.holds, **described(flip.record)))
+        progress = self._bisection.progress
+        until = str(self._bisection.until)
+        lines.append(_line("PROGRESS", searched=progress.searched, revision=str(progress.reached), until=until))
+        return b"".join(lines)
+
+    def _result(self) -> bytes:
+        progress, begins = self._bisection.progress, self._bisection.begins
+        found: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Bisection",
+            "metadata": {"resourceVersion": str(progress.reached)},
+            "after": str(begins),
+            "searched": progress.searched,
+            "flips": self._flips,
+            "initially": progress.initially,
+            "holding": len(progress.held),
+            "users": [{"name": name, "flips": number} for name, number in self._users.most_common(USERS)],
+        }
+        for name, record in (("first", self._first), ("last", progress.last_held), ("ceased", self._ceased)):
+            if record is not None:
+                found[name] = described(record)
+        for name in ("failed", "unknown", "hidden"):
+            if number := getattr(progress, name):
+                found[name] = number
+        if progress.failure is not None:
+            found["failure"] = {"revision": str(progress.failure[0]), "message": progress.failure[1]}
+        return _line("RESULT", **found)
+
+
+def described(record: Record) -> dict[str, Any]:
+    """Return a change: its revision, object and author, without contents."""
+    key, who = record.key, record.who or Who(user="")
+    plural, _, group = key.resource.partition(".")
+    reference = {"resource": plural, "group": group, "namespace": key.namespace, "name": key.name, "uid": record.uid}
+    author = {"username": who.user, "impersonator": who.impersonator, "userAgent": who.user_agent}
+    return {
+        "revision": str(record.revision),
+        "time": written_time(record.committed_at),
+        "operation": OPERATIONS[int(record.operation)],
+        "object": {name: value for name, value in reference.items() if value},
+        "who": {name: value for name, value in author.items() if value},
+        "request": {"verb": who.verb, "auditID": who.audit_id},
+    }
+
+
+def _line(type_: str, **fields: Any) -> bytes:
+    return orjson.dumps({"type": type_, **fields}) + b"\n"
