@@ -93,7 +93,7 @@ Setter = Callable[[ReadQuery, FieldTerm, datetime], ReadQuery]
 
 def _moment(term: FieldTerm, now: datetime) -> datetime:
     try:
-        when = parse_moment(term.value)
+        when = parse_moment(term.value, now=now)
     except ValueError as error:
         raise status.bad_request(f"{term.field}: {error}") from None
     if isinstance(when, int):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.field_values import canonical
-from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.history.moments import epoch_of, parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
@@ -102,9 +102,11 @@ async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt) ->
     name = term.field
     if name.startswith("time."):
         try:
-            when = parse_moment(term.value)
+            when = parse_moment(term.value, now=datetime.now(UTC))
         except ValueError as error:
             raise status.bad_request(f"{name}: {error}") from None
+        if isinstance(when, int):
+            when = epoch_of(when) or when
         revision = when if isinstance(when, int) else await revision_at(when)
         if name == "time.from" and not isinstance(when, int):
             revision += 1

@@ -3,7 +3,10 @@
     12345                          a revision
     2026-01-31T09:30:00.25+02:00   a time (RFC 3339; any number of digits, any zone, T or a space)
     2026-01-31T09:30   2026-01-31  the same in UTC; a date means its first moment
-    -2h   2h   -1h30m   3d         an age: a Go duration, also with d and w for days and weeks; the sign is optional
+    -2h   2h   2h ago   3d         an age: a Go duration, also with d and w for days and weeks; the sign is optional
+    14:05   14:05:30               the last such time of day (UTC)
+    yesterday   today 14:05        a day of the calendar (UTC): its first moment, or a time in it
+    @1763740800   1763740800000    seconds since 1970, with an @; or a number too high for a revision (epoch_of)
 
 Pure: the log finds the newest revision at a time, and knows the present time.
 """
@@ -17,7 +20,10 @@ from typing import TypeAlias
 # A revision, a time (UTC), or an age.
 Asked: TypeAlias = "int | datetime | timedelta"
 
-HOW = "a revision (12345), a time (2026-01-31T09:30:00Z), a date (2026-01-31) or how long ago (2h, 1h30m, 3d)"
+HOW = (
+    "a revision (12345), a time (2026-01-31T09:30:00Z, 14:05), a date (2026-01-31, yesterday) or how long ago "
+    "(2h, 1h30m, 3d)"
+)
 MAX_REVISION = 2**63 - 1
 LONGEST = timedelta(days=100_000)  # no cluster is older
 
@@ -27,14 +33,24 @@ _TIME = re.compile(
     re.ASCII,
 )
 _DURATION = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h|d|w))+")
+_OF_DAY = re.compile(r"(?:(yesterday|today)(?:[ T](?=\d))?)?(?:(\d?\d):(\d\d)(?::(\d\d))?Z?)?", re.ASCII)
+_EPOCH = re.compile(r"@([0-9]{1,13})", re.ASCII)
 _PART = re.compile(r"([0-9.]+)([a-zµ]+)")
 _SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
 
 
-def parse_moment(text: str) -> Asked:
-    """Parse a moment. ValueError with the allowed forms. ``-0s`` is now; only a time can name the future."""
+def parse_moment(text: str, *, now: datetime | None = None) -> Asked:
+    """Parse a moment. ValueError with the allowed forms. ``-0s`` is now; only a time can name the future.
+
+    ``now``: the present time, for times of day and days of the calendar; None: they are not allowed.
+    """
+    text = text.removesuffix(" ago") if _DURATION.fullmatch(text.removesuffix(" ago")) else text
+    if now is not None and text and (match := _OF_DAY.fullmatch(text)):
+        return _time_of_day(text, match, now.astimezone(UTC))
+    if match := _EPOCH.fullmatch(text):
+        return _since_1970(int(match[1]))
     if _REVISION.fullmatch(text):
         revision = int(text)
         if revision <= MAX_REVISION:
@@ -48,6 +64,30 @@ def parse_moment(text: str) -> Asked:
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         return timedelta(seconds=min(seconds, LONGEST.total_seconds()))
     raise ValueError(f"{text!r} is no moment; name {HOW}")
+
+
+def _time_of_day(text: str, match: re.Match[str], now: datetime) -> datetime:
+    day, hour, minute, second = match.groups()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if day == "yesterday":
+        midnight -= timedelta(days=1)
+    try:
+        found = midnight.replace(hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no moment: {error}") from None
+    return found if day or found <= now else found - timedelta(days=1)
+
+
+def epoch_of(number: int) -> datetime | None:
+    """Return the time that a number is in seconds (10 digits) or milliseconds (13) since 1970; None: it is too low.
+
+    It may be a revision all the same: callers take it for a time only if it is above the newest revision.
+    """
+    return _since_1970(number) if len(str(number)) in (10, 13) else None
+
+
+def _since_1970(number: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=number if number >= 10**12 else number * 1000)
 
 
 def _time(match: re.Match[str]) -> datetime:

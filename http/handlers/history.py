@@ -21,7 +21,7 @@ from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.masking import RESOURCE
-from kubechronicle.api.history.moments import Asked, parse_moment, written
+from kubechronicle.api.history.moments import Asked, epoch_of, parse_moment, written
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
@@ -125,7 +125,7 @@ async def _moment(backend: Backend, text: str, *, timed: bool = True) -> Moment:
     """Resolve a moment. ``timed`` False: take the present as the time of a revision, which saves a query."""
     past = backend.store.reads.past
     try:
-        moment: Asked = parse_moment(text)
+        moment: Asked = parse_moment(text, now=datetime.now(UTC))
     except ValueError as error:
         raise status.bad_request(str(error)) from None
     if not timed and isinstance(moment, int) and past.is_retained(moment):
@@ -137,6 +137,8 @@ async def _moment(backend: Backend, text: str, *, timed: bool = True) -> Moment:
     except FutureMoment as error:
         raise status.bad_request(f"{text} lies in the future: it is {written(error.now)}") from None
     except FutureRevision as error:
+        if isinstance(moment, int) and (time := epoch_of(moment)) is not None:
+            return await _moment(backend, written(time), timed=timed)
         raise status.bad_request(f"revision {text} lies in the future: the newest is {error.current}") from None
 
 

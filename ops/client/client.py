@@ -21,7 +21,7 @@ import orjson
 from msgspec import DecodeError
 
 from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
-from kubechronicle.api.history.moments import parse_moment, written
+from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.registry.resources import HISTORY as HISTORY_GROUP
@@ -207,17 +207,30 @@ class Client:
     def resolve_moment(self, text: str) -> str:
         """Return a moment that stays the same in later requests. OperatorError.
 
-        ``2h``, two hours ago, becomes a time; ``now`` becomes "".
+        ``2h``, two hours ago, becomes a time; ``now`` becomes "". A number above the newest revision becomes the time
+        that it is since 1970, if it can be one.
         """
-        if text in ("now", ""):
+        if text == "now":
             return ""
+        if not text.strip():
+            raise OperatorError(f"a moment is empty: name {HOW}, or now")
         try:
-            moment = parse_moment(text)
+            moment = parse_moment(text, now=None if text.isdigit() else self.now())
         except ValueError as error:
             raise OperatorError(f"{error}, or now") from None
+        if isinstance(moment, int) and (time := epoch_of(moment)) is not None and moment > self._newest_revision():
+            moment = time
         if isinstance(moment, timedelta):
             moment = self.now() - moment
         return written(moment) if isinstance(moment, datetime) else str(moment)
+
+    def _newest_revision(self) -> int:
+        """Return the newest revision, 0 if the user may not know it."""
+        try:
+            page = self.get(f"{REVISIONS}v1/clusterrevisions", {"limit": "1"})
+        except ApiError:
+            return 0
+        return int(page["metadata"].get("resourceVersion") or 0)
 
 
 def _pages(

@@ -14,12 +14,14 @@ import argparse
 import importlib
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS, program_name
 from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
+
+MOMENT_FLAGS: Final = frozenset(("--since", "--until", "--from", "--to", "--at"))
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,10 +51,19 @@ def parse(name: str, argv: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command. OperatorError."""
     module, parser = _module_of(name), make_parser(name)
     argv = [without_sign(argument) for argument in argv]
+    _check_moments(argv)
     if hasattr(module, "parse"):
         arguments: argparse.Namespace = module.parse(parser, argv)
         return arguments
     return parser.parse_intermixed_args(argv)
+
+
+def _check_moments(argv: Sequence[str]) -> None:
+    """Refuse an empty moment, as from a variable that is not set: without it, the answer would be another one."""
+    for place, argument in enumerate(argv):
+        flag, sign, value = argument.partition("=")
+        if flag in MOMENT_FLAGS and (not value if sign else argv[place + 1 : place + 2] == [""]):
+            raise OperatorError(f"{flag} is empty: name a moment, as 2h, 14:05, yesterday, a time, a revision or now")
 
 
 def run(name: str, argv: Sequence[str]) -> int:

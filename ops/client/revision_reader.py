@@ -132,6 +132,8 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
     _check_order(client, since, until)
     selectors: dict[str, str] = {}
     for text, name in ((since, "from"), (until, "to")):
+        if not text:
+            continue
         moment = written(client.now()) if text == "now" and name == "from" else client.resolve_moment(text)
         if moment.isdigit():
             selectors[f"revision.{name}"] = str(int(moment) + 1) if name == "from" else moment
@@ -142,7 +144,7 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
 
 def _check_order(client: Client, since: str, until: str) -> None:
     """Refuse times in the wrong order, and a beginning in the future: nothing could be found. OperatorError."""
-    first, last = (client.resolve_moment(text) for text in (since, until))
+    first, last = (client.resolve_moment(text) if text else "" for text in (since, until))
     if first.isdigit() and last.isdigit():
         swapped = int(first) > int(last)
     else:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from kubechronicle.api.history.extents import covered, moment_text
 from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError
+from kubechronicle.ops.client.output import format_duration
 from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, parameters_of, scopes_of
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError
+
+TOLERATED: Final = timedelta(seconds=5)
+"""Difference of a commit time to the server's clock that is no sign of a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Search:
 def explain(session: Session, search: Search) -> str:
     """Return a sentence about a search without result. OperatorError if the result would mislead."""
     extent = read_extent(session, search.query)
+    note_clocks(session, extent)
     if search.field:
         check_field(search.field, extent, search.name)
     check_kept(search, extent)
@@ -98,9 +104,21 @@ def _sum(counts: Sequence[Mapping[str, Any]]) -> Object:
 def note_beginning(session: Session, search: Search) -> None:
     """Print on stderr the beginning of the history, if a search goes back further and so has not found everything."""
     extent = read_extent(session, search.query)
+    note_clocks(session, extent)
     if not extent["whole"]:
         begins = moment_text(extent["since"])
         session.screen.note(f"the history of {_kind_of(search)} begins at {begins}: earlier changes are not kept")
+
+
+def note_clocks(session: Session, extent: Mapping[str, Any]) -> None:
+    """Print on stderr that commit times lie in the future, so that times and ages may name other changes."""
+    newest = extent["newest"]
+    ahead = datetime.fromisoformat(newest["time"]) - session.client.now() if "time" in newest else timedelta()
+    if ahead > TOLERATED:
+        session.screen.note(
+            f"a clock was wrong: the newest change (revision {newest['revision']}) has a time {format_duration(ahead)} "
+            "in the future; name revisions instead of times"
+        )
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

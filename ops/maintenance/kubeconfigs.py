@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, data_dir: Path) -> None:
 def resolve_moment(text: str, *, now: datetime, moving: bool = False) -> str:
     """Return the moment for the URL. An age becomes a time unless ``moving``. Raise OperatorError."""
     try:
-        moment = parse_moment(text)
+        moment = parse_moment(text, now=now)
     except ValueError as error:
         raise OperatorError(f"--at: {error}") from None
     if moving:

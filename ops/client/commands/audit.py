@@ -173,7 +173,7 @@ def _moment(session: Session, text: str) -> datetime | None:
     if text in ("", "now"):
         return None
     try:
-        moment = parse_moment(text)
+        moment = parse_moment(text, now=session.client.now())
     except ValueError as error:
         raise OperatorError(f"{error}, or now") from None
     if isinstance(moment, int):

@@ -216,7 +216,9 @@ def _print(session: Session, query: RevisionQuery, groups: Sequence[Group]) -> N
         screen.line(Painted(f"{names[group.name]:<{width}}", "who"), f"  {group.total:>{len(str(total))}}  {summary}")
         screen.out.flush()
         if arguments.verbose and (left or not arguments.limit):
-            left -= _print_changes(session, islice(_changes_of(session, query, group, left), left or None))
+            left = max(
+                left - _print_changes(session, islice(_changes_of(session, query, group, left), left or None)), 0
+            )
     if len(shown) < len(groups):
         screen.line(f"… {len(groups) - len(shown)} more groups; --limit 0 prints all")
     elif arguments.verbose and arguments.limit and total > arguments.limit:
@@ -257,7 +259,7 @@ def _document(session: Session, query: RevisionQuery, groups: Sequence[Group]) -
         entry |= {word.replace(" ", "-"): group.counts[operation] for operation, word in OPERATIONS}
         if arguments.verbose and (left or not arguments.limit):
             revisions = list(islice(_changes_of(session, query, group, left), left or None))
-            left -= len(revisions)
+            left = max(left - len(revisions), 0)
             entry["revisions"] = [revision_document(revision, show_secrets=False) for revision in revisions]
         entries.append(entry)
     return {"by": arguments.by, "groups": entries, "changes": sum(group.total for group in groups)}

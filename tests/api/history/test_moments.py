@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.history.moments import LONGEST, parse_moment, written
+from kubechronicle.api.history.moments import LONGEST, epoch_of, parse_moment, written
 
 
 def at(*parts: int) -> datetime:
@@ -48,6 +48,45 @@ def at(*parts: int) -> datetime:
 )
 def test_what_is_a_moment(text: str, expected: object) -> None:
     assert parse_moment(text) == expected
+
+
+NOW = at(2026, 1, 31, 9, 30, 15)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yesterday", at(2026, 1, 30)),
+        ("today", at(2026, 1, 31)),
+        ("yesterday 14:05", at(2026, 1, 30, 14, 5)),
+        ("today 14:05", at(2026, 1, 31, 14, 5)),
+        ("9:05", at(2026, 1, 31, 9, 5)),
+        ("09:30:15", at(2026, 1, 31, 9, 30, 15)),
+        ("14:05", at(2026, 1, 30, 14, 5)),
+        ("14:05Z", at(2026, 1, 30, 14, 5)),
+        ("2h ago", timedelta(hours=2)),
+        ("@1763740800", at(2025, 11, 21, 16)),
+        ("1763740800", 1763740800),
+    ],
+)
+def test_moments_of_the_calendar(text: str, expected: object) -> None:
+    assert parse_moment(text, now=NOW) == expected
+    if isinstance(expected, datetime) and not text.startswith("@"):
+        with pytest.raises(ValueError, match="is no moment"):
+            parse_moment(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["25:00", "9:75", "yesterday2", "yesterday ", "today:05", " ago", "12345 ago", "@", "@x"]
+)
+def test_other_texts_are_no_moment(text: str) -> None:
+    with pytest.raises(ValueError, match="is no moment"):
+        parse_moment(text, now=NOW)
+
+
+def test_numbers_that_are_seconds_or_milliseconds() -> None:
+    assert epoch_of(1763740800) == epoch_of(1763740800000) == at(2025, 11, 21, 16)
+    assert epoch_of(12345) is epoch_of(20260131) is epoch_of(2**63 - 1) is None
 
 
 @pytest.mark.parametrize(

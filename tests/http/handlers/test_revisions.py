@@ -109,7 +109,7 @@ async def test_labels_are_those_of_then(autojump_clock: Any) -> None:
         ("object.resource=nothing", "there is no such kind, nor was there in the history that is kept"),
         ("noise=loud", "must be noise=hidden or noise=shown"),
         ("operation=Upsert", "must be Create, Update or Delete"),
-        ("time.from=yesterday", "is no moment"),
+        ("time.from=tomorrow", "is no moment"),
         ("revision.from=x", "must be a revision"),
         ("revision.from!=4", "takes = only"),
     ],
