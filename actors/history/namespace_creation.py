@@ -10,7 +10,10 @@ NAMESPACES = "namespaces"
 
 
 async def created_at(reads: Reads, namespace: str) -> int:
-    """Return the revision that created the present namespace of a name, or the last one; 0: it is not known."""
+    """Return the revision that created the present namespace of a name, or the last one; 0: there was none.
+
+    If namespaces have no history that far back, return its beginning: earlier changes may be of another namespace.
+    """
     entry = reads.peek(NAMESPACES, "", namespace)
     if entry is not None:
         return entry.create_revision
@@ -22,4 +25,7 @@ async def created_at(reads: Reads, namespace: str) -> int:
         with_replaced=False,
     )
     changes = await reads.log.changes(query, limit=1)
-    return changes[0][0].revision if changes else 0
+    if changes:
+        return changes[0][0].revision
+    mark = (await reads.log.head()).compacted_for(NAMESPACES)
+    return mark + 1 if mark else 0

@@ -31,6 +31,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery, grouped
+from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -120,14 +121,16 @@ class MemoryLog(MemoryClaims):
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         await self._enter("changes")
-        return bounded(self.store.changes(query), limit, pair_size)
+        return bounded(self.store.changes(within_history(query, self.store.head())), limit, pair_size)
 
     async def density(self, query: DensityQuery) -> list[Count]:
         await self._enter("density")
+        query = replace(query, changes=within_history(query.changes, self.store.head()))
         return counted(self.store.rows(after=query.changes.after), self.store.who, query)
 
     async def groups(self, query: GroupQuery) -> list[Group]:
         await self._enter("groups")
+        query = replace(query, changes=within_history(query.changes, self.store.head()))
         return grouped(self.store.rows(after=query.changes.after), self.store.who, query)
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:

@@ -90,15 +90,24 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
         add("name = :value", query.name)
     if query.operations:
         add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
-    for mark, resources in query.floors:
-        add(f"(revision > {int(mark)}::bigint or resource <> all (:value::text[]))", list(resources))
-    if query.rest:
-        add(f"(revision > {int(query.rest)}::bigint or resource = any (:value::text[]))", list(query.named))
+    conditions += conditions_on_marks(query, arguments)
     for column, text in query.texts:
         if column not in TEXTS:
             raise ValueError(f"{column} is not a column with text conditions")
         add(_text_condition(COLUMNS.get(column, (column,)), text), text.value)
     return conditions, arguments
+
+
+def conditions_on_marks(query: ChangeQuery, arguments: list[Any]) -> list[str]:
+    """Return the conditions on a row by the marks of the query (queries/retained.py); append their arguments."""
+    conditions = []
+    for mark, resources in query.floors:
+        arguments.append(list(resources))
+        conditions.append(f"(revision > {int(mark)}::bigint or resource <> all (${len(arguments)}::text[]))")
+    if query.rest:
+        arguments.append(list(query.named))
+        conditions.append(f"(revision > {int(query.rest)}::bigint or resource = any (${len(arguments)}::text[]))")
+    return conditions
 
 
 def _text_condition(columns: Sequence[str], text: Text) -> str:

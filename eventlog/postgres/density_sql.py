@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.eventlog.postgres.change_sql import conditions_of, table_of
+from kubechronicle.eventlog.postgres.change_sql import conditions_of, conditions_on_marks, table_of
 from kubechronicle.eventlog.postgres.sql import log_table
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.density import DensityQuery
@@ -30,24 +30,27 @@ def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -
     ``edges``: as revisions. Cost: one index range, of an index with all needed columns if there is one.
     """
     changes, table = query.changes, table_of(query.changes, short)
-    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of additional counts
-    if not changes.resources and set(short) & set(changes.not_resources):
-        # Resources kept for a short time have many rows, in tables of their own: count only those that match.
+    extra: list[tuple[str, str, list[str], ChangeQuery]] = []  # sign, table, resources and marks of additional counts
+    if not changes.resources and (set(short) & set(changes.not_resources) or changes.floors or changes.rest):
+        # Resources kept for a short time have many rows, in tables of their own: count only those that match. Their
+        # marks are different too. The index by user or namespace lacks the resource, with which marks are compared.
         table, excluded = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
-        extra.append(("", log_table("short"), sorted(set(short) - set(changes.not_resources))))
-        changes = replace(changes, not_resources=excluded)
+        counted = sorted(set(short) - set(changes.not_resources))
+        extra.append(("", log_table("short"), counted, _marks_among(changes, short, within=True)))
+        changes = replace(_marks_among(changes, short, within=False), not_resources=excluded)
     if query.by in ("user_name", "namespace") and changes.not_resources and _is_whole(changes):
         # The index by user lacks the resource: count all rows, and subtract those of the few excluded resources.
-        extra.append(("-", table, list(changes.not_resources)))
+        extra.append(("-", table, list(changes.not_resources), changes))
         changes = replace(changes, not_resources=())
     bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
-    conditions, arguments = conditions_of(changes)
+    conditions, arguments = conditions_of(replace(changes, floors=(), rest=0))
     # The range as literals: generic plans ignore arguments, and the size of the range decides which plan is best.
     conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
-    parts = [_PART.format("", bucket, table, " and ".join(conditions))]
-    for sign, other, resources in extra:
+    parts = [_PART.format("", bucket, table, " and ".join((*conditions, *conditions_on_marks(changes, arguments))))]
+    for sign, other, resources, marks in extra:
         arguments.append(resources)
         restricted = [*conditions, f"resource = any (${len(arguments)}::text[])"]
+        restricted += conditions_on_marks(marks, arguments)
         parts.append(_PART.format(sign, bucket, other, " and ".join(restricted)))
     arguments.append(query.most)
     text = f"""
@@ -62,6 +65,18 @@ from counted c left join named n on n.value = c.value where $1::bigint <= $2::bi
 group by 1, n.value order by 1, n.value collate "C" nulls last
 """
     return text, arguments
+
+
+def _marks_among(changes: ChangeQuery, resources: Sequence[str], *, within: bool) -> ChangeQuery:
+    """Return the query with only the marks of these resources, or (not ``within``) of all others. The rest: a long
+    class may have resources without a name; of the short ones each that lacks a mark of its own is named instead."""
+    floors = [(mark, tuple(name for name in of if (name in resources) is within)) for mark, of in changes.floors]
+    kept = tuple((mark, of) for mark, of in floors if of)
+    if not within:
+        return replace(changes, floors=kept)
+    unnamed = tuple(name for name in resources if name not in changes.named)
+    rest = ((changes.rest, unnamed),) if changes.rest and unnamed else ()
+    return replace(changes, floors=(*kept, *rest), rest=0, named=())
 
 
 def _is_whole(changes: ChangeQuery) -> bool:

@@ -28,6 +28,7 @@ from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
@@ -106,6 +107,7 @@ class LogReads:
         return matching.map(lambda row: (rows.record(row, at[0]), rows.replaced(row, *at)))
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
+        query = within_history(query, await self.head())
         limit = min(limit, max(query.until - query.after, 1))
         statement, arguments = change_sql.statement(query, limit, await self._short_resources())
         replaced = (_AFTER_HEAD + rows.RECORD_WIDTH + change_sql.WHO_WIDTH,) if query.with_replaced else ()
@@ -115,15 +117,16 @@ class LogReads:
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
         edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
-        query = replace(query, changes=density.within(query.changes, edges))
+        changes = within_history(density.within(query.changes, edges), await self.head())
+        query = replace(query, changes=changes)
         revisions = query.changes.until - query.changes.after
         density.check_limit(revisions, query)
         statement, arguments = density_sql.statement(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
 
     async def groups(self, query: GroupQuery) -> list[Group]:
-        newest = (await self.head()).revision
-        changes = replace(query.changes, until=min(query.changes.until, newest))
+        head = await self.head()
+        changes = within_history(replace(query.changes, until=min(query.changes.until, head.revision)), head)
         query = replace(query, changes=changes)
         if changes.after >= changes.until:
             return []

@@ -41,6 +41,8 @@ class ChangeQuery:
     ``resources``, ``operations``: empty for any.
     ``texts``: conditions by column, named as in TEXTS.
     ``with_replaced``: each change comes with the record it replaced, which costs as much again.
+    ``floors``: revisions, each with the resources whose changes must be above it.
+    ``rest``: the same for all resources but those in ``named``. retained.py sets these three.
     """
 
     after: int = 0
@@ -54,6 +56,9 @@ class ChangeQuery:
     operations: tuple[Operation, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
     with_replaced: bool = True
+    floors: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    rest: int = 0
+    named: tuple[str, ...] = ()
 
     def matches(self, record: Record) -> bool:
         key = record.key
@@ -66,6 +71,8 @@ class ChangeQuery:
             and key.resource not in self.not_resources
             and (not self.operations or record.operation in self.operations)
             and all(text.holds(TEXTS[column](record)) for column, text in self.texts)
+            and all(record.revision > mark or key.resource not in of for mark, of in self.floors)
+            and (record.revision > self.rest or key.resource in self.named)
         )
 
 
