@@ -3,7 +3,8 @@
 import { h, loading, say, when, count } from "./dom.js";
 import { ApiError, Changes, resourceName, scopes } from "./api.js";
 
-export const NOISE = "object.resource!=events,object.resource!=leases";
+// The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
+export const NOISE = "noise=hidden";
 const PAGE = 100;
 
 export function link(revision) {

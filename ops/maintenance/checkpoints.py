@@ -32,13 +32,16 @@ from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
 
 KEY_FILE = "checkpoint.key"
+KEY_BEGINS = "-----BEGIN PUBLIC KEY-----"
+"""The line after a checkpoint on standard output. A file with both is still a checkpoint."""
+LONGEST_KEY = 200
 _HEAD = "select log_id, revision, hash, committed_at, clock_timestamp() as noted_at from kubechronicle.head"
 
 
 async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: Path | None) -> int:
-    """Sign the present state of the log. Print the public key to standard error.
+    """Sign the present state of the log. Print the public key to standard output, after the checkpoint if it is there.
 
-    ``output``: the file to write, None for standard output.
+    ``output``: the file for the checkpoint, None for standard output.
     """
     async with (
         maintenance_database(settings) as url,
@@ -65,7 +68,7 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
             write_whole(output, signed.encode(), mode=0o644)
         except OSError as error:
             raise OperatorError(f"--output: cannot write {output}: {error.strerror}") from None
-    terminal.stderr().lines(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode())
+    terminal.stdout().lines(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode())
     return 0
 
 
@@ -79,7 +82,8 @@ def read_checkpoints(settings: Settings, files: Sequence[str], key_file: Path | 
     for name in files:
         try:
             with Path(name).open("rb") as file:
-                checkpoint, signed, signature = parse(file.read(LONGEST).decode("ascii"))
+                text, _, _ = file.read(LONGEST + LONGEST_KEY).decode("ascii").partition(KEY_BEGINS)
+            checkpoint, signed, signature = parse(text)
         except OSError as error:
             raise OperatorError(f"--checkpoint: cannot read {name}: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -77,8 +77,18 @@ async def test_an_untouched_log_matches_its_checkpoint(noted: str, command: Comm
     code, printed = await command("checkpoint", "--key", str(key))
     assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v1", "revision: 5"]
     later = tmp_path / "later"
-    later.write_text(printed.partition("-----BEGIN")[0])
+    later.write_text(printed)  # with the key
     assert (await command("verify", "--checkpoint", noted, "--checkpoint", str(later)))[0] == 0
+
+
+async def test_the_key_goes_to_standard_output(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["checkpoint", "-o", str(tmp_path / "c"), "--database-url", database, "--data-dir", str(tmp_path)]
+    assert await trio.to_thread.run_sync(cli.main, arguments) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("-----BEGIN PUBLIC KEY-----")
+    assert "PUBLIC KEY" not in printed.err
 
 
 async def test_openssl_alone_verifies_the_signature(noted: str, command: Command, tmp_path: Path) -> None:
