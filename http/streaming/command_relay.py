@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from kubechronicle.http.streaming import spdy
-from kubechronicle.http.streaming.copying import GONE, Outlet, receive_or_end
+from kubechronicle.http.streaming.copying import GONE, Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.spdy_endings import CommandView
 
 LINGER: Final = 2.0
@@ -54,22 +54,24 @@ async def relay_command(
 
         for task in (to_kubelet, end_abandoned, leave, drain):
             nursery.start_soon(task)
-        await _to_client(face, kubelet, rest, view)
+        is_there = await _to_client(face, kubelet, rest, view)
         ending = view.ending(DRAINING if draining.is_set() else LOST)
-        if ending and await face.send(ending):
+        # Of a client that has gone, the last input may still have to be read.
+        if not is_there or (ending and await face.send(ending)):
             with trio.move_on_after(LINGER):
                 await client_ended.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _to_client(client: _Client, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> None:
-    """Send what the kubelet sends, until either is gone."""
+async def _to_client(client: _Client, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> bool:
+    """Send what the kubelet sends, until either is gone. False if it is the client."""
     data = rest
     while data or (data := await receive_or_end(kubelet)):
         output = view.received(data)
         if output and not await client.send(output):
-            return
+            return False
         data = b""
+    return True
 
 
 class _Client:
@@ -80,11 +82,13 @@ class _Client:
         self._lock = trio.Lock()
 
     async def send(self, data: bytes | memoryview) -> bool:
-        async with self._lock:
-            try:
-                await self._stream.send_all(data)
-            except GONE:
-                return False
+        await acquire(self._lock)
+        try:
+            await self._stream.send_all(data)
+        except GONE:
+            return False
+        finally:
+            self._lock.release()
         return True
 
     async def probe(self) -> bool:

@@ -38,6 +38,14 @@ async def receive_or_end(stream: trio.abc.ReceiveStream) -> bytes:
         return b""
 
 
+async def acquire(lock: trio.Lock) -> None:
+    """Acquire a lock. A free one is acquired at once: `trio.Lock.acquire` always takes a pass of the event loop."""
+    try:
+        lock.acquire_nowait()
+    except trio.WouldBlock:
+        await lock.acquire()
+
+
 def abort(stream: trio.abc.AsyncResource) -> None:
     """Reset a connection, if it is one of the network."""
     reset = getattr(stream, "abort", None)

@@ -55,13 +55,14 @@ class CommandView:
         """Return the bytes to send to the client for bytes of the kubelet: whole frames."""
         if self._raw:
             return data
-        if self._pending:
-            data = self._pending + data
-            self._pending = b""
-        view, size, position, output = memoryview(data), len(data), 0, list[bytes | memoryview]()
+        begun = 0
+        if self._pending and (begun := self._complete_head(data)) < 0:
+            data, begun = self._pending + data, 0
+        self._pending = b""
+        view, size, position, output = memoryview(data), len(data), begun, list[bytes | memoryview]()
         if self._left:
-            position = min(size, self._left)
-            self._part(view[:position], output)
+            position = min(size, begun + self._left)
+            self._part(view[begun:position], output)
         start = position
         while size - position >= 8:
             end = self._frame(view, position)
@@ -77,6 +78,21 @@ class CommandView:
         else:
             self._pending = data[position:]
         return b"".join(output) if len(output) != 1 else output[0]
+
+    def _complete_head(self, data: bytes) -> int:
+        """Take the rest of a data frame's head from ``data``, and return its length; -1 if this cannot be done.
+
+        Kubelets send each half of a head by itself, so many reads end within one. To join both would copy the data.
+        """
+        rest = 8 - len(self._pending)
+        if not 0 < rest < len(data) or self._pending[0] & 0x80:
+            return -1
+        first, second = spdy.HEAD.unpack(self._pending + data[:rest])
+        length = int(second) & 0xFFFFFF
+        if not length:
+            return -1
+        self._stream, self._left, self._fin = first, length, bool(second >> 24 & spdy.FIN)
+        return rest
 
     def _frame(self, view: memoryview, position: int) -> int:
         """Note the frame at this position, and return its end. An incomplete data frame is left to `_part`."""

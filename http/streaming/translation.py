@@ -22,7 +22,7 @@ import trio
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
 from kubechronicle.http.streaming.channels import ChannelReader, SignalError
-from kubechronicle.http.streaming.copying import Outlet, receive_or_end
+from kubechronicle.http.streaming.copying import Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
     ERROR,
@@ -159,9 +159,12 @@ class _Translation:
         self._scope.deadline = trio.current_time() + self._idle
 
     async def _send(self, data: bytes) -> None:
-        async with self._lock:
+        await acquire(self._lock)
+        try:
             if not await self._outlet.send(data):
                 self._end(remote_command.internal_error("the connection to the kubelet was lost"))
+        finally:
+            self._lock.release()
 
     async def _end_abandoned(self) -> None:
         await self._outlet.wait_abandoned()

@@ -8,7 +8,7 @@ from contextlib import suppress
 import trio
 
 from kubechronicle.http.streaming import websocket_frames as frames
-from kubechronicle.http.streaming.copying import GONE, receive_or_end
+from kubechronicle.http.streaming.copying import GONE, acquire, receive_or_end
 
 LINGER = 2.0
 """Seconds to wait for the client's end after the closing frame: closing at once could reset what it has not read."""
@@ -48,13 +48,15 @@ class WebSocketSession:
 
     async def send_frames(self, data: bytes) -> bool:
         """Send encoded frames. False if the client is gone."""
-        async with self._lock:
+        await acquire(self._lock)
+        try:
             if self._closed:
                 return False
-            try:
-                await self._stream.send_all(data)
-            except GONE:
-                self._closed = True
+            await self._stream.send_all(data)
+        except GONE:
+            self._closed = True
+        finally:
+            self._lock.release()
         return not self._closed
 
     async def probe(self) -> bool:

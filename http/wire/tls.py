@@ -19,7 +19,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Final, cast
 
 import trio
 
@@ -30,8 +30,11 @@ RECORD = 16 * 1024
 WRITE = 64 * 1024
 """Bytes passed to OpenSSL at once. An interrupted write must be repeated with the same bytes and length, because Python
 does not allow partial writes. So data is always cut at multiples of WRITE from its start."""
-YIELD_AFTER = 4 * WRITE
-"""Bytes sent without waiting after which other tasks run."""
+YIELD_AFTER = 5 * WRITE
+"""Bytes sent without waiting after which other tasks run: more than one read of a session (streaming/copying.py)."""
+_CORK: Final = getattr(socket, "TCP_CORK", None)
+"""While it is set, the kernel collects the records of a large send into large segments (Linux). OpenSSL passes each
+record to the kernel by itself. Without this option each one would wake the receiver."""
 
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
@@ -175,15 +178,21 @@ class TLSStream(trio.abc.Stream):
         size = len(data)
         if not data or size >= limit:
             return data
-        parts = [data]
-        with contextlib.suppress(trio.BrokenResourceError):  # the next call raises it again
+        parts, read = [data], self._read
+        try:
             while size < limit:
-                more = self.receive_nowait()
+                more = read(RECORD)
                 if not more:
-                    self._ended = more is not None
+                    self._ended = True
                     break
                 parts.append(more)
                 size += len(more)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except ssl.SSLEOFError:
+            self._ended = True
+        except (OSError, ValueError):
+            pass  # the next call raises it again
         return b"".join(parts) if len(parts) > 1 else data
 
     async def _receive_in_turn(self, turn: Callable[[], Awaitable[None]]) -> bytes:
@@ -216,6 +225,7 @@ class TLSStream(trio.abc.Stream):
                 sent = self._write(data)
                 self._half_sent = False
                 return sent
+            self._cork(1)
             view = memoryview(data)
             while sent < size:
                 sent += self._write(view[sent : sent + WRITE])
@@ -226,7 +236,15 @@ class TLSStream(trio.abc.Stream):
         except (OSError, ValueError) as error:
             self._broken = True
             raise self._failure(error) from error
+        finally:
+            if size > WRITE:
+                self._cork(0)
         return sent
+
+    def _cork(self, value: int) -> None:
+        if _CORK is not None:
+            with contextlib.suppress(OSError):  # not TCP, or gone
+                self._socket.setsockopt(socket.IPPROTO_TCP, _CORK, value)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all data. As in every trio stream, a cancelled send leaves the stream broken."""

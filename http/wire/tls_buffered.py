@@ -17,6 +17,7 @@ import contextlib
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 READ: Final = 128 * 1024
@@ -43,6 +44,9 @@ class BufferedTLSSocket:
         self._raw = raw
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        # SSLObject's methods would only pass the data on.
+        self._read: Callable[[int], bytes] = self._tls._sslobj.read  # type: ignore[attr-defined]
+        self._write: Callable[[bytes | memoryview], int] = self._tls._sslobj.write  # type: ignore[attr-defined]
         self._unsent = memoryview(b"")
         self._accepted = 0  # bytes of a send that are encrypted, but have not left
 
@@ -67,7 +71,7 @@ class BufferedTLSSocket:
         """Return the data of one record; b"" at the peer's end, with or without close_notify."""
         while True:
             try:
-                return self._tls.read(size)
+                return self._read(size)
             except ssl.SSLWantReadError:
                 if self._outgoing.pending and not self._accepted:
                     self._flush()  # the answer to a key update
@@ -79,7 +83,7 @@ class BufferedTLSSocket:
         """Return the length of the data, all of which has left."""
         self._flush()
         if not self._accepted:
-            self._accepted = self._tls.write(data)
+            self._accepted = self._write(data)
             self._flush()
         sent, self._accepted = self._accepted, 0
         return sent
@@ -139,4 +143,4 @@ class BufferedTLSSocket:
     def close(self) -> None:
         """Close the socket, and free OpenSSL's part. Nothing may be called afterwards but `fileno`."""
         self._raw.close()
-        del self._tls, self._incoming, self._outgoing
+        del self._tls, self._read, self._write, self._incoming, self._outgoing

@@ -187,6 +187,17 @@ async def test_send_nowait_and_the_rest(server_files: tuple[Path, Path], authori
             assert await read(client, size) == data
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="Linux only")
+async def test_a_large_send_leaves_nothing_in_the_kernel(server_files: tuple[Path, Path], authority: Any) -> None:
+    server, client = await stream_pair(server_files, authority)
+    data = bytes(tls.WRITE + 1)
+    assert server.send_nowait(data) == len(data)
+    option = server.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 4)
+    assert int.from_bytes(option, "little") == 0
+    with trio.fail_after(30):
+        assert await read(client, len(data)) == data
+
+
 async def test_a_cancelled_send_leaves_the_stream_broken(server_files: tuple[Path, Path], authority: Any) -> None:
     server, _client = await stream_pair(server_files, authority)
     with trio.CancelScope() as scope:
