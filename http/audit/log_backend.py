@@ -19,7 +19,7 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 import trio
 from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
@@ -67,6 +67,7 @@ class LogBackend:
             max_backups=settings.max_backups,
             compress=settings.compress,
         )
+        self._most_events = settings.batch.buffer_size
         self._waiting: list[Item] = []
         self._some, self._full = trio.Event(), trio.Event()
         self._queue: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
@@ -87,23 +88,24 @@ class LogBackend:
         return self._taken_events - self._done_events
 
     def offer(self, event: Event | Line) -> Delivery | None:
-        size = _size(event)
+        size = len(event) + OVERHEAD if isinstance(event, bytes) else event.size
         if (
-            self._taken_events - self._done_events >= self._settings.batch.buffer_size
+            self._taken_events - self._done_events >= self._most_events
             or self._taken_bytes - self._done_bytes + size > MOST_BYTES
         ):
             return self._refuse(event)
         self._taken_events += 1
         self._taken_bytes += size
-        if not self._waiting:
+        waiting = self._waiting
+        if not waiting:
             self._some.set()
         if self._buffered:
-            self._waiting.append(event)
-            if len(self._waiting) == FULL:
+            waiting.append(event)
+            if len(waiting) == FULL:
                 self._full.set()
             return None
         delivery = Delivery(event)
-        self._waiting.append(delivery)
+        waiting.append(delivery)
         return delivery
 
     def _refuse(self, event: Event | Line) -> Delivery | None:
@@ -188,11 +190,14 @@ class LogBackend:
         return item is not _STOP
 
     def _write(self, taken: list[Item]) -> None:
-        deliveries = [] if self._buffered else [each for each in taken if isinstance(each, Delivery)]
-        events = [each.event if isinstance(each, Delivery) else each for each in taken]
-        sizes = sum(map(_size, events))
+        if self._buffered:
+            deliveries, events = [], cast("list[Line | Event]", taken)
+        else:
+            deliveries = [each for each in taken if isinstance(each, Delivery)]
+            events = [each.event if isinstance(each, Delivery) else each for each in taken]
+        sizes = sum([len(each) + OVERHEAD if isinstance(each, bytes) else each.size for each in events])
         written, why = self._write_events(events)
-        # The counts come first: a request that is told the outcome may read them at once.
+        # The counts come first: a request that learns the outcome may read them at once.
         if written < len(events):
             self._metrics.failed(PLUGIN, len(events) - written)
             log_lost(PLUGIN, why, events[written:])
@@ -229,10 +234,6 @@ class LogBackend:
         self._metrics.failed(TRUNCATE, 1)
         log_lost(TRUNCATE, "event is too large even after truncating", [event])
         return b""
-
-
-def _size(event: Event | Line) -> int:
-    return len(event) + OVERHEAD if isinstance(event, bytes) else event.size
 
 
 def _finish(deliveries: list[Delivery], written: int) -> None:

@@ -29,14 +29,14 @@ export class ApiError extends Error {
   }
 }
 
-/** ``notes``: a set that gets the warnings of the answer. */
-async function get(path, query, signal, lacking, notes) {
+/** ``accept``: the media type. ``notes``: a set that gets the warnings of the answer. */
+export async function get(path, query, signal, lacking, notes, accept = "application/json") {
   const masks = path.startsWith(API) && !query.values ? { mask: MASK } : {};
   const asked = new URLSearchParams(Object.entries({ ...query, ...masks }).filter(([, value]) => value !== "" && value !== undefined));
   let answer;
   try {
     answer = await fetch(`${BASE}${path}?${asked}`, {
-      headers: { Accept: "application/json" }, redirect: "error", cache: "no-store", signal,
+      headers: { Accept: accept }, redirect: "error", cache: "no-store", signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;

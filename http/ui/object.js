@@ -5,12 +5,11 @@ import { Changes, deletionMark, revision as one, scopes } from "./api.js";
 import { failed, operation, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
 import { restoring } from "./deleted.js";
-import { rows } from "./diff.js";
 import { readers } from "./readers.js";
+import { sides } from "./sides.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
 const PAGE = 100;
-const CONTEXT = 3;
 const TABS = [["diff", "Compare"], ["blame", "Blame"], ["readers", "Readers"]];
 
 export function object({ path, query, go, signal }) {
@@ -198,50 +197,4 @@ function facts(revision) {
     ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID]];
   return h("details.facts", {}, h("summary", {}, operation(revision), " ", when(revision.time), " by ", user(revision)),
     h("dl", {}, fields.filter(([, value]) => value?.trim()).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])));
-}
-
-function sides(before, after, left, right) {
-  const whole = { managed: false, all: false };
-  const element = h("div.sides");
-  function draw() {
-    const [old, now] = [before, after].map((each) => yamlLines(trimmed(each, whole.managed)).map((line) => line.text));
-    const found = rows(old, now);
-    const kept = whole.all ? found.map(() => true) : nearby(found);
-    const body = h("tbody");
-    let skipped = 0;
-    const flush = () => {
-      if (skipped) body.append(h("tr.skipped", {}, h("td", { colspan: "4" }, `… ${count(skipped, "equal line")}`)));
-      skipped = 0;
-    };
-    found.forEach((row, place) => {
-      if (!kept[place]) { skipped++; return; }
-      flush();
-      body.append(h(`tr.${row.kind}`, {},
-        h("td.number", {}, row.left === undefined ? "" : String(row.left + 1)), h("td.left", {}, row.left === undefined ? "" : h("code", {}, old[row.left])),
-        h("td.number", {}, row.right === undefined ? "" : String(row.right + 1)), h("td.right", {}, row.right === undefined ? "" : h("code", {}, now[row.right]))));
-    });
-    flush();
-    const equal = found.every((row) => row.kind === "same");
-    element.replaceChildren(
-      h("div.options", {}, option("all", "All lines"), option("managed", "managedFields")),
-      equal ? h("p.empty", {}, "They are the same.") : "",
-      h("table.diff", {}, h("caption.unseen", {}, "What differs"), h("colgroup", {}, h("col.n"), h("col"), h("col.n"), h("col")),
-        h("thead", {}, h("tr", {}, h("th", { colspan: "2", scope: "col" }, left), h("th", { colspan: "2", scope: "col" }, right))), body));
-  }
-  const option = (name, text) => h("label.check", {}, h("input", { type: "checkbox", checked: whole[name], onchange: (event) => {
-    whole[name] = event.target.checked;
-    draw();
-    element.querySelectorAll("input")[name === "all" ? 0 : 1].focus();
-  } }), text);
-  draw();
-  return element;
-}
-
-// Rows within a few lines of a difference.
-function nearby(found) {
-  const kept = found.map(() => false);
-  found.forEach((row, place) => {
-    if (row.kind !== "same") for (let near = place - CONTEXT; near <= place + CONTEXT; near++) if (near in kept) kept[near] = true;
-  });
-  return kept;
 }

@@ -326,10 +326,11 @@ async def test_layout_themes_and_focus(served: Served) -> None:
             await page.press("Tab")
             focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
             assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-        assert focused[:10] == [
+        assert focused[:11] == [
             "Skip to the content",
             "kubechronicle",
             "Timeline",
+            "Cluster",
             "Search",
             "Deleted",
             "Policies",

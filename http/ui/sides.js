@@ -1,0 +1,54 @@
+// Two states of an object side by side, as YAML: the lines near a difference, or all lines.
+
+import { count, h } from "./dom.js";
+import { rows } from "./diff.js";
+import { trimmed, yamlLines } from "./yaml.js";
+
+const CONTEXT = 3;
+
+/** ``before``, ``after``: objects, or null. ``left``, ``right``: their titles. ``all``: show all lines at first. */
+export function sides(before, after, left, right, { all = false } = {}) {
+  const whole = { managed: false, all };
+  const element = h("div.sides");
+  function draw() {
+    const [old, now] = [before, after].map((each) => yamlLines(trimmed(each, whole.managed)).map((line) => line.text));
+    const found = rows(old, now);
+    const kept = whole.all ? found.map(() => true) : nearby(found);
+    const body = h("tbody");
+    let skipped = 0;
+    const flush = () => {
+      if (skipped) body.append(h("tr.skipped", {}, h("td", { colspan: "4" }, `… ${count(skipped, "equal line")}`)));
+      skipped = 0;
+    };
+    found.forEach((row, place) => {
+      if (!kept[place]) { skipped++; return; }
+      flush();
+      body.append(h(`tr.${row.kind}`, {},
+        h("td.number", {}, row.left === undefined ? "" : String(row.left + 1)), h("td.left", {}, row.left === undefined ? "" : h("code", {}, old[row.left])),
+        h("td.number", {}, row.right === undefined ? "" : String(row.right + 1)), h("td.right", {}, row.right === undefined ? "" : h("code", {}, now[row.right]))));
+    });
+    flush();
+    const equal = found.every((row) => row.kind === "same");
+    element.replaceChildren(
+      h("div.options", {}, option("all", "All lines"), option("managed", "managedFields")),
+      equal ? h("p.empty", {}, "They are the same.") : "",
+      h("table.diff", {}, h("caption.unseen", {}, "What differs"), h("colgroup", {}, h("col.n"), h("col"), h("col.n"), h("col")),
+        h("thead", {}, h("tr", {}, h("th", { colspan: "2", scope: "col" }, left), h("th", { colspan: "2", scope: "col" }, right))), body));
+  }
+  const option = (name, text) => h("label.check", {}, h("input", { type: "checkbox", checked: whole[name], onchange: (event) => {
+    whole[name] = event.target.checked;
+    draw();
+    element.querySelectorAll("input")[name === "all" ? 0 : 1].focus();
+  } }), text);
+  draw();
+  return element;
+}
+
+// Rows within a few lines of a difference.
+function nearby(found) {
+  const kept = found.map(() => false);
+  found.forEach((row, place) => {
+    if (row.kind !== "same") for (let near = place - CONTEXT; near <= place + CONTEXT; near++) if (near in kept) kept[near] = true;
+  });
+  return kept;
+}
