@@ -109,7 +109,8 @@ async def test_the_slider(served: Served) -> None:
         page = await chromium.page(f"{served.admin}#/cluster?ns=shop", width=400, height=900, dark=True)
         await page.wait(SETTLED)
         assert "now, revision" in await page.text(".moment")
-        move = "const slide = document.querySelector('[name=slide]'); slide.value = '{}'; slide.dispatchEvent(new Event('{}'))"
+        slide = "const slide = document.querySelector('[name=slide]')"
+        move = slide + "; slide.value = '{}'; slide.dispatchEvent(new Event('{}'))"
         await page.eval(f"(() => {{ {move.format(500, 'input')} }})()")
         assert "12h ago" in await page.text(".moment")  # of a day
         await page.eval(f"(() => {{ {move.format(999, 'change')} }})()")
