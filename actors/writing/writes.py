@@ -207,13 +207,15 @@ class Writes:
             return written
         return structs.replace(written, warnings=_once_each(warnings, collected))
 
-    async def rewrite(self, caller: Caller, target: Target, compute: Compute, *, admitted: Any) -> Written:
+    async def rewrite(
+        self, caller: Caller, target: Target, compute: Compute, *, admitted: Any, reviewed: Target
+    ) -> Written:
         """Change a stored object without the rules of an update, as a binding does.
 
-        ``admitted``: the body the client sent, which admission receives as a creation.
+        ``admitted``: the body the client sent, which admission receives as a creation of ``reviewed``.
         """
+        await self.admit(caller, reviewed, admitted)
         target = requested_by(caller, target)
-        await self.admit(caller, target, admitted)
 
         def computed(old: Entry) -> dict[str, Any]:
             new = compute(old.object())

@@ -28,6 +28,11 @@ from kubechronicle.api.schema import check, free_fields, unstructured
 from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
+UNTYPED: Final = frozenset(
+    (("autoscaling", "v1", "Scale"), ("policy", "v1", "Eviction"), ("authentication.k8s.io", "v1", "TokenRequest"))
+)
+"""Kinds of subresources that the OpenAPI document of their own group and version lacks: kube-apiserver looks there."""
+
 MAX_JSON_INT: Final = 2**53 - 1
 """Greater integers are texts in the JSON of a patch."""
 
@@ -96,6 +101,9 @@ def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
             "and when they are available."
         )
     failed = "error applying patch: "
+    if (rt.group, rt.version, rt.kind) in UNTYPED:
+        shown = f"{rt.group}/{rt.version}, Kind={rt.kind}"
+        raise Failed(f"{failed}failed to convert patch object to typed object: no corresponding type for {shown}")
     if problems := typed_values.validate(patch, kind):
         raise Failed(f"{failed}failed to convert patch object to typed object: {typed_values.explain(problems)}")
     if atomics := list(_atomics(patch, kind, "")):

@@ -29,6 +29,8 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     binding = await decode_object(write.body, body_type, context, write.options.field_validation)
     name = write.target.name if rt is pods else binding["metadata"].get("name", "")
     target = replace(write.target, name=name, subresource="binding")
+    # Rules, webhooks and policies see the resource of the URL.
+    reviewed = target if rt is pods else replace(target, rt=body_type, subresource="")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def change(pod: Object) -> Object:
@@ -37,7 +39,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     pod_binding.check(binding, name=name)
     if not target.namespace:
         raise status.bad_request("Namespace parameter required.")
-    enter_manager(body_type, binding, target)
+    enter_manager(body_type, binding, reviewed)
     with showing_warnings(context, target):
-        await backend.store.writes.rewrite(write.caller, target, change, admitted=binding)
+        await backend.store.writes.rewrite(write.caller, target, change, admitted=binding, reviewed=reviewed)
     return object_response(201, form, status.success(code=201))

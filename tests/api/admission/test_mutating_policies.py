@@ -9,6 +9,7 @@ import pytest
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated
 from kubechronicle.api.admission.policy_programs import Failed, Stage
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.pipeline.scale import scale_type
 from kubechronicle.api.registry.registry import known_registry
 
 PODS = known_registry().builtin("", "v1", "pods")
@@ -50,6 +51,15 @@ def test_a_configuration_is_merged_as_server_side_apply_merges() -> None:
     assert (first["name"], first["image"], first["env"]) == ("c", "i", [{"name": "A", "value": "1"}])
     assert (second["name"], second["imagePullPolicy"]) == ("side", "Always")  # defaulted
     assert before == pod()
+
+
+def test_no_configuration_fits_a_kind_that_the_document_of_its_group_lacks() -> None:
+    deployments = known_registry().builtin("apps", "v1", "deployments")
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 1}}
+    with pytest.raises(Failed, match=r"no corresponding type for autoscaling/v1, Kind=Scale$"):
+        applied("Object{spec: Object.spec{replicas: 5}}", scale, scale_type(deployments))
+    patch = '[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]'
+    assert patched(patch, scale, scale_type(deployments))["spec"] == {"replicas": 7}
 
 
 def test_a_configuration_must_not_replace_atomic_parts() -> None:

@@ -9,6 +9,7 @@ from in_process import PODS, open_server, pod
 from trio.testing import MockClock
 
 BINDINGS = "/api/v1/namespaces/default/bindings"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 
 
 def binding(name: str, node: str, **metadata: Any) -> Any:
@@ -35,6 +36,31 @@ async def test_a_pod_gets_its_node(autojump_clock: MockClock, path: str) -> None
             refused = (await server.ask("POST", path, binding("p", node))).refused(409)
             assert refused["details"] == {"name": "p", "kind": "pods/binding"}
             assert refused["message"].endswith(': pod p is already assigned to node "n1"')
+
+
+@pytest.mark.parametrize(("path", "resource"), [(f"{PODS}/p/binding", "pods/binding"), (BINDINGS, "bindings")])
+async def test_policies_see_the_resource_of_the_url(autojump_clock: MockClock, path: str, resource: str) -> None:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["bindings", "pods/binding"],
+    }
+    seen = (
+        "request.resource.resource + (has(request.subResource) ? '/' + request.subResource : '') + ' ' + request.name"
+    )
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "object.target.name != 'n'", "messageExpression": seen}],
+    }
+    async with open_server() as server:
+        await server.post(PODS, pod("p"))
+        await server.post(f"{POLICIES}ies", {"metadata": {"name": "seen"}, "spec": policy})
+        bound = {"policyName": "seen", "validationActions": ["Deny"]}
+        await server.post(f"{POLICIES}ybindings", {"metadata": {"name": "seen"}, "spec": bound})
+        refused = (await server.ask("POST", path, binding("p", "n"))).refused(422)
+        assert refused["message"].endswith(f"denied request: {resource} p")
+        (await server.ask("POST", path, binding("p", "m"))).ok()
 
 
 async def test_invalid_bindings(autojump_clock: MockClock) -> None:
