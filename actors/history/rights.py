@@ -13,6 +13,7 @@ It reads only changes of roles and bindings: cluster-wide ones, and those of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,10 @@ FIRST_CHUNK: Final = 50
 """Changes read at first: most searches end soon."""
 MAX_SEARCHED: Final = 20_000
 """Changes in one direction after which the search ends without an answer."""
+
+
+_PLAIN: Final = re.compile(r"[\w:.@-]+", re.ASCII)
+"""Names that JSON writes in one way only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,16 @@ async def last_groups(log: RevisionLog, user: str, namespace: str, revision: int
 
 class TurnSearch:
     """A search in the log. ``namespace``: of the request, "" for cluster-wide rights alone. ``floor``: the first
-    revision that the reader may see."""
+    revision that the reader may see. ``names``: of users and groups; a binding without any of them counts as absent,
+    and is not decoded. None: all bindings count."""
 
-    def __init__(self, reads: Reads, *, namespace: str, floor: int) -> None:
+    def __init__(self, reads: Reads, *, namespace: str, floor: int, names: Iterable[str] | None = None) -> None:
         self._reads = reads
         self._namespace = namespace
+        # The subject of a service account has the last part of the user's name.
+        parts = {part for name in names or () for part in (name, name.rpartition(":")[2])}
+        is_plain = names is not None and all(map(_PLAIN.fullmatch, parts))
+        self._names = [part.encode() for part in parts] if is_plain else None
         marks = [reads.views.compacted_for(resource) for resource in self._resources()]
         self._first = max(floor - 1, 0, *marks)
 
@@ -106,7 +116,7 @@ class TurnSearch:
         searched = 0
         async with aclosing(self._changes(query)) as changes:
             async for record, before in changes:
-                state, known = _state(record, before, earlier=newest_first)
+                state, known = self._state(record, before, earlier=newest_first)
                 searched += 1
                 if not known or searched > MAX_SEARCHED:
                     return found, record.revision if newest_first else record.revision - 1
@@ -144,15 +154,21 @@ class TurnSearch:
             query = replace(query, until=last - 1) if query.newest_first else replace(query, after=last)
             limit = CHUNK
 
-
-def _state(record: Record, before: Record | None, *, earlier: bool) -> tuple[dict[str, Any] | None, bool]:
-    """Return the object after a change (``earlier``: before it), None if it was absent, and whether it is known."""
-    if not earlier:
-        if record.operation is Operation.DELETE:
+    def _state(self, record: Record, before: Record | None, *, earlier: bool) -> tuple[dict[str, Any] | None, bool]:
+        """Return the object after a change (``earlier``: before it), None if it was absent, and whether it is known."""
+        if not earlier:
+            state = None if record.operation is Operation.DELETE else record
+        elif not record.previous_revision:
+            state = None
+        elif before is None:
+            return None, False
+        else:
+            state = before
+        if state is None:
             return None, True
-        return (None, False) if record.erased or record.problem else (orjson.loads(record.body), True)
-    if not record.previous_revision:
-        return None, True
-    if before is None or before.erased or before.problem:
-        return None, False
-    return orjson.loads(before.body), True
+        if state.erased or state.problem:
+            return None, False
+        binds = self._names is not None and record.key.resource in BINDINGS
+        if binds and not any(name in state.body for name in self._names or ()):
+            return None, True
+        return orjson.loads(state.body), True

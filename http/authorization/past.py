@@ -70,6 +70,7 @@ class PastRights:
     def __init__(self, reads: Reads, registry: Registry, moment: Moment) -> None:
         self._reads = PastReads(reads, moment)
         self._registry = registry
+        self._read: dict[tuple[str, str, str], Sequence[Entry]] = {}
         self.size = 0
 
     async def chain(self, present: AuthorizationChain, user: User, info: RequestInfo) -> AuthorizationChain:
@@ -84,20 +85,23 @@ class PastRights:
 
     async def entries(self, resource: str, namespace: str, name: str = "") -> Sequence[Entry]:
         """Return the objects of a resource in a namespace ("": in all), or one of them. StatusError 410."""
+        key = (resource, namespace, name)
+        if key not in self._read:
+            found = self._read[key] = await self._entries(resource, namespace, name)
+            self.size += sum(len(entry.json) for entry in found)
+        return self._read[key]
+
+    async def _entries(self, resource: str, namespace: str, name: str) -> Sequence[Entry]:
         rt = self._registry.storage(resource)
         if rt is None:
             return ()
         if name:
             one = await self._reads.get(rt, namespace, name)
-            return self._counted(() if one is None else (one,))
+            return () if one is None else (one,)
         listing: Listing = await self._reads.list(rt, Selection(namespace=namespace))
         if listing.erased:
             raise status.gone(f"{listing.erased} {rt.plural} {LEFT_OUT}, so the rights of then are not known")
-        return self._counted(listing.entries)
-
-    def _counted(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        self.size += sum(len(entry.json) for entry in entries)
-        return entries
+        return listing.entries
 
     async def _of_nodes(self, info: RequestInfo) -> dict[str, Sequence[Entry]]:
         """Return the objects that relate a node to the object of a request."""

@@ -16,7 +16,7 @@ localsubjectaccessreviews in the namespace. Who can needs the right to list the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -32,9 +32,10 @@ from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Moment, Record, Who
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
-from kubechronicle.http.authorization.decision import Decision, forbidden
+from kubechronicle.http.authorization.decision import Decision, Verdict, forbidden
 from kubechronicle.http.authorization.past import CLUSTER_WIDE, IN_NAMESPACE, PastRights
 from kubechronicle.http.authorization.rbac import GROUP, permits
 from kubechronicle.http.context import Context
@@ -136,14 +137,16 @@ async def _check_reviews(backend: Backend, context: Context, name: str) -> None:
 
 async def _check_lists(backend: Backend, context: Context) -> None:
     """Check the right to list the roles and bindings of an answer. StatusError 403."""
-    namespace = context.info.namespace
-    places = [(resource, "") for resource in CLUSTER_WIDE]
-    if namespace:
-        places += [(resource, namespace) for resource in IN_NAMESPACE]
-    for resource, where in places:
+    for resource, where in places(context.info.namespace):
         info = _request("list", GROUP, resource.partition(".")[0], where)
         if not await _may(backend, context, info):
             raise forbidden(context.user, info)
+
+
+def places(namespace: str) -> Sequence[tuple[str, str]]:
+    """Return the resources of roles and bindings that decide requests in a namespace, each with its namespace."""
+    everywhere = [(resource, "") for resource in CLUSTER_WIDE]
+    return [*everywhere, *((resource, namespace) for resource in IN_NAMESPACE)] if namespace else everywhere
 
 
 class Rights:
@@ -157,11 +160,18 @@ class Rights:
     async def of_user(self, user: User, origin: Mapping[str, str]) -> dict[str, Any]:
         """Return whether a user had the right."""
         chain = await self._past.chain(self._backend.authorization, user, self._question)
-        verdict = await self._context.turn.run(self._past.size, chain.explain, user, self._question)
-        allowed = verdict.decision is Decision.ALLOW
         me = ("User", user.name)
         keys = {me, *(("Group", group) for group in user.groups)}
-        grants, turns = await self._turns(lambda subject: me if subject in keys else None, (me,))
+        grants = self._grants(lambda subject: me if subject in keys else None)
+        entries = await self._entries()
+
+        def decided() -> Verdict:
+            grants_at(grants, entries)
+            return chain.explain(user, self._question)
+
+        verdict = await self._context.turn.run(self._past.size, decided)
+        allowed = verdict.decision is Decision.ALLOW
+        turns = await self._turns(grants, (me,), {name for _, name in keys})
         found = {"user": user.name, "groups": list(user.groups), **origin, "allowed": allowed}
         if verdict.reason:
             found["reason"] = verdict.reason
@@ -173,8 +183,10 @@ class Rights:
 
     async def who_can(self) -> dict[str, Any]:
         """Return the subjects of the bindings that gave the right."""
-        grants, turns = await self._turns(lambda subject: subject, None)
+        grants = self._grants(lambda subject: subject)
+        await self._context.turn.run(self._past.size, grants_at, grants, await self._entries())
         holders = grants.holders() if self._decides_by_rbac else []
+        turns = await self._turns(grants, holders[:MAX_SUBJECTS], None)
         subjects = [
             {"kind": subject[0], "name": subject[1], **await self._described(subject, grants, turns)}
             for subject in holders[:MAX_SUBJECTS]
@@ -186,18 +198,21 @@ class Rights:
     def _decides_by_rbac(self) -> bool:
         return RBAC in self._backend.authorization.types()
 
-    async def _turns(self, concerns: Any, subjects: Sequence[Subject] | None) -> tuple[GrantsOverTime, Turns]:
+    def _grants(self, concerns: Callable[[Subject], Subject | None]) -> GrantsOverTime:
+        return GrantsOverTime(partial(permits, info=self._question), concerns)
+
+    async def _entries(self) -> dict[str, Sequence[Entry]]:
+        """Return the roles and bindings of the moment."""
+        return {
+            resource: await self._past.entries(resource, where) for resource, where in places(self._question.namespace)
+        }
+
+    async def _turns(self, grants: GrantsOverTime, subjects: Sequence[Subject], names: set[str] | None) -> Turns:
+        """Find the turning points of subjects. ``names``: no other names in bindings matter; None: all do."""
         namespace = self._question.namespace
-        places = [(resource, "") for resource in CLUSTER_WIDE]
-        if namespace:
-            places += [(resource, namespace) for resource in IN_NAMESPACE]
-        entries = {resource: await self._past.entries(resource, where) for resource, where in places}
-        grants = GrantsOverTime(partial(permits, info=self._question), concerns)
-        await self._context.turn.run(self._past.size, grants_at, grants, entries)
-        wanted = grants.holders()[:MAX_SUBJECTS] if subjects is None else subjects
         floor = await first_revision(self._backend, self._context, namespace) if namespace else 0
-        search = TurnSearch(self._backend.store.reads, namespace=namespace, floor=floor)
-        return grants, await search.turns(grants.copy(), self._moment.revision, wanted)
+        search = TurnSearch(self._backend.store.reads, namespace=namespace, floor=floor, names=names)
+        return await search.turns(grants.copy(), self._moment.revision, subjects)
 
     # -- the parts of an answer ---------------------------------------------------------------------------------------
 
