@@ -21,9 +21,16 @@ NUL: Final = "\0"
 VALUE: Final = ":value"
 """The place of the argument in a condition."""
 
+_PATH: Final = "split_part(request_uri, '?', 1)"
+# Most paths end with the object's name, and a regular expression costs ten times as much as this comparison.
+_SUBRESOURCE: Final = (
+    f"case when right({_PATH}, length(name) + 1) = '/' || name"
+    f" and right({_PATH}, 2 * length(name) + 2) <> '/' || name || '/' || name then ''"
+    f" else coalesce(substring(request_uri from '{SUBRESOURCE}'), '') end"
+)
 COLUMNS: Final = {
     "actor": ("user_name", "impersonator"),
-    "subresource": (f"coalesce(substring(request_uri from '{SUBRESOURCE}'), '')",),
+    "subresource": (_SUBRESOURCE,),
 }
 """The expressions of columns with text conditions, where they are not the column of that name."""
 

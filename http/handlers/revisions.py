@@ -11,6 +11,7 @@
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
+    ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
@@ -31,6 +32,7 @@ from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
 from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
+from kubechronicle.actors.history.incident import incident
 from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revision_entries import SecretValues
@@ -58,7 +60,7 @@ EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
 """Selectors with which noise is not left out."""
 LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
 SUMMARY = "summary"
-SUMMARIES = ("density", "groups", "extent")
+SUMMARIES = ("density", "groups", "extent", "incident")
 VERDICTS = "verdicts"
 
 
@@ -96,12 +98,12 @@ def _verdicts(backend: Backend) -> Verdicts:
 async def check_policies_listed(backend: Backend, context: Context) -> None:
     """Check the user's right to list the policies whose verdicts are wanted, and their bindings. StatusError 403.
 
-    Warn of those that are left out.
+    Warn of those whose verdicts are limited.
     """
     for resource in (POLICIES, BINDINGS):
         plural, _, group = resource.partition(".")
         await check_listed(backend, context, group, "v1", plural)
-    context.warnings += _audited(backend).left_out
+    context.warnings += _audited(backend).remarks
 
 
 def read_recorded(backend: Backend, context: Context) -> Backend:
@@ -163,6 +165,8 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
         summary = await density(log, changes, await changes.select(rt, selection), options)
     elif wanted == "groups":
         summary = await groups(log, changes, await changes.select(rt, selection), by, everything=bool(include))
+    elif wanted == "incident":
+        summary = await incident(log, changes, await changes.select(rt, selection), everything=bool(include))
     else:
         summary = await read_extent(backend, changes, rt, selection, everything=bool(include))
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))

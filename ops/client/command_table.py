@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "bisect": "Find the changes at which a condition on objects began or ceased to hold.",
     "can-i": "Tell whether a user was allowed to make a request at a moment, since when, and by whom.",
     "between": "List all changes between two moments.",
+    "incident": "List the changes before a moment, the unusual ones first, with their consequences.",
     "at": "Run kubectl in the cluster as it was at a moment.",
     "restore": "Restore objects as they were at a moment.",
     "revert": "Undo a user's changes, and keep what others changed later.",

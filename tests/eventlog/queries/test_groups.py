@@ -58,6 +58,9 @@ async def test_a_query_groups_a_bounded_number_of_changes(replicas: Opener) -> N
 
 
 URIS = {
+    "/api/v1/namespaces/shop/pods/eviction/eviction": "eviction",
+    "/api/v1/namespaces/shop/pods/eviction": "",
+    "/api/v1/nodes/a": "",
     "/api/v1/namespaces/shop/pods/a/eviction": "eviction",
     "/api/v1/namespaces/shop/pods/a/eviction?dryRun=All": "eviction",
     "/apis/apps/v1/namespaces/shop/deployments/web/scale": "scale",
@@ -79,5 +82,8 @@ async def test_the_subresource_of_a_request(replicas: Opener) -> None:
     [expression] = COLUMNS_OF["subresource"]
     for uri, expected in URIS.items():
         assert subresource_of(uri) == expected
-        [row] = await pool.fetch(f"select {expression} from (select $1::text as request_uri) found", uri)
-        assert row[0] == expected, uri
+        named = "eviction" if "pods/eviction" in uri else "one"
+        for name in ("a", "shop", "web", "", named):
+            found = "(select $1::text as request_uri, $2::text as name) found"
+            [row] = await pool.fetch(f"select {expression} from {found}", uri, name)
+            assert row[0] == expected, (uri, name)

@@ -1,0 +1,65 @@
+"""Incidents: unusual changes first, consequences below their causes, heartbeats left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.history.incidents import Before, Fact, causes_of, incident_document, ranked
+
+CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+BEFORE = Before(1, frozenset(("jane", CONTROLLER)), frozenset((("jane", "deployments.apps"), (CONTROLLER, "pods"))))
+
+
+def fact(revision: int, resource: str, name: str, user: str, *changed: str, **more: Any) -> Fact:
+    operation, owners, verb = more.get("operation", "Update"), more.get("owners", ()), more.get("verb", "patch")
+    document = {"operation": operation, "changed": list(changed), "request": {"verb": verb}}
+    namespace = "" if resource == "namespaces" else "shop"
+    return Fact(revision, resource, namespace, name, f"{resource}-{name}", user, document, owners, revision - 1)
+
+
+def rollout() -> list[Fact]:
+    """Jane sets an image; controllers make a ReplicaSet and Pods, and report statuses."""
+    return [
+        fact(10, "deployments.apps", "web", "jane", "spec.template.spec.containers[name=web].image"),
+        fact(11, "replicasets.apps", "web-1", CONTROLLER, operation="Create", owners=("deployments.apps-web",)),
+        fact(12, "pods", "web-1-a", CONTROLLER, operation="Create", owners=("replicasets.apps-web-1",)),
+        fact(13, "pods", "web-1-a", "system:node:one", "status.phase"),
+        fact(14, "replicasets.apps", "web-1", CONTROLLER, "status.replicas", owners=("deployments.apps-web",)),
+        fact(15, "deployments.apps", "web", CONTROLLER, "status.replicas"),
+        fact(16, "nodes", "one", "system:node:one", "status.conditions[type=Ready].lastHeartbeatTime"),
+    ]
+
+
+def test_consequences_have_their_causes() -> None:
+    assert causes_of(rollout()) == {11: 10, 12: 11, 13: 12, 14: 10, 15: 10}
+
+
+def test_objects_of_a_deleted_namespace_follow_from_its_deletion() -> None:
+    facts = [
+        fact(20, "namespaces", "shop", "bob", "metadata.deletionTimestamp", verb="delete"),
+        fact(21, "configmaps", "a", "system:apiserver", operation="Delete", verb="deletecollection"),
+        fact(22, "configmaps", "b", "jane", operation="Delete", verb="delete"),
+    ]
+    assert causes_of(facts) == {21: 20}
+
+
+def test_unusual_changes_come_first() -> None:
+    facts = [
+        *rollout(),
+        fact(17, "deployments.apps", "db", "jane", "spec.replicas"),
+        fact(18, "rolebindings.rbac.authorization.k8s.io", "x", "jane", operation="Create"),
+        fact(19, "secrets", "key", "bob", operation="Delete", verb="delete"),
+    ]
+    found = ranked(facts, BEFORE, causes_of(facts))
+    assert [each.revision for _, _, each in found[:4]] == [19, 18, 10, 17]
+    assert found[0][1] == ["deletion", "first change by this user"]
+    assert found[1][1] == ["first change of this kind by this user", "rights"]
+    assert "image" in found[2][1]
+
+
+def test_heartbeats_are_left_out() -> None:
+    document = incident_document(rollout(), BEFORE)
+    assert document["heartbeats"] == 1
+    assert len(document["changes"]) == 6
+    assert document["changes"][0]["request"] == {"verb": "patch"}
+    assert [change["because"] for change in document["changes"] if "because" in change].count("10") == 3
