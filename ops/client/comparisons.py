@@ -1,0 +1,143 @@
+"""Comparison of two states: of two moments, two namespaces or two clusters; and the commands that make one the other.
+
+Across namespaces or clusters, the same object has other addresses, uids and owners. So the second state is first moved
+to the place of the first (``moved``), and only the users' parts are compared (``own_part``): no status, nothing that
+the server or a controller set.
+
+The patch is a shell script with a kubectl command for each object, in the order of a restore. Each JSON patch tests the
+values that it replaces, so that it fails if they have changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.history.restore_plan import Step, lost, makeable, steps
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.states import State, key_of
+
+KUBECTL: Final = "${KUBECTL:-kubectl}"
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+END: Final = "END"
+"""The end of an object in the script. JSON on one line never is that line."""
+
+
+def moved(state: State, namespace: str, to: str) -> State:
+    """Return a state as it would be in another place: its namespace renamed ("" for none), owners removed."""
+    found = State(kinds=state.kinds, unread=state.unread)
+    for obj in state.objects.values():
+        one = copy.deepcopy(obj)
+        metadata = one["metadata"]
+        owners = metadata.get("ownerReferences") or ()
+        if owners and not any(owner.get("controller") for owner in owners):
+            del metadata["ownerReferences"]  # their uids are others there
+        if namespace:
+            _rename(one, namespace, to)
+        found.objects[key_of(one)] = one
+    return found
+
+
+def _rename(obj: Object, namespace: str, to: str) -> None:
+    metadata = obj["metadata"]
+    if metadata.get("namespace") == namespace:
+        metadata["namespace"] = to
+    if obj.get("kind") == "Namespace" and metadata["name"] == namespace:
+        metadata["name"] = to
+        if NAMESPACE_LABEL in (metadata.get("labels") or {}):
+            metadata["labels"][NAMESPACE_LABEL] = to
+    for subject in obj.get("subjects") or () if str(obj.get("kind", "")).endswith("RoleBinding") else ():
+        if subject.get("namespace") == namespace:
+            subject["namespace"] = to
+
+
+def settled(old: State, new: State) -> State:
+    """Return the second state with the first one's values of fields that the cluster chooses: node ports, volumes."""
+    for key, obj in new.objects.items():
+        live = old.objects.get(key)
+        if live is None:
+            continue
+        if key[:2] == ("", "PersistentVolumeClaim") and (volume := live["spec"].get("volumeName")):
+            obj["spec"]["volumeName"] = volume
+        if key[:2] == ("", "Service"):
+            ports = {port["port"]: port.get("nodePort") for port in live["spec"].get("ports") or ()}
+            for port in obj["spec"].get("ports") or ():
+                if port.get("nodePort") and ports.get(port["port"]):
+                    port["nodePort"] = ports[port["port"]]
+    return new
+
+
+def own_part(obj: Object | None) -> Object | None:
+    """Return the user's part of an object; None also for one that a controller or the server makes."""
+    return None if obj is None or lost(obj) else makeable(obj)
+
+
+# -- the patch --------------------------------------------------------------------------------------------------------
+
+
+def patch_script(old: State, new: State, *, flags: Sequence[str], title: str, secrets: bool) -> Iterator[str]:
+    """Yield the lines of a script that turns the first state into the second. ``flags``: of each kubectl command.
+
+    ``secrets``: the states have the values of Secrets; without them, Secrets are left out.
+    """
+    kubectl = " ".join([KUBECTL, *map(shlex.quote, flags)])
+    kinds = {**old.kinds, **new.kinds}
+    yield "#!/bin/sh"
+    yield f"# {_comment(title)}"
+    yield "set -e"
+    for step in steps(new.objects, old.objects, prune=True):
+        group, kind, namespace, name = step.key
+        place = f"{kind} {f'{namespace}/' if namespace else ''}{name}"
+        if kind == "Secret" and not group and not secrets:
+            if step.action != "leave":
+                yield f"# left out: {_comment(place)}: its values are masked; --show-secrets has them"
+        elif step.action == "leave":
+            if own_differs(old.objects.get(step.key), new.objects.get(step.key)):
+                yield f"# left alone: {_comment(place)}: {_comment(step.why)}"
+        else:
+            yield from _commands(step, kubectl, kinds[group, kind].full_name)
+
+
+def own_differs(before: Object | None, after: Object | None) -> bool:
+    """Tell if an object exists in one state only, or its specification differs."""
+    return before is None or after is None or before.get("spec") != after.get("spec")
+
+
+def _commands(step: Step, kubectl: str, resource: str) -> Iterator[str]:
+    _, _, namespace, name = step.key
+    target = shlex.quote(f"{resource}/{name}") + (f" -n {shlex.quote(namespace)}" if namespace else "")
+    if step.action == "delete":
+        yield f"{kubectl} delete {target}"
+    elif step.action == "update":
+        # On standard input: an argument has at most 128 KiB.
+        yield f"{kubectl} patch {target} --type=json --patch-file=/dev/stdin <<'{END}'"
+        yield _json(_tested(step))
+        yield END
+    else:
+        assert step.then is not None
+        yield f"{kubectl} create -f - <<'{END}'"
+        yield _json(makeable(step.then))
+        yield END
+
+
+def _tested(step: Step) -> list[Mapping[str, Any]]:
+    """Return the JSON patch of a step, which tests each value that it replaces or removes."""
+    operations: list[Mapping[str, Any]] = []
+    for change in step.changes:
+        operation = change.operation()
+        if "old" in operation:
+            operations.append({"op": "test", "path": operation["path"], "value": operation.pop("old")})
+        operations.append(operation)
+    return operations
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _comment(text: str) -> str:
+    """Return a text as part of one line of a comment."""
+    return "".join(character if character.isprintable() else "?" for character in text)
