@@ -1,6 +1,6 @@
 // The page: routing by its address, keys, theme. Addresses are like #/timeline?by=user.
 
-import { h, write, writeTitle } from "./dom.js";
+import { h, isLocal, useLocal, write, writeTitle } from "./dom.js";
 import { timeline } from "./timeline.js";
 import { cluster } from "./cluster.js";
 import { object } from "./object.js";
@@ -12,7 +12,7 @@ const PAGES = { timeline, cluster, object, search, deleted, policies };
 const KEYS = [["t", "Timeline"], ["l", "Cluster at a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
   ["/", "To the first field to search in"],
   ["j and k", "Down and up in a list"], ["Enter", "Open the selection"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
-  ["[ and ]", "Of an object: the revision before, the one after; of the cluster: the change"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
+  ["[ and ]", "Of an object: the revision before, the one after; of the cluster: the change"], ["u", "Times: UTC or local"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
 const THEMES = ["system", "dark", "light"];
 
 const main = document.getElementById("main");
@@ -96,6 +96,20 @@ const turn = () => theme(THEMES[(THEMES.indexOf(chosen()) + 1) % THEMES.length])
 themeButton.addEventListener("click", turn);
 write(themeButton, `Theme: ${chosen()}`);
 
+// -- times -----------------------------------------------------------------------------------------------------------
+
+const timesButton = document.getElementById("times");
+const nameTimes = () => write(timesButton, `Times: ${isLocal() ? "local" : "UTC"}`);
+
+function turnTimes() {
+  useLocal(!isLocal());
+  nameTimes();
+  render();
+}
+
+timesButton.addEventListener("click", turnTimes);
+nameTimes();
+
 // -- keys ------------------------------------------------------------------------------------------------------------
 
 const help = document.getElementById("help");
@@ -118,7 +132,7 @@ const ACTIONS = {
   t: () => go("timeline"), l: () => go("cluster"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
   "/": () => main.querySelector("[data-search]")?.focus(),
   c: () => main.querySelector(".frame")?.focus(),
-  j: () => step(1), k: () => step(-1), x: turn, "?": () => help.showModal(),
+  j: () => step(1), k: () => step(-1), u: turnTimes, x: turn, "?": () => help.showModal(),
 };
 
 document.addEventListener("keydown", (event) => {

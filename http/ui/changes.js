@@ -1,7 +1,8 @@
 // The list of changes that the pages share: a table with a link to the object at the revision in each row.
 
-import { h, loading, say, when, count } from "./dom.js";
-import { ApiError, Changes, resourceName, scopes } from "./api.js";
+import { breakable, count, h, loading, say, when, zoneName } from "./dom.js";
+import { exportButtons } from "./export.js";
+import { ApiError, Changes, number, resourceName, scopes, selector } from "./api.js";
 
 // The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
 export const NOISE = "noise=hidden";
@@ -20,7 +21,7 @@ export function operation(revision) {
 
 export function user(revision) {
   const { username, impersonator } = revision.who;
-  return [h("span.user", {}, username || "unknown"), impersonator && h("small", {}, ` by ${impersonator}`)];
+  return [h("span.user", {}, breakable(username || "unknown")), impersonator && h("small", {}, " by ", breakable(impersonator))];
 }
 
 /** Summarize a change in few words. */
@@ -36,19 +37,19 @@ export function summary(revision) {
   return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "bookkeeping only");
 }
 
-const COLUMNS = [
-  ["Time (UTC)", (revision) => when(revision.time)],
+const columns = () => [
+  [`Time (${zoneName()})`, (revision) => when(revision.time)],
   ["User", user],
   ["Change", operation],
   ["Object", (revision) => h("a.object", { href: link(revision) },
-    revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `), `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],
+    revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `), breakable(`${resourceName(revision.object)}/`), h("b", {}, breakable(revision.object.name)))],
   ["What", summary],
 ];
 
 /** A table with its rows, the button for more, and errors. ``columns``: [title, make] instead of the usual ones. */
 export class ChangeList {
-  constructor({ columns = COLUMNS, empty = "There are no changes here.", page = PAGE, annotate } = {}) {
-    this.columns = columns;
+  constructor({ columns: shown = columns(), empty = "There are no changes here.", page = PAGE, annotate } = {}) {
+    this.columns = shown;
     this.empty = empty;
     this.page = page;
     this.annotate = annotate;
@@ -62,11 +63,12 @@ export class ChangeList {
     this.changes = new Changes(scopes(namespace), fields, { signal, page: this.page });
     this.body = h("tbody");
     try {
-      const table = h("table", {}, h("thead", {}, h("tr", {}, this.columns.map(([title]) => h("th", { scope: "col" }, title)))), this.body);
       const found = await this.changes.next(this.page);
+      this.newest = found.length ? number(found[0]) : 0;
       await this.#add(found);
-      const shown = found.length ? table : h("p.empty", {}, this.changes.ended ? this.empty : "None of the newest changes match.");
-      this.element.replaceChildren(...this.changes.notes.map((note) => h("p.note", {}, note)), shown, this.#more());
+      const shown = found.length ? this.#table() : h("p.empty", {}, this.changes.ended ? this.empty : "None of the newest changes match.");
+      this.element.replaceChildren(...this.changes.notes.map((note) => h("p.note", {}, note)), shown, this.#more(),
+        found.length ? exportButtons(() => new Changes(scopes(namespace), fields, { signal, page: 500 })) : "");
       say(found.length ? count(found.length, "change") : this.empty);
     } catch (error) {
       failed(this.element, error);
@@ -75,10 +77,38 @@ export class ChangeList {
     }
   }
 
-  async #add(found) {
+  /** Put changes that have just happened above the others, while the page is open. ``every``: milliseconds. */
+  follow(namespace, fields, signal, every) {
+    let last = this.newest ?? 0;
+    const look = async () => {
+      if (signal.aborted) return;
+      try {
+        const since = last ? { "revision.from": String(last + 1) } : {};
+        const found = await new Changes(scopes(namespace), selector(fields, since), { signal, page: this.page, order: "oldest" }).next(this.page);
+        if (found.length) {
+          last = number(found.at(-1));
+          await this.#add(found.reverse(), { first: true });
+          if (!this.body.isConnected) this.element.replaceChildren(this.#table());
+          say(count(found.length, "new change"));
+        }
+        setTimeout(look, every);
+      } catch (error) {
+        failed(this.element, error);
+      }
+    };
+    setTimeout(look, every);
+  }
+
+  #table() {
+    return h("table", {}, h("thead", {}, h("tr", {}, this.columns.map(([title]) => h("th", { scope: "col" }, title)))), this.body);
+  }
+
+  async #add(found, { first = false } = {}) {
     const notes = this.annotate ? await this.annotate(found) : null;
-    this.body.append(...found.map((revision) => h("tr", { "data-href": link(revision) },
-      this.columns.map(([title, make]) => h("td", { "data-title": title }, make(revision, notes))))));
+    const rows = found.map((revision) => h("tr", { "data-href": link(revision) },
+      this.columns.map(([title, make]) => h("td", { "data-title": title }, make(revision, notes)))));
+    if (first) this.body.prepend(...rows);
+    else this.body.append(...rows);
   }
 
   #more() {

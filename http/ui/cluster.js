@@ -1,6 +1,6 @@
 // The cluster at a moment: a slider over time, the namespaces, kinds and objects of then, and what differs from now.
 
-import { ago, choice, count, field, h, loading, s, say, timeText, write } from "./dom.js";
+import { ago, choice, count, field, h, loading, s, say, timeText, write, zoneName } from "./dom.js";
 import { ApiError, density, number, revision as one, selector } from "./api.js";
 import { NOISE, failed } from "./changes.js";
 import { changedSince, following, newest, Past } from "./past.js";
@@ -44,7 +44,7 @@ export function cluster({ query, go, signal }) {
   function slid(settled) {
     const part = Number(slider.value) / STEPS;
     const then = new Date(from + part * (to - from)).toISOString();
-    write(moment, part === 1 ? "now" : `${timeText(then)} UTC, ${ago(then)}`);
+    write(moment, part === 1 ? "now" : `${timeText(then)} ${zoneName()}, ${ago(then)}`);
     slider.setAttribute("aria-valuetext", moment.textContent);
     if (settled) move({ at: part === 1 ? "" : `${then.slice(0, 19)}Z` });
   }
@@ -95,7 +95,7 @@ export function cluster({ query, go, signal }) {
     const last = await newest(namespace, selector({ "revision.to": String(revision) }), options);
     const since = /^\d+$/.test(state.at) ? last?.time : state.at && new Date(Number.isNaN(time) ? to : time).toISOString();
     if (since && /^\d+$/.test(state.at)) place(Date.parse(since));
-    write(moment, since ? `${timeText(since)} UTC, ${ago(since)}, revision ${revision}` : `now, revision ${revision}`);
+    write(moment, since ? `${timeText(since)} ${zoneName()}, ${ago(since)}, revision ${revision}` : `now, revision ${revision}`);
     before.disabled = !last;
     after.disabled = !state.at;
     before.onclick = () => move({ at: String(Math.max(number(last) - 1, 1)) });

@@ -1,6 +1,6 @@
 // Deleted objects: author, time, and the command that restores each.
 
-import { choice, copyable, field, h, when } from "./dom.js";
+import { choice, copyable, field, h, when, zoneName } from "./dom.js";
 import { shellWord } from "./printable.js";
 import { Changes, deletionMark, number, resourceName, scopes, selector } from "./api.js";
 import { ChangeList, NOISE, link, user } from "./changes.js";
@@ -16,7 +16,7 @@ export function deleted({ query, go, signal }) {
   const list = new ChangeList({
     empty: "Nothing was deleted in this time.", annotate,
     columns: [
-      ["Time (UTC)", (revision) => when(revision.time)],
+      [`Time (${zoneName()})`, (revision) => when(revision.time)],
       ["User", user],
       ["Object", (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
         `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],

@@ -48,9 +48,31 @@ export function say(text) {
   write(document.getElementById("live"), text);
 }
 
-// Times are in UTC, as in the log, in kubectl and on the command line.
+// Times are in UTC, as in the log, in kubectl and on the command line, unless the visitor prefers the local time.
+let local = false;
+try { local = localStorage.getItem("times") === "local"; } catch { /* no storage: UTC */ }
+
+export const isLocal = () => local;
+
+export function useLocal(value) {
+  local = value;
+  try { localStorage.setItem("times", value ? "local" : "UTC"); } catch { /* it lasts as long as this page, then */ }
+}
+
+const MINUTE = 60000;
+// The offset from UTC of a moment, in minutes: it changes with the season.
+const offset = (time) => (local ? -new Date(time).getTimezoneOffset() : 0);
+
+/** Return the zone of the shown times: UTC, UTC+2, UTC+5:30. */
+export function zoneName() {
+  const minutes = offset(Date.now());
+  const hours = Math.trunc(Math.abs(minutes) / 60);
+  const rest = Math.abs(minutes) % 60;
+  return minutes ? `UTC${minutes < 0 ? "−" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}` : "UTC";
+}
+
 export function timeText(time, { seconds = true } = {}) {
-  const text = new Date(time).toISOString();
+  const text = new Date(new Date(time).getTime() + offset(time) * MINUTE).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
 }
 
@@ -64,6 +86,11 @@ export function ago(time) {
     if (passed >= size * 2) return `${Math.floor(passed / size)}${unit} ago`;
   }
   return `${Math.max(0, Math.floor(passed))}s ago`;
+}
+
+/** A name that may be broken into lines after its separators. */
+export function breakable(name) {
+  return name.split(/(?<=[:/.-])/).flatMap((part, place) => (place ? [h("wbr"), part] : [part]));
 }
 
 export function count(number, noun) {

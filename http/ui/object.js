@@ -167,9 +167,16 @@ export function object({ path, query, go, signal }) {
     return h("table.blame", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Last set by"), h("th", { scope: "col" }, "Field"))), h("tbody", {}, lines));
   }
 
+  // Links to the namespace and the kind: the cluster as of the chosen revision.
+  function crumbs() {
+    const place = { ns: namespace || "_", ...(state.rev ? { at: state.rev } : {}) };
+    const crumb = (text, more) => [h("a", { href: `#/cluster?${new URLSearchParams({ ...place, ...more })}` }, text), " / "];
+    return [namespace && crumb(namespace, {}), crumb(resource, { kind: resource })];
+  }
+
   load();
   const element = h("div.page", {},
-    h("h1", {}, h("small", {}, `${namespace ? `${namespace} / ` : ""}${resource} / `), name), tabs, h("div.columns", {}, list, panel));
+    h("h1", {}, h("small", {}, crumbs()), name), tabs, h("div.columns", {}, list, panel));
   const steps = { "[": 1, "]": -1 };
   const keys = (key) => {
     if (!(key in steps) || !known.length) return false;

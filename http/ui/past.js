@@ -84,15 +84,26 @@ export class Past {
 }
 
 /**
- * Return the changes after a revision, grouped: [{[by], changes, first, last}]. null: they are too many to count.
- * ``fields``: what they must match. ``namespace``: "" for all namespaces and objects outside of them.
+ * Return the changes that match ``fields``, grouped: {groups: [{[by], changes, first, last}]}.
+ * ``namespace``: "" for all namespaces and objects outside of them.
  */
-export async function changedSince(revision, by, namespace, fields, { noise, clusterScoped = false, signal }) {
-  const asked = { summary: "groups", by, fieldSelector: selector({ "revision.from": String(revision + 1) }, fields, noise ? "" : NOISE) };
+export async function groups(by, namespace, fields, { clusterScoped = false, signal }) {
+  const asked = { summary: "groups", by: by.join(","), fieldSelector: fields };
   const place = scopes(namespace, { clusterScoped })[0];
-  if (!namespace && !clusterScoped) asked.include = "clusterrevisions";
+  if (namespace || clusterScoped) return get(place.path, asked, signal, place.lacking);
   try {
-    return (await get(place.path, asked, signal, place.lacking)).groups;
+    return await get(place.path, { ...asked, include: "clusterrevisions" }, signal, place.lacking);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 403) throw error;
+    return get(place.path, asked, signal, place.lacking);
+  }
+}
+
+/** Return the groups of the changes after a revision; null if they are too many to count. */
+export async function changedSince(revision, by, namespace, fields, { noise, clusterScoped = false, signal }) {
+  const selected = selector({ "revision.from": String(revision + 1) }, fields, noise ? "" : NOISE);
+  try {
+    return (await groups([by], namespace, selected, { clusterScoped, signal })).groups;
   } catch (error) {
     if (error instanceof ApiError && error.code === 400) return null;
     throw error;

@@ -1,6 +1,6 @@
 // Policies that only audit: the writes that they would have refused, with the users, the times and the messages.
 
-import { choice, count, field, h, loading, say, when } from "./dom.js";
+import { choice, count, field, h, loading, say, when, zoneName } from "./dom.js";
 import { Changes, resourceName, scopes, selector } from "./api.js";
 import { failed, link, operation, user } from "./changes.js";
 
@@ -88,14 +88,14 @@ function increase(counter, name) {
 
 function section(name, { writes, users, namespaces, newest }) {
   const rows = newest.map(({ revision, message }) => h("tr", { "data-href": link(revision) },
-    h("td", { "data-title": "Time (UTC)" }, when(revision.time)),
+    h("td", { "data-title": `Time (${zoneName()})` }, when(revision.time)),
     h("td", { "data-title": "User" }, user(revision)),
     h("td", { "data-title": "Change" }, operation(revision)),
     h("td", { "data-title": "Object" }, h("a.object", { href: link(revision) },
       revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
       `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))),
     h("td", { "data-title": "Message" }, message)));
-  const titles = ["Time (UTC)", "User", "Change", "Object", "Message"].map((title) => h("th", { scope: "col" }, title));
+  const titles = [`Time (${zoneName()})`, "User", "Change", "Object", "Message"].map((title) => h("th", { scope: "col" }, title));
   return h("section", {}, h("h2", {}, name),
     h("p", {}, `${count(writes, "write")}, the last one at `, when(newest[0].revision.time), `. Users: ${most(users)}. Namespaces: ${most(namespaces)}.`),
     h("table", {}, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows)));

@@ -1,6 +1,6 @@
 // Who read one object: recorded reads of it and of all objects of its kind, and since when reads are recorded.
 
-import { count, h, timeText, when } from "./dom.js";
+import { count, h, timeText, when, zoneName } from "./dom.js";
 import { reads, recordings } from "./api.js";
 
 const FORMS = { metadata: "metadata only", table: "as a table", "dry-run": "dry run: nothing was changed",
@@ -12,7 +12,7 @@ export async function readers(namespace, resource, name, signal) {
   const body = found.items.map((read) => h("tr", {}, h("td", {}, when(read.time)), h("td", {}, h("span.user", {}, read.who.username || "unknown"),
     read.who.impersonator && h("small", {}, ` by ${read.who.impersonator}`)), h("td", {}, read.verb, " ", h("span.faint", {}, extent(read))),
   h("td", {}, read.who.sourceAddress ?? "", " ", h("small.faint", {}, read.who.userAgent ?? ""))));
-  const columns = ["Time (UTC)", "User", "Read", "From"].map((title) => h("th", { scope: "col" }, title));
+  const columns = [`Time (${zoneName()})`, "User", "Read", "From"].map((title) => h("th", { scope: "col" }, title));
   return [
     body.length ? h("table.reads", {}, h("thead", {}, h("tr", {}, columns)), h("tbody", {}, body)) : h("p.empty", {}, "No reads are recorded."),
     found.more && h("p.note", {}, `These are the newest ${count(body.length, "read")}; kubectl chronicle audit shows all.`),

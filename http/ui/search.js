@@ -3,9 +3,10 @@
 import { choice, field, h } from "./dom.js";
 import { selector } from "./api.js";
 import { ChangeList } from "./changes.js";
+import { complete, facets } from "./facets.js";
 
 const FIELDS = [
-  ["name", "Name", "object.name", "web or web-*"], ["kind", "Kind", "object.kind", "Deployment"], ["ns", "Namespace", "", "all"],
+  ["name", "Name", "object.name", "web or web-*"], ["kind", "Kind", "object.kind", "Deployment"], ["resource", "Resource", "object.resource", "deployments.apps"], ["ns", "Namespace", "", "all"],
   ["user", "User", "who.username", "jane or system:serviceaccount:ci:*"], ["field", "Field", "changed", "spec.replicas"],
   ["manager", "Field manager", "who.fieldManager", "helm"], ["address", "Source address", "who.sourceAddress", "10.0.0.7"],
 ];
@@ -25,11 +26,16 @@ export function search({ query, go, signal }) {
   field("Operation", choice("operation", OPERATIONS, state.operation ?? "")),
   field("Since", choice("since", SINCE, state.since ?? "")),
   h("button", { type: "submit" }, "Search"));
+  complete(form);
+  let found = "";
   if (state.s) {
     const fields = Object.fromEntries(FIELDS.filter(([, , selects]) => selects).map(([name, , selects]) => [selects, state[name]]));
-    list.show(state.ns ?? "", selector(fields, { operation: state.operation, "time.from": state.since }), signal);
+    const selected = selector(fields, { operation: state.operation, "time.from": state.since });
+    const pick = (name, value) => go("search", { ...state, [name]: value });
+    if (!state.field) found = facets(state.ns ?? "", selected, pick, signal);
+    list.show(state.ns ?? "", selected, signal);
   } else {
     list.element.replaceChildren(h("p.empty", {}, "A text that ends in * stands for all that begin so. Creations and deletions count as changes of every field."));
   }
-  return { title: "Search", element: h("div.page", {}, h("h1", {}, "Search"), form, list.element) };
+  return { title: "Search", element: h("div.page", {}, h("h1", {}, "Search"), form, found, list.element) };
 }

@@ -1,21 +1,24 @@
 // The timeline: the number of changes over time, grouped, and their list. Drag over the chart, or use its keys, to zoom.
 
-import { choice, count, field, h, s, say, timeText, write } from "./dom.js";
+import { choice, count, field, h, s, say, timeText, write, zoneName } from "./dom.js";
 import { density, selector } from "./api.js";
 import { ChangeList, NOISE, failed } from "./changes.js";
+import { complete } from "./facets.js";
 
 const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"],
   ["30d", "30 days"], ["all", "everything kept"]];
 const BYS = [["resource", "kind"], ["user", "user"], ["namespace", "namespace"], ["operation", "operation"]];
 // The selector for a click on a name of the legend.
 const SELECTS = { resource: "object.resource", user: "who.username", operation: "operation" };
+// Milliseconds between two looks for new changes.
+const LIVE = 2000;
 const UNITS = { m: 60, h: 3600, d: 86400 };
 const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 604800, 2592000];
 const [WIDE, HIGH, FOOT] = [960, 200, 22];
 
 export function timeline({ query, go, signal }) {
   const state = {
-    range: "24h", from: "", to: "", by: "resource", ns: "", q: "", noise: "", ...Object.fromEntries(query),
+    range: "24h", from: "", to: "", by: "resource", ns: "", q: "", noise: "", live: "", ...Object.fromEntries(query),
   };
   const chart = h("div.chart", { "aria-busy": "true" });
   const legend = h("div.legend", { "aria-label": "Legend" });
@@ -27,13 +30,15 @@ export function timeline({ query, go, signal }) {
     field("Selector", h("input", { name: "q", value: state.q, size: "34", placeholder: "object.kind=Deployment,who.username=jane",
       "data-search": true, autocomplete: "off", spellcheck: "false" })),
     h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: () => change(read(form)) }), "Events and leases"),
+    h("label.check", {}, h("input", { type: "checkbox", name: "live", checked: Boolean(state.live), onchange: () => change(read(form)) }), "Live"),
     h("button", { type: "submit" }, "Show"));
+  complete(form);
   for (const select of form.querySelectorAll("select")) select.addEventListener("change", () => change(read(form)));
 
   function read() {
     const values = Object.fromEntries(new FormData(form));
     const zoomed = values.range === "" ? { from: state.from, to: state.to } : { from: "", to: "" };
-    return { ...values, noise: values.noise ? "1" : "", range: values.range || state.range, ...zoomed };
+    return { ...values, noise: values.noise ? "1" : "", live: values.live ? "1" : "", range: values.range || state.range, ...zoomed };
   }
 
   function change(values) {
@@ -65,6 +70,7 @@ export function timeline({ query, go, signal }) {
     }
     chart.removeAttribute("aria-busy");
     await listed;
+    if (state.live) list.follow(state.ns, selector(state.q, state.noise ? "" : NOISE), signal, LIVE);
   }
 
   function zoomOut(from, to) {
@@ -112,7 +118,7 @@ function draw(found, from, to, zoom, zoomOut) {
     ...grid(most), cursor, ...bars, selection);
   const status = h("output.chart-status", {}, found.total ? "Drag over the chart to zoom; with the keyboard, use the arrows, Shift and Enter." : "There are no changes in this time.");
   const frame = h("div.frame", { tabindex: "0", role: "group", "aria-roledescription": "chart",
-    "aria-label": `Changes from ${timeText(from)} to ${timeText(to)} UTC, at most ${most} in ${length(found.bucketSeconds)}. `
+    "aria-label": `Changes from ${timeText(from)} to ${timeText(to)} ${zoneName()}, at most ${most} in ${length(found.bucketSeconds)}. `
       + "Left and right move, with Shift they select, Enter zooms in, minus or Backspace zooms out." },
     picture, h("span.most", { "aria-hidden": "true" }, most.toLocaleString("en")));
   control(frame, { places, at, from, width, step, selection, cursor, status, zoom, zoomOut });

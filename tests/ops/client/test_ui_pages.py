@@ -326,7 +326,7 @@ async def test_layout_themes_and_focus(served: Served) -> None:
             await page.press("Tab")
             focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
             assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-        assert focused[:11] == [
+        assert focused[:12] == [
             "Skip to the content",
             "kubechronicle",
             "Timeline",
@@ -334,6 +334,7 @@ async def test_layout_themes_and_focus(served: Served) -> None:
             "Search",
             "Deleted",
             "Policies",
+            "Times: UTC",
             "Theme: light",
             "Keys",
             "name",

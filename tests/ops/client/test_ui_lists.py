@@ -1,0 +1,183 @@
+"""The web page in a real browser: the cluster at a moment, facets and completion, files of changes, live lists."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import trio
+from browser import Page, browser, executable
+from in_process import ADMIN, JOE
+from server_in_thread import InThread, Running, server_in_thread
+
+from kubechronicle.ops.client.loopback import Loopback
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+SETTLED = (
+    "document.getElementById('main')?.dataset.address === location.hash && document.querySelector('h1')"
+    " && !document.querySelector('.loading, [aria-busy]')"
+)
+
+
+@dataclass
+class Served:
+    """The page's URL for each user. ``created``: the revision at which two ConfigMaps had been created."""
+
+    admin: str
+    joe: str
+    created: int
+    running: Running
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    executable()
+    with server_in_thread(ui=True) as running:
+        ask = running.ask
+        ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})
+        maps = "/api/v1/namespaces/shop/configmaps"
+        ask("POST", maps, {"metadata": {"name": "cart"}, "data": {"size": "3"}})
+        ask("POST", "/api/v1/namespaces/shop/secrets", {"metadata": {"name": "key"}, "stringData": {"a": "hush"}})
+        left = ask("POST", maps, {"metadata": {"name": "till"}})
+        ask("PATCH", f"{maps}/cart", {"data": {"size": "5"}})
+        ask("DELETE", f"{maps}/till")
+        ask("POST", maps, {"metadata": {"name": "shelf"}})
+        rules = [
+            {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
+        ]
+        ask("POST", f"{RBAC}/namespaces/shop/roles", {"metadata": {"name": "auditor"}, "rules": rules})
+        files = [{"nonResourceURLs": ["/ui/*"], "verbs": ["get"]}]
+        ask("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "page"}, "rules": files})
+        subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+        for place, kind, role in (
+            ("namespaces/shop/rolebindings", "Role", "auditor"),
+            ("clusterrolebindings", "ClusterRole", "page"),
+        ):
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+            ask("POST", f"{RBAC}/{place}", {"metadata": {"name": role}, "roleRef": reference, "subjects": subjects})
+        with Loopback(InThread(running, ADMIN)) as admin, Loopback(InThread(running, JOE)) as joe:
+            for loopback in (admin, joe):
+                threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            yield Served(admin.url, joe.url, int(left["metadata"]["resourceVersion"]), running)
+            admin.shutdown()
+            joe.shutdown()
+
+
+async def go_to(page: Page, hash_: str) -> None:
+    await page.eval(f"location.hash = {json.dumps(hash_)}")
+    await page.wait(f"location.hash === {json.dumps(hash_)} && {SETTLED}")
+
+
+async def entries(page: Page, label: str) -> list[str]:
+    """Return the texts of a list's entries."""
+    lines = f"[...document.querySelectorAll('[aria-label={label}] li a')].map((a) => a.innerText.replace(/\\s+/g, ' '))"
+    found: list[str] = await page.eval(lines)
+    return found
+
+
+async def test_the_cluster_at_a_moment(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/cluster?ns=shop&at={served.created}&kind=configmaps&name=cart")
+        await page.wait(f"{SETTLED} && document.querySelector('.diff')")
+        assert await entries(page, "Objects") == ["cart differs from now", "shelf not yet there", "till gone now"]
+        assert "ConfigMap 2 3 ±" in await entries(page, "Kinds")
+        assert {"default", "shop 5 ±"} <= set(await entries(page, "Namespaces"))
+        sides = await page.text(".diff")
+        assert 'size: "3"' in sides
+        assert 'size: "5"' in sides
+        # The change after, by its key: the state of then has the change, and only two objects differ.
+        await page.press("]")
+        await page.wait(f"location.hash.includes('at={served.created + 1}') && {SETTLED}")
+        assert (await entries(page, "Objects"))[0] == "cart"
+        assert "It has not changed since." in await page.text(".panel")
+        await page.press("[")
+        await page.wait(f"location.hash.includes('at={served.created}') && {SETTLED}")
+        # A Secret is masked.
+        await go_to(page, f"#/cluster?ns=shop&at={served.created}&kind=secrets&name=key")
+        assert "Values are masked" in await page.text(".panel")
+        assert "aHVzaA" not in await page.text(".panel")
+        # An object that did not exist then.
+        await go_to(page, f"#/cluster?ns=shop&at={served.created}&kind=configmaps&name=shelf")
+        assert "It did not exist then." in await page.text(".panel")
+        assert not page.errors
+
+
+async def test_the_slider(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/cluster?ns=shop", width=400, height=900, dark=True)
+        await page.wait(SETTLED)
+        assert "now, revision" in await page.text(".moment")
+        slide = "const slide = document.querySelector('[name=slide]')"
+        move = slide + "; slide.value = '{}'; slide.dispatchEvent(new Event('{}'))"
+        await page.eval(f"(() => {{ {move.format(500, 'input')} }})()")
+        assert "12h ago" in await page.text(".moment")  # of a day
+        await page.eval(f"(() => {{ {move.format(999, 'change')} }})()")
+        await page.wait(f"location.hash.includes('at=20') && {SETTLED}")
+        assert await page.eval("document.activeElement.name ?? 'main'") != "at"
+        assert await page.eval("document.documentElement.scrollWidth <= 400")
+
+
+async def test_a_visitor_of_one_namespace(served: Served) -> None:
+    """Without the right to list namespaces, and with one kind in one namespace."""
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.joe}#/cluster?ns=shop&at={served.created}&kind=configmaps")
+        await page.wait(f"{SETTLED} && document.querySelector('[aria-label=Objects] li')")
+        assert await entries(page, "Namespaces") == ["outside of namespaces", "shop"]
+        assert await entries(page, "Objects") == ["cart differs from now", "shelf not yet there", "till gone now"]
+        assert "You may not list" in await page.text("[aria-label=Kinds]")
+
+
+async def test_facets_narrow_a_search_and_names_are_completed(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/search?s=1&ns=shop")
+        await page.wait(f"{SETTLED} && document.querySelector('.facets button')")
+        assert "configmaps 5" in (await page.text(".facets")).replace("\n", " ")
+        await page.eval(
+            "[...document.querySelectorAll('.facets button')].find((b) => b.innerText === 'Delete 1').click()"
+        )
+        await page.wait(f"location.hash.includes('operation=Delete') && {SETTLED}")
+        assert await page.eval("document.querySelectorAll('tbody tr').length") == 1
+        await page.eval("document.querySelector('input[name=resource]').focus()")
+        await page.wait("document.querySelector('#known-resource option[value=configmaps]')")
+        assert not page.errors
+
+
+async def test_changes_are_saved_as_files(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/search?s=1&ns=shop&resource=configmaps")
+        await page.wait(f"{SETTLED} && document.querySelector('.export button')")
+        await page.eval("URL.createObjectURL = (blob) => { window.saved = blob; return '#/search'; }")
+        texts = []
+        for button in range(2):
+            await page.eval(f"document.querySelectorAll('.export button')[{button}].click()")
+            await page.wait("document.getElementById('live').textContent.startsWith('5 changes saved')")
+            texts.append(await page.eval("window.saved.text()"))
+            await page.eval("document.getElementById('live').textContent = ''")
+        rows = list(csv.DictReader(texts[0].splitlines()))
+        assert [(row["operation"], row["name"]) for row in rows[:2]] == [("Create", "shelf"), ("Delete", "till")]
+        items = json.loads(texts[1])["items"]
+        assert [item["metadata"]["name"] for item in items] == [row["revision"] for row in rows]
+
+
+async def test_a_live_list_shows_new_changes_and_local_times(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/timeline?ns=shop&live=1")
+        await page.wait(f"{SETTLED} && document.querySelector('tbody tr')")
+        await trio.to_thread.run_sync(
+            served.running.ask, "POST", "/api/v1/namespaces/shop/configmaps", {"metadata": {"name": "just-now"}}
+        )
+        await page.wait("document.querySelector('tbody tr')?.innerText.includes('just-now')")
+        await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+        assert "Time (UTC)" in await page.text("thead")
+        await page.press("u")
+        await page.wait(f"document.querySelector('thead')?.innerText.includes('UTC+5:30') && {SETTLED}")
+        shown = await page.eval("document.querySelector('tbody time').textContent")
+        real = await page.eval("document.querySelector('tbody time').dateTime")
+        assert shown == await page.eval(
+            f"new Date(Date.parse({json.dumps(real)}) + 330 * 60000).toISOString().slice(0, 19).replace('T', ' ')"
+        )
