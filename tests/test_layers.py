@@ -40,6 +40,7 @@ HTTP_MAY_IMPORT = (
     "actors.store",
     "actors.supervisor",
     "actors.writing.targets",
+    "actors.writing.together",
     "actors.writing.writes",
     "eventlog.entries",
     "eventlog.errors",

@@ -233,6 +233,10 @@ class AdmissionChain:
             judge=observer.uncertain(state.judge),
         )
 
+    def over(self, other: Callable[[State], State]) -> AdmissionChain:
+        """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
+        return AdmissionChain(self._plugins, other(self._state), self._hooks)
+
     def progress_of(self, rt: ResourceType, operation: str) -> Progress | None:
         """Return the progress of a new write; None if nobody is expected to be asked about it."""
         return self._expectations.begin((rt.resource, operation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,7 @@ from kubechronicle.actors.writing.key_locks import KeyLocks
 from kubechronicle.actors.writing.pending_write import PendingWrite, Written
 from kubechronicle.actors.writing.preparation import Preparation, Proposal
 from kubechronicle.actors.writing.targets import Caller, Target
-from kubechronicle.actors.writing.transactions import deletion_of, kept_object, transaction_for
+from kubechronicle.actors.writing.transactions import Release, deletion_of, kept_object, transaction_for
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import encode_stored
@@ -103,7 +103,7 @@ class WriteLoop:
             keys = self._keys_to_lock(write)
             async with self._key_locks.hold(keys, deadline=caller.deadline):
                 turn.waits_until = 0.0 if keys else caller.deadline
-                await self._prepare(write)
+                await self.prepare(write)
                 proposal = write.proposal
                 if proposal is not None and proposal.prepared.outcome is Outcome.UNCHANGED:
                     proposal = await self._rewritten(write, proposal)
@@ -113,8 +113,8 @@ class WriteLoop:
                     if not isinstance(outcome, Rejected):
                         record = outcome[transaction.main]
                         if write.old is None:
-                            await self._undo_if_namespace_ended(caller, target.rt, record)
-                        return self._stored(write, proposal.prepared, record)
+                            await self.undo_if_namespace_ended(caller, target.rt, record)
+                        return self.stored(write, proposal.prepared, record)
                     write.conflict = outcome
             written = await self._catch_up(write)
             if written is not None:
@@ -122,12 +122,20 @@ class WriteLoop:
         raise status.conflict(target.rt, write.key.name)
 
     async def transaction(
-        self, target: Target, proposal: Proposal, old: Entry | None, who: Who, turn: Turn, size: int
+        self,
+        target: Target,
+        proposal: Proposal,
+        old: Entry | None,
+        who: Who,
+        turn: Turn,
+        size: int,
+        release: Release | None = None,
     ) -> Transaction:
+        """Return the transaction of a proposal. ``release``: another one than that of the admission chain."""
         kept = kept_object(proposal.prepared)
         # Up to LARGE_BYTES, the encoding takes less than the way to the thread and back.
         body = encode_stored(kept) if size <= LARGE_BYTES else await turn.run(size, encode_stored, kept)
-        return transaction_for(target, proposal, old, body, self._admission.release, who)
+        return transaction_for(target, proposal, old, body, release or self._admission.release, who)
 
     async def _rewritten(self, write: PendingWrite, proposal: Proposal) -> Proposal:
         """Return a proposal that stores the unchanged object again, if it would be encrypted otherwise today.
@@ -148,6 +156,11 @@ class WriteLoop:
         write.proposal = Proposal(again)
         return write.proposal
 
+    def locks(self, writes: Sequence[PendingWrite], *, deadline: float) -> AbstractAsyncContextManager[None]:
+        """Return the context in which the locks of several writes are held."""
+        keys = {key for write in writes for key in self._keys_to_lock(write)}
+        return self._key_locks.hold(sorted(keys), deadline=deadline)
+
     def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
         """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
         target = write.target
@@ -157,8 +170,11 @@ class WriteLoop:
         keys = self._admission.locked_keys(target.rt, operation, target.namespace)
         return sorted({*keys, *write.locks}) if write.locks else keys
 
-    async def _prepare(self, write: PendingWrite) -> None:
-        """Prepare the write on this replica's view: as a change of the existing object, or as a creation."""
+    async def prepare(self, write: PendingWrite, preparation: Preparation | None = None) -> None:
+        """Prepare the write on this replica's view: as a change of the existing object, or as a creation.
+
+        ``preparation``: another one than the loop's, for creations; changes have theirs.
+        """
         target = write.target
         write.begin_attempt(self._reads.applied)
         try:
@@ -173,7 +189,7 @@ class WriteLoop:
             creation = write.creation
             if creation is None:
                 raise status.not_found(target.rt, target.name)
-            write.proposal = await self._preparation.create(
+            write.proposal = await (preparation or self._preparation).create(
                 target, creation.object, creation.context, creation.may_create, write.turn, write.size
             )
         except status.StatusError as error:
@@ -188,7 +204,7 @@ class WriteLoop:
         """
         old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
         if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
-            return Written(object=_with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
+            return Written(object=with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
         applied = await self._reads.wait_consistent()
         newest = self._reads.peek(*write.key)
         if proposal is not None and old is None:
@@ -218,7 +234,7 @@ class WriteLoop:
             if not isinstance(outcome, ActorCrashed) or trio.current_time() >= caller.deadline:
                 raise outcome
 
-    async def _undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
+    async def undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
         """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
         rejection = namespace_lifecycle.too_late(rt, record, self._reads.peek)
         if rejection is None:
@@ -228,7 +244,7 @@ class WriteLoop:
             raise rejection
         # Otherwise the namespace's controller has met the object already: it was created, and is being cleaned up.
 
-    def _stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
+    def stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
         if record.operation is Operation.DELETE and not write.deletes:
             # The update removed the last finalizer. The answer is the object as the update left it.
             return Written(object=prepared.object, prepared=prepared)
@@ -238,5 +254,5 @@ class WriteLoop:
         return Written(entry=entry, prepared=prepared, created=write.old is None)
 
 
-def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
+def with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}

@@ -38,28 +38,26 @@ from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
+from kubechronicle.actors.writing.pending_write import PendingWrite
 from kubechronicle.actors.writing.pending_write import Written as Written
 from kubechronicle.actors.writing.preparation import (
     Complete,
-    MakeObject,
     MayCreate,
     Preparation,
     Prepare,
     Proposal,
     always_allowed,
 )
+from kubechronicle.actors.writing.requests import creation, deletion, patching, replacement
 from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
-from kubechronicle.actors.writing.targets import context_of, requested_by, with_name_suffix
+from kubechronicle.actors.writing.targets import context_of, requested_by
+from kubechronicle.actors.writing.together import Together
 from kubechronicle.actors.writing.transactions import transaction_of
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline, tracking
-from kubechronicle.api.pipeline.patching import APPLY_YAML
-from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.eventlog.entries import Describe, Entry
 from kubechronicle.eventlog.records import Key, Rejected
 
@@ -87,6 +85,8 @@ class Writes:
         """``conversions``: those of webhooks; None: no definition has one. ``is_stale``: as in WriteLoop."""
         self._reads = reads
         self._actors = actors
+        self._admission = admission
+        self._describe = describe
         self._preparation = Preparation(reads, admission)
         self._loop = WriteLoop(
             reads=reads,
@@ -106,11 +106,9 @@ class Writes:
     ) -> Written:
         """POST ``body``, the decoded JSON value the client sent in ``size`` bytes. StatusError 4xx."""
         target, turn = requested_by(caller, target), self._turn_of(caller)
-        context = context_of(target, creates=True)
-        decode = partial(_decoded, target, body, context, duplicates, create=True)
-        obj, fresh_copy, warnings = await turn.run(size, decode)
-        creation = Creation(object=fresh_copy, context=with_name_suffix(target, context, obj))
-        write = PendingWrite(caller=caller, target=target, creation=creation, size=size, turn=turn)
+        write, warnings = await creation(
+            self._preparation, caller, target, turn, body, duplicates=duplicates, size=size
+        )
         return await self._carry_out(write, warnings)
 
     async def update(
@@ -125,16 +123,9 @@ class Writes:
     ) -> Written:
         """PUT: replace the object, or create it if its kind allows that. ``size``: as in ``create``."""
         target, turn = requested_by(caller, target), self._turn_of(caller)
-        creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
-        context = context_of(target, creates=creates)
-        decode = partial(_decoded, target, body, context, duplicates, create=False)
-        _, fresh_copy, warnings = await turn.run(size, decode)
-
-        def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
-            return self._preparation.update(target, old, lambda _: fresh_copy(), context, turn, size)
-
-        creation = Creation(object=fresh_copy, context=context, may_create=may_create) if creates else None
-        write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
+        write, warnings = await replacement(
+            self._preparation, caller, target, turn, body, duplicates=duplicates, size=size, may_create=may_create
+        )
         return await self._carry_out(write, warnings)
 
     async def patch(
@@ -152,32 +143,9 @@ class Writes:
         A server-side apply creates a missing object, and with ``force`` takes fields from their owners.
         """
         target, turn = requested_by(caller, target), self._turn_of(caller)
-        applies = content_type == APPLY_YAML
-        warnings: list[str] = []
-
-        patching = context_of(target, patches=True, applies=applies, force=force)
-
-        def patched(old: Entry) -> dict[str, Any]:
-            base = tracking.seen_by_apply(patching) or old.object()
-            new, warnings[:] = pipeline.apply_patch(target.rt, base, content_type, body, patching)
-            return new
-
-        def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
-            return self._preparation.update(target, old, patched, patching, turn, len(body))
-
-        creation = None
-        if applies and (not target.subresource or _reads_before_missing(target)):
-            context = context_of(target, creates=True, applies=True, force=force)
-
-            def applied() -> dict[str, Any]:
-                obj, warnings[:] = pipeline.apply_new(target.rt, body, context)
-                if target.subresource:
-                    raise status.not_found(target.rt, target.name)
-                return obj
-
-            creation = Creation(object=applied, context=context, may_create=may_create)
-        size = len(body)
-        write = PendingWrite(caller=caller, target=target, change=change, creation=creation, size=size, turn=turn)
+        write, warnings = patching(
+            self._preparation, caller, target, turn, content_type, body, force=force, may_create=may_create
+        )
         return await self._carry_out(write, warnings)
 
     async def edit(self, caller: Caller, target: Target, compute: Compute) -> Written:
@@ -270,19 +238,15 @@ class Writes:
         ``admitted``: it is the rest of a request that admission has seen already. ``collection``: as in Attributes.
         """
         target = requested_by(caller, target)
-        change = partial(self._preparation.delete, target, admitted=admitted, collection=collection)
-        write = self._deletion(caller, target, partial(change, options=options))
+        make = partial(deletion, self._preparation, caller, target, admitted=admitted, collection=collection)
+        write = make(self._turn_of(caller), options)
         written = await self._loop.carry_out(write)
         if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
             # The mark has changed the revision, so the rest must not demand the old one. Admission sees both steps.
             rest = replace(options, precondition_resource_version=None)
             with ignore_not_found():
-                return await self._loop.carry_out(self._deletion(caller, target, partial(change, options=rest)))
+                return await self._loop.carry_out(make(self._turn_of(caller), rest))
         return written
-
-    def _deletion(self, caller: Caller, target: Target, change: Prepare) -> PendingWrite:
-        turn = self._turn_of(caller)
-        return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
     async def delete_collection(
         self,
@@ -344,6 +308,22 @@ class Writes:
                 with ignore_not_found():
                     await self.delete(caller, one, options, collection=True)
 
+    def together(self, caller: Caller, turn: Turn) -> Together:
+        """Return a transaction for several writes of the caller."""
+        return Together(
+            reads=self._reads,
+            loop=self._loop,
+            admission=self._admission,
+            describe=self._describe,
+            remove=self._remove,
+            caller=caller,
+            turn=turn,
+        )
+
+    async def _remove(self, caller: Caller, target: Target, options: DeleteOptions) -> None:
+        with ignore_not_found():
+            await self.delete(caller, target, options)
+
     async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
         """Commit the server's own bookkeeping without rules and admission. False: an object has changed meanwhile."""
         return not isinstance(await self._loop.commit(caller, transaction_of(changes, caller.who)), Rejected)
@@ -351,22 +331,6 @@ class Writes:
     def _turn_of(self, caller: Caller) -> Turn:
         """Return the caller's turn, or a new one for a write of the server's own."""
         return caller.turn if caller.turn is not None else self.large.turn(caller.who.user)
-
-
-def _decoded(
-    target: Target, body: Any, context: WriteContext, duplicates: Sequence[str], *, create: bool
-) -> tuple[dict[str, Any], MakeObject, list[str]]:
-    """Return (the object of a body, a function that returns fresh copies of it, warnings)."""
-    meta = body.get("metadata") if isinstance(body, dict) else None
-    has_namespace = isinstance(meta, dict) and bool(meta.get("namespace"))  # decoding fills it in
-    obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=create)
-    if target.note_sent is not None:
-        target.note_sent(obj if has_namespace else _without_namespace(obj))
-    return obj, repeatedly(obj), warnings
-
-
-def _without_namespace(obj: dict[str, Any]) -> dict[str, Any]:
-    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "namespace"}}
 
 
 def _collection_chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
@@ -377,14 +341,6 @@ def _collection_chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         if end - start == COLLECTION_CHUNK or size >= COLLECTION_BYTES or end == len(entries):
             yield entries[start:end]
             start, size = end, 0
-
-
-def _reads_before_missing(target: Target) -> bool:
-    """Return whether an apply to a subresource of an absent object shows errors of its configuration first.
-
-    Kubernetes looks for the object first, unless an update could create it.
-    """
-    return target.subresource != pipeline.SCALE and pipeline.allows_create_on_update(target.rt)
 
 
 @contextmanager

@@ -156,6 +156,49 @@ _RECORDING: Final[Mapping[str, Schema]] = {
     "policy": {**_ANY_OBJECT, "description": "The rules that chose the recorded reads."},
 }
 
+_OF_OBJECT: Final[Mapping[str, Schema]] = {
+    "apiVersion": _text("The version of the object's kind."),
+    "kind": _text("The object's kind."),
+    "namespace": _text("Its namespace."),
+    "name": _text("Its name."),
+}
+_CHANGE: Final = _object(
+    "One change.",
+    verb=_text("The kind of change.", enum=["create", "update", "apply", "patch", "delete"]),
+    object={**_ANY_OBJECT, "description": "The object to create, to apply, or to replace the present one."},
+    **_OF_OBJECT,
+    patchType=_text("The form of the patch.", enum=["merge", "json", "strategic"]),
+    patch={"description": "The patch."},
+    force={"type": "boolean", "description": "An apply takes fields from their owners."},
+    preconditions=_object(
+        "Conditions of a deletion.",
+        uid=_text("The object's uid."),
+        resourceVersion=_text("The revision of its last change."),
+    ),
+    gracePeriodSeconds={"type": "integer", "format": "int64", "description": "As in DeleteOptions."},
+    propagationPolicy=_text("As in DeleteOptions."),
+)
+
+_TRANSACTION: Final[Mapping[str, Schema]] = {
+    "spec": _object("The changes.", changes={"type": "array", "description": "In their order.", "items": _CHANGE}),
+    "status": _object(
+        "The result.",
+        firstRevision=_text("The lowest revision of the changes; absent if nothing was changed."),
+        lastRevision=_text("The highest one."),
+        changes={
+            "type": "array",
+            "description": "The results of the changes, in their order.",
+            "items": _object(
+                "One result.",
+                outcome=_text("The outcome.", enum=["created", "changed", "unchanged", "marked", "deleted"]),
+                **_OF_OBJECT,
+                uid=_text("The object's uid."),
+                resourceVersion=_text("The revision of the change."),
+            ),
+        },
+    ),
+}
+
 OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "Revision": (
         "Revision is one change of an object in a namespace, as recorded in the log. Its name is the revision: the "
@@ -170,6 +213,10 @@ OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "ReadRecording": (
         "ReadRecording is a period in which a server recorded reads. Outside of them, a missing read says nothing.",
         _RECORDING,
+    ),
+    "Transaction": (
+        "Transaction is a list of changes that are committed together or not at all. It is not stored.",
+        _TRANSACTION,
     ),
     "ClusterRevision": ("ClusterRevision is one change of a cluster-scoped object, as recorded in the log.", _REVISION),
 }

@@ -251,6 +251,7 @@ OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             Row("clusterreads", "ClusterRead", namespaced=False, verbs=LISTED, stored=False),
             Row("readrecordings", "ReadRecording", namespaced=False, verbs=LISTED, stored=False),
             Row("reads", "Read", verbs=LISTED, stored=False),
+            _review("transactions", "Transaction"),
         )
     },
 }

@@ -13,14 +13,17 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
+from kubechronicle.api.meta.transactions import KIND as TRANSACTION
 from kubechronicle.api.pipeline import deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision, reads_exactly
 from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body
 from kubechronicle.http.handlers.reviews import REVIEWS, review
+from kubechronicle.http.handlers.transactions.commit import commit_together
 from kubechronicle.http.handlers.write_request import (
     patch_type,
     read_delete,
@@ -35,6 +38,8 @@ from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
 async def create(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
     if not rt.stored:
+        if rt.kind == TRANSACTION and rt.group == HISTORY:
+            return await commit_together(backend, request, context, rt)
         if rt.kind not in REVIEWS:
             raise status.method_not_supported(rt, "create")
         return await review(backend, request, context, rt)

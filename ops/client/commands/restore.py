@@ -200,8 +200,8 @@ def step_document(step: Step) -> Object:
     document: Object = {"action": step.action, "group": group, "kind": kind, "namespace": namespace, "name": name}
     if step.changes and kind != "Secret":
         document["changes"] = [change.operation() | {"field": change.field} for change in step.changes]
-    told = {"why": step.why, "rejected": step.problem}
-    return document | {name: text for name, text in told.items() if text}
+    reasons = {"why": step.why, "rejected": step.problem}
+    return document | {name: text for name, text in reasons.items() if text}
 
 
 def _result_document(result: Result) -> Object:

@@ -110,9 +110,9 @@ def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
                 continue
             step, conflicts = undo(key, own, live, uid=uid)
             subject = Subject(kind, key[2], key[3])
-            told = [(each, look_ups.later(subject, uid, each)) for each in conflicts]
-            if step is not None or told:
-                found.append(Reversal(key, step, told))
+            kept = [(each, look_ups.later(subject, uid, each)) for each in conflicts]
+            if step is not None or kept:
+                found.append(Reversal(key, step, kept))
             progress.step(key[3])
     return sorted(found, key=_place)
 

@@ -1,0 +1,282 @@
+"""Several writes in one transaction: all are committed, with consecutive revisions, or none is.
+
+    lock the keys of companion changes      of all writes, in sorted order, so that nobody deadlocks
+    prepare one after the other             each on the views and on the changes before it (overlay.py)
+    commit one transaction                  through the resource actor of the first object; the log has the last word
+    otherwise catch up and start over       another write came first, or the view was out of date
+
+Only the actor of the first object decides when the transaction goes to the log. The actors of the other objects are not
+asked, as for companion changes: two actors never wait for each other. The log compares the expected revision of every
+key in the transaction itself. A write of another actor that came first makes the log reject the whole transaction; one
+that comes later is rejected and prepared again.
+
+    actor of deployments    T(deployment a at 7, configmap b at 8)   → the log
+    actor of configmaps     W(configmap b at 8)                      → the log
+    log                     W commits b as 9; T expects b at 8 → rejected whole, prepared again on b at 9
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from kubechronicle.actors.admission.chain import AdmissionChain
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
+from kubechronicle.actors.large_work import LARGE, Turn
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.writing.overlay import Overlay
+from kubechronicle.actors.writing.pending_write import PendingWrite, Written
+from kubechronicle.actors.writing.preparation import MayCreate, Preparation
+from kubechronicle.actors.writing.requests import creation, deletion, patching, replacement
+from kubechronicle.actors.writing.targets import Caller, Target, requested_by
+from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS, WriteLoop, with_revision
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.pipeline.pipeline import Outcome
+from kubechronicle.eventlog.entries import Describe
+from kubechronicle.eventlog.records import Key, Record, Rejected, Transaction
+
+MAX_WRITES: Final = 100
+"""Writes of one transaction. Each question to a webhook prepares all of them again."""
+
+Remove = Callable[[Caller, Target, DeleteOptions], Awaitable[object]]
+"""Delete an object (Writes.delete)."""
+
+
+class Result(NamedTuple):
+    """The result of one write. ``deletes``: it was a deletion. ``removed``: its mark was over at once."""
+
+    target: Target
+    written: Written
+    deletes: bool
+    removed: bool
+
+
+class Failed(Exception):
+    """A write of the transaction was rejected. ``place``: its position."""
+
+    def __init__(self, place: int, error: status.StatusError) -> None:
+        super().__init__(error.message)
+        self.place, self.error = place, error
+
+
+class Together:
+    """One transaction: add writes with the verbs, then commit. ``remove``: deletes an object whose mark is over."""
+
+    def __init__(
+        self,
+        *,
+        reads: Reads,
+        loop: WriteLoop,
+        admission: AdmissionChain,
+        describe: Describe,
+        remove: Remove,
+        caller: Caller,
+        turn: Turn,
+    ) -> None:
+        self._reads = reads
+        self._loop = loop
+        self._remove = remove
+        self._caller = caller
+        self._turn = turn
+        self._overlay = Overlay(describe)
+        self._admission = admission.over(self._overlay.over)
+        self._preparation = Preparation(reads, self._admission)
+        self._writes: list[PendingWrite] = []
+        self._options: dict[int, DeleteOptions] = {}
+        self._warnings: list[Sequence[str]] = []
+
+    # -- the verbs ----------------------------------------------------------------------------------------------------
+
+    async def create(self, target: Target, body: Any, *, size: int) -> None:
+        """Add a creation. ``body``, ``size``: as in Writes.create. StatusError 4xx."""
+        target = requested_by(self._caller, target)
+        self._add(*await creation(self._preparation, self._caller, target, self._turn, body, size=size))
+
+    async def update(self, target: Target, body: Any, *, size: int, may_create: MayCreate) -> None:
+        """Add an update, as Writes.update. StatusError 4xx."""
+        target = requested_by(self._caller, target)
+        self._add(
+            *await replacement(
+                self._preparation, self._caller, target, self._turn, body, size=size, may_create=may_create
+            )
+        )
+
+    def patch(self, target: Target, content_type: str, body: bytes, *, force: bool, may_create: MayCreate) -> None:
+        """Add a patch or a server-side apply, as Writes.patch."""
+        target = requested_by(self._caller, target)
+        self._add(
+            *patching(
+                self._preparation,
+                self._caller,
+                target,
+                self._turn,
+                content_type,
+                body,
+                force=force,
+                may_create=may_create,
+            )
+        )
+
+    def delete(self, target: Target, options: DeleteOptions) -> None:
+        """Add a deletion, as Writes.delete."""
+        target = requested_by(self._caller, target)
+        self._options[len(self._writes)] = options
+        self._add(deletion(self._preparation, self._caller, target, self._turn, options))
+
+    def _add(self, write: PendingWrite, warnings: Sequence[str] = ()) -> None:
+        self._writes.append(write)
+        self._warnings.append(warnings)
+
+    def warnings(self) -> list[str]:
+        """Return the warnings of decoding, rules and admission."""
+        found = [text for warnings in self._warnings for text in warnings]
+        return found + [text for write in self._writes for text in write.target.warnings]
+
+    # -- the commit ---------------------------------------------------------------------------------------------------
+
+    async def commit(self) -> Sequence[Result]:
+        """Commit the writes, and return their results.
+
+        Raises Failed, StatusError, and the errors of the actor and the appender.
+        """
+        written = await self._carry_out(self._writes)
+        results = []
+        for place, (write, each) in enumerate(zip(self._writes, written, strict=True)):
+            removed = write.proposal is not None and write.proposal.then_delete
+            if removed and not write.target.dry_run:
+                await self._remove(
+                    self._caller, write.target, replace(self._options[place], precondition_resource_version=None)
+                )
+            results.append(Result(write.target, each, write.deletes, removed))
+        return results
+
+    async def _carry_out(self, writes: Sequence[PendingWrite]) -> Sequence[Written]:
+        for write in writes:
+            write.rechecked, write.names_tried = False, 0
+
+        async def attempt() -> Sequence[Written]:
+            try:
+                return await self._attempts(writes)
+            except NeedsExternalAnswer:
+                self._turn.pause()
+                raise
+
+        return await retry_with_answers(attempt, deadline=self._caller.deadline)
+
+    async def _attempts(self, writes: Sequence[PendingWrite]) -> Sequence[Written]:
+        caller, turn = self._caller, self._turn
+        size = sum(write.size for write in writes)
+        for _ in range(MAX_ATTEMPTS):
+            if size > LARGE:
+                await turn.begin(size)  # before the locks: those with a place may wait for them
+            conflict, failed = None, None
+            async with self._loop.locks(writes, deadline=caller.deadline):
+                turn.waits_until = 0.0
+                failed = await self._prepare_all(writes)
+                if failed is None:
+                    _check_keys(writes)
+                if failed is None and self._overlay.changes and not writes[0].target.dry_run:
+                    outcome = await self._loop.commit(caller, self._transaction(writes))
+                    if not isinstance(outcome, Rejected):
+                        return await self._stored(writes, outcome)
+                    conflict = outcome
+            found = await self._catch_up(writes, failed, conflict)
+            if found is not None:
+                return found
+        raise status.conflict(writes[0].target.rt, writes[0].key.name)
+
+    async def _prepare_all(self, writes: Sequence[PendingWrite]) -> Failed | None:
+        """Prepare the writes, and put their changes into the overlay. Return the first rejection."""
+        self._overlay.clear()
+        for place, write in enumerate(writes):
+            await trio.lowlevel.checkpoint()
+            try:
+                with self._loop.converting(write.target.rt):
+                    await self._loop.prepare(write, self._preparation)
+                if write.error is not None:
+                    return Failed(place, write.error)
+                proposal = write.proposal
+                assert proposal is not None
+                if proposal.prepared.outcome is Outcome.UNCHANGED:
+                    continue
+                size = max(write.size, len(write.old.json) if write.old is not None else 0)
+                transaction = await self._loop.transaction(
+                    write.target, proposal, write.old, write.caller.who, write.turn, size, self._admission.release
+                )
+                self._overlay.add(transaction.changes)
+            except status.StatusError as error:
+                write.error = error
+                return Failed(place, error)
+        return None
+
+    def _transaction(self, writes: Sequence[PendingWrite]) -> Transaction:
+        """Return one transaction. The first object of the writes decides its actor."""
+        changes = self._overlay.changes
+        keys = list(changes)
+        main = next((keys.index(write.key) for write in writes if write.key in changes), 0)
+        return Transaction(changes=tuple(changes.values()), who=self._caller.who, main=main)
+
+    async def _stored(self, writes: Sequence[PendingWrite], records: Sequence[Record]) -> Sequence[Written]:
+        by_key = {record.key: record for record in records}
+        found = []
+        for write in writes:
+            assert write.proposal is not None
+            record = by_key.get(write.key)
+            if record is None:
+                found.append(Written(entry=write.old, prepared=write.proposal.prepared))
+                continue
+            if write.old is None:
+                await self._loop.undo_if_namespace_ended(write.caller, write.target.rt, record)
+            found.append(self._loop.stored(write, write.proposal.prepared, record))
+        return found
+
+    async def _catch_up(
+        self, writes: Sequence[PendingWrite], failed: Failed | None, conflict: Rejected | None
+    ) -> Sequence[Written] | None:
+        """Bring the view up to date after an attempt without a commit. None: start over. Failed; StatusError."""
+        applied = await self._reads.wait_consistent()
+        if failed is not None:
+            write = writes[failed.place]
+            is_current = write.change is None or self._reads.peek(*write.key) is write.old
+            if is_current and (write.rechecked or applied <= write.seen):
+                raise failed
+            write.rechecked = True  # the rejection may rest on other objects, which may have changed
+            return None
+        for place, write in enumerate(writes):
+            newest = self._reads.peek(*write.key)
+            is_taken = write.old is None and (
+                newest is not None or (conflict is not None and conflict.key == write.key)
+            )
+            try:
+                if is_taken:
+                    write.handle_taken_name(newest)
+            except status.StatusError as error:
+                raise Failed(place, error) from None
+            if is_taken or newest is not write.old:
+                return None
+        return None if conflict is not None else [_undone(write) for write in writes]
+
+
+def _undone(write: PendingWrite) -> Written:
+    """Return the result of a dry run, or of a write that changes nothing."""
+    assert write.proposal is not None
+    prepared, old = write.proposal.prepared, write.old
+    if prepared.outcome is Outcome.UNCHANGED:
+        return Written(entry=old, prepared=prepared)
+    if old is None:
+        return Written(object=prepared.object, prepared=prepared, created=True)
+    return Written(object=with_revision(prepared.object, old.revision), prepared=prepared)
+
+
+def _check_keys(writes: Sequence[PendingWrite]) -> None:
+    """Raise Failed if two writes are of one object."""
+    seen: dict[Key, int] = {}
+    for place, write in enumerate(writes):
+        first = seen.setdefault(write.key, place)
+        if first != place:
+            error = status.bad_request(f"it is the object of spec.changes[{first}]: an object may be changed once")
+            raise Failed(place, error)

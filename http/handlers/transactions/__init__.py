@@ -1,0 +1,1 @@
+"""Transactions: several changes of one request, committed together or not at all."""

@@ -1,0 +1,173 @@
+"""POST of a Transaction: a list of changes, each authorized, admitted and validated, committed together or not at all.
+
+    spec.changes[0]  create configmap a/b   → rights of create on configmaps in a
+    spec.changes[1]  patch deployment a/web → rights of patch on deployments in a
+    commit                                  → revisions 41 and 42, or a Status that names the change that failed
+
+The right to create transactions lets a client ask; it adds no right to any object. In the log, all changes have the
+verb "transaction", this request and its user.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import orjson
+from msgspec import structs
+
+from kubechronicle.actors.conversion.converted_reads import needs_webhook
+from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.actors.writing.together import MAX_WRITES, Failed, Together
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import CreateOptions, parse_create_options
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.meta.transactions import Change, parse_changes
+from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.http.authorization.decision import Decision, Verdict
+from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.responses import computed_response
+from kubechronicle.http.handlers.transactions.results import status_of
+from kubechronicle.http.handlers.write_request import WriteRequest, read_write
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import object_form
+
+VERB: Final = "transaction"
+"""The verb of all changes in the log: each is a part of the transaction, whatever it did to its object."""
+RIGHTS: Final = {"apply": "patch"}
+"""Verb of a change -> the verb of the resource, for rights; other verbs are their own."""
+
+
+async def commit_together(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer the POST of a Transaction: 201 with the result, or the Status of the first change that is rejected."""
+    form = object_form(request, context, tables=False)
+    write = await read_write(request, context, rt, parse_create_options)
+    sent = write.body.value
+    parse = partial(parse_changes, most=MAX_WRITES, dry_run=write.target.dry_run)
+    changes = await context.turn.run(len(write.body.raw), parse, sent)
+    if context.audit is not None:
+        context.audit.note_object(sent)
+    rights = _Rights(backend, context, write)
+    types = [await rights.type_of(place, change) for place, change in enumerate(changes)]
+    caller = structs.replace(write.caller, who=structs.replace(write.caller.who, verb=VERB))
+    together = backend.store.writes.together(caller, context.turn)
+    for place, (change, of) in enumerate(zip(changes, types, strict=True)):
+        try:
+            await _add(together, rights, write, change, of)
+        except StatusError as error:
+            raise _in_place(place, change, error) from None
+    try:
+        results = await together.commit()
+    except Failed as failed:
+        raise _in_place(failed.place, changes[failed.place], failed.error) from None
+    finally:
+        context.warnings.extend(dict.fromkeys(together.warnings()))
+    answer = {**sent, "status": status_of(results, dry_run=write.target.dry_run)}
+    return await context.turn.run(0, computed_response, 201, form, rt, answer)
+
+
+async def _add(
+    together: Together, rights: _Rights, write: WriteRequest[CreateOptions], change: Change, rt: ResourceType
+) -> None:
+    """Add the write of a change to the transaction. StatusError 4xx: its object cannot be decoded."""
+    target = structs.replace(
+        write.target,
+        rt=rt,
+        namespace=change.namespace,
+        name="" if change.verb == "create" else change.name,
+        warnings=[],
+        note_sent=None,
+    )
+    may_create = partial(rights.check_create, change, rt)
+    if change.verb == "create":
+        await together.create(target, change.object, size=len(orjson.dumps(change.object)))
+    elif change.verb == "update":
+        size = len(orjson.dumps(change.object))
+        await together.update(target, change.object, size=size, may_create=may_create)
+    elif change.verb == "delete":
+        together.delete(target, change.options)
+    else:
+        applies = change.verb == "apply"
+        body = orjson.dumps(change.object if applies else change.patch)
+        content_type = APPLY_YAML if applies else change.content_type
+        together.patch(target, content_type, body, force=change.force, may_create=may_create)
+
+
+class _Rights:
+    """The types of the changes, and the client's rights to make them."""
+
+    def __init__(self, backend: Backend, context: Context, write: WriteRequest[CreateOptions]) -> None:
+        self._backend, self._context, self._write = backend, context, write
+
+    async def type_of(self, place: int, change: Change) -> ResourceType:
+        """Return the type of a change that the client may make. StatusError 400, 403, 500."""
+        rt = self._backend.store.registry.by_api_version(change.api_version, change.kind)
+        problem = self._problem(change, rt)
+        if problem or rt is None:
+            raise status.bad_request(f"spec.changes[{place}]: {problem}")
+        info = _info(rt, change, RIGHTS.get(change.verb, change.verb))
+        verdict = await decide_with_answers(partial(self._decide, info))
+        if verdict.decision is not Decision.ALLOW:
+            raise _in_place(place, change, _forbidden(info, verdict))
+        if rt.custom is not None and not rt.custom.compiled:
+            await self._context.turn.run_once(rt.custom.size, rt.custom.compile)
+        return rt
+
+    def _problem(self, change: Change, rt: ResourceType | None) -> str:
+        """Return the reason why a transaction cannot have this change, "" if there is none."""
+        if rt is None:
+            return f"the server has no kind {change.kind} in {change.api_version}"
+        if not rt.stored or RIGHTS.get(change.verb, change.verb) not in rt.verbs:
+            return f"{change.kind} takes no {change.verb} in a transaction"
+        if needs_webhook(rt):
+            return f"{change.kind} is converted by a webhook, which a transaction cannot ask"
+        if rt.namespaced is not bool(change.namespace):
+            return f"{change.kind} {'needs a' if rt.namespaced else 'has no'} namespace"
+        if change.content_type == STRATEGIC_MERGE_PATCH and rt.custom is not None:
+            return "custom resources have no strategic merge patch"
+        if change.verb == "apply" and not self._write.options.field_manager:
+            return "apply needs ?fieldManager=NAME"
+        return ""
+
+    def check_create(self, change: Change, rt: ResourceType) -> None:
+        """Check the right to create, when an update or apply finds no object. StatusError 403; Unanswered."""
+        info = _info(rt, change, "create")
+        verdict = self._decide(info)
+        if verdict.decision is not Decision.ALLOW:
+            raise _forbidden(info, verdict)
+
+    def _decide(self, info: RequestInfo) -> Verdict:
+        return self._backend.authorization.decide(self._context.user, info)
+
+
+def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:
+    """Return the request that the change would be by itself, for authorization."""
+    itself = rt.resource == "namespaces" and verb != "create"  # as by its path
+    return RequestInfo(
+        path="",
+        verb=verb,
+        is_resource=True,
+        group=rt.group,
+        version=rt.version,
+        namespace=change.name if itself else change.namespace,
+        resource=rt.plural,
+        name="" if change.verb == "create" else change.name,
+    )
+
+
+def _forbidden(info: RequestInfo, verdict: Verdict) -> StatusError:
+    if verdict.error:
+        return status.internal_error(verdict.error)
+    return status.forbidden(info, info.name, verdict.reason)
+
+
+def _in_place(place: int, change: Change, error: StatusError) -> StatusError:
+    """Return the error with the place of its change. Nothing was committed."""
+    where = "/".join(filter(None, (change.namespace, change.name)))
+    named = f"spec.changes[{place}] ({change.verb} {change.kind}{f' {where}' if where else ''})"
+    found = error.with_message(f"{named}: {error.message}; nothing was changed")
+    found.warnings = error.warnings
+    return found
