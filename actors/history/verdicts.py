@@ -5,8 +5,9 @@ not counted while writes are made, but computed from the log when somebody asks.
 for policies that were bound a minute ago, and after a restart.
 
 Each write is judged with the namespace and the parameters of its moment. If an object of this view is not newer than
-the write, it is the one of that moment; otherwise the log is asked. Policies whose parameters are selected by labels,
-or that ask for rights, are left out, and the answer names them: `kubectl chronicle try-policy --audited` judges them.
+the write, it is the one of that moment; otherwise the log is asked. Lists of parameters, and roles with their
+bindings, are those of the moment, too (state_before_writes.py). Rights are answered by RBAC alone, and the answer says
+so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import orjson
 import trio
 
 from kubechronicle.actors.history.change_records import states_json
+from kubechronicle.actors.history.state_before_writes import Lists, Scope, object_of, read_lists
 from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.api.access.past_state import RIGHTS
 from kubechronicle.api.admission.logged_changes import LoggedChange
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS, NotReplayed, Writes
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
@@ -29,10 +32,10 @@ from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.entries import Entry, seal
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Key, Operation, Record
+from kubechronicle.eventlog.records import Key, Record
 
 POLICIES: Final = f"validatingadmissionpolicies.{GROUP}"
 BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
@@ -40,7 +43,7 @@ AUDIT: Final = frozenset(("Audit",))
 MOST_KEPT: Final = 1000
 """Objects of past moments that one request keeps."""
 
-_LEFT_OUT: Final = "{} is left out, because {}. kubectl chronicle try-policy --audited judges it."
+_BY_RBAC: Final = "The policy {} asks for rights. They are answered by RBAC alone, as of each write."
 _CHANGE: Final = msgspec.json.Decoder(LoggedChange)
 _THREADS: Final = trio.CapacityLimiter(1)
 """Requests judge in turns: a second thread would not compute faster."""
@@ -59,41 +62,41 @@ class AuditedPolicies:
         self._found = Audited((), ())
 
     def current(self) -> Audited:
-        """Return the policies that can be judged, as if they denied, and those that cannot."""
+        """Return the policies, as if they denied."""
         seen = (self._reads.entries(POLICIES, ""), self._reads.entries(BINDINGS, ""))
         if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            left_out: list[str] = []
-            self._found = Audited(list(_audited(*seen, left_out)), left_out)
+            remarks: list[str] = []
+            self._found = Audited(list(_audited(*seen, remarks)), remarks)
             self._seen = seen
         return self._found
 
 
 class Audited(NamedTuple):
-    """The policies that only audit. ``left_out``: a sentence about each policy or binding that is not judged."""
+    """The policies that only audit. ``remarks``: sentences for the reader of the verdicts."""
 
     policies: Sequence[Policy[Validator]]
-    left_out: Sequence[str]
+    remarks: Sequence[str]
 
 
-def _audited(policies: Iterable[Entry], bindings: Iterable[Entry], left_out: list[str]) -> Iterator[Policy[Validator]]:
+def _audited(policies: Iterable[Entry], bindings: Iterable[Entry], remarks: list[str]) -> Iterator[Policy[Validator]]:
     bound: dict[str, list[Binding]] = {}
     for entry in bindings:
         obj = entry.object()
         if frozenset(obj["spec"].get("validationActions") or ()) == AUDIT:
             obj["spec"]["validationActions"] = ["Deny"]
             binding = Binding(obj)
-            if binding.param_ref is None or binding.param_ref.get("name"):
-                bound.setdefault(binding.policy, []).append(binding)
-            else:
-                left_out.append(_LEFT_OUT.format(f"The binding {binding.name}", "it selects parameters by labels"))
+            bound.setdefault(binding.policy, []).append(binding)
     for entry in policies:
         if entry.key.name in bound:
             policy = Policy(entry.object(), Validator)
             policy.bindings = bound[policy.name]
-            if "authorizer" not in policy.evaluator.reads:
-                yield policy
-            else:
-                left_out.append(_LEFT_OUT.format(f"The policy {policy.name}", "it asks for rights"))
+            if _asks_for_rights(policy):
+                remarks.append(_BY_RBAC.format(policy.name))
+            yield policy
+
+
+def _asks_for_rights(policy: Policy[Any]) -> bool:
+    return "authorizer" in policy.evaluator.reads
 
 
 class Verdicts:
@@ -124,11 +127,16 @@ class Verdicts:
 
     async def of(self, changes: Sequence[Pair]) -> Sequence[Sequence[Outcome]]:
         """Return the refusals of each change, none for one that cannot be judged."""
-        states = [await self._state_of(record) for record, _ in changes]
+        lists = await self._lists([record for record, _ in changes])
+        states = [await self._state_of(record, lists) for record, _ in changes]
         return await trio.to_thread.run_sync(self._judged, changes, states, limiter=_THREADS)
 
     def _judged(self, changes: Sequence[Pair], states: Sequence[_State]) -> Sequence[Sequence[Outcome]]:
-        return [self._outcomes(*change, state) for change, state in zip(changes, states, strict=True)]
+        outcomes: list[Sequence[Outcome]] = [()] * len(changes)
+        for place in sorted(range(len(changes)), key=lambda place: changes[place][0].revision):
+            if states[place].begin(changes[place][0].revision):
+                outcomes[place] = self._outcomes(*changes[place], states[place])
+        return outcomes
 
     def _outcomes(self, record: Record, before: Record | None, state: _State) -> Sequence[Outcome]:
         try:
@@ -142,24 +150,51 @@ class Verdicts:
 
     # -- the state at the moment of a write ---------------------------------------------------------------------------
 
-    async def _state_of(self, record: Record) -> _State:
+    async def _state_of(self, record: Record, lists: Lists | None) -> _State:
         objects = {needed: await self._object_at(needed, record.revision - 1) for needed in self._needed(record.key)}
-        return _State(objects)
+        return _State(objects, lists)
+
+    async def _lists(self, records: Sequence[Record]) -> Lists | None:
+        """Read the lists that policies look at for some writes; None: they look at none. StatusError 400."""
+        scopes = {scope for record in records for scope in self._scopes(record.key)}
+        if not scopes:
+            return None
+        revisions = [record.revision for record in records]
+        first, last = min(revisions), max(revisions)
+        while True:
+            try:
+                return await read_lists(self._log, scopes, first=first, last=last)
+            except Compacted as error:
+                first = error.compacted + 1  # older states are gone, and the writes before cannot be judged
+                last = max(first, last)
+
+    def _scopes(self, key: Key) -> Iterator[Scope]:
+        """Yield the lists that policies may look at for a write."""
+        for policy in self._policies:
+            if _asks_for_rights(policy):
+                yield from (Scope(resource, "") for resource in RIGHTS)
+            for rt, reference in self._references(policy):
+                if not reference.get("name"):
+                    yield Scope(rt.resource, (reference.get("namespace") or key.namespace) if rt.namespaced else "")
 
     def _needed(self, key: Key) -> Iterator[Needed]:
         """Yield the objects that policies may look at for a write."""
         if key.namespace:
             yield (NAMESPACES, "", key.namespace)
         for policy in self._policies:
-            try:
-                rt = policy.param_type(self._registry)
-            except ConfigurationError:
-                continue
-            for binding in policy.bindings if rt is not None else ():
-                reference = binding.param_ref or {}
-                if rt is not None and (name := reference.get("name")):
+            for rt, reference in self._references(policy):
+                if name := reference.get("name"):
                     namespace = (reference.get("namespace") or key.namespace) if rt.namespaced else ""
                     yield (rt.resource, namespace, name)
+
+    def _references(self, policy: Policy[Any]) -> Iterator[tuple[ResourceType, Mapping[str, Any]]]:
+        """Yield the type and the reference of the parameters of each binding."""
+        try:
+            rt = policy.param_type(self._registry)
+        except ConfigurationError:
+            return
+        if rt is not None:
+            yield from ((rt, each.param_ref) for each in policy.bindings if each.param_ref is not None)
 
     async def _object_at(self, needed: Needed, revision: int) -> Object | None:
         entry = self._reads.peek(*needed)
@@ -178,10 +213,7 @@ class Verdicts:
             record = await self._log.get_at(key, revision=revision)
         except Compacted:
             return None
-        if record is None or record.operation is Operation.DELETE or record.erased:
-            return None
-        obj: Object = orjson.loads(seal(record.body, record.revision))
-        return obj
+        return None if record is None else object_of(record)
 
     def _keep(self, key: tuple[Needed, int], obj: Object | None) -> None:
         if len(self._past) >= MOST_KEPT:
@@ -192,20 +224,30 @@ class Verdicts:
 class _State:
     """The state just before one write (api.admission.replays.PastState)."""
 
-    __slots__ = ("_objects",)
+    __slots__ = ("_lists", "_objects")
 
-    def __init__(self, objects: Mapping[Needed, Object | None]) -> None:
+    def __init__(self, objects: Mapping[Needed, Object | None], lists: Lists | None) -> None:
         self._objects = objects
+        self._lists = lists
+
+    def begin(self, revision: int) -> bool:
+        """Begin with a write, in the order of revisions. Return False if its state is not known."""
+        if self._lists is not None:
+            self._lists.go_to(revision)
+        return self._lists is None or revision >= self._lists.first
 
     def peek(self, resource: str, namespace: str, name: str) -> Object | None:
         return self._objects.get((resource, namespace, name))
 
     def entries(self, resource: str, namespace: str) -> Iterable[Object]:
-        return ()  # policies with selected parameters are left out
+        return () if self._lists is None else self._lists.entries(resource, namespace)
 
     def decide(self, user: Mapping[str, Any]) -> Decide:
+        if self._lists is not None:
+            return self._lists.decide(user)
+
         def decide(question: Question) -> Decision:
-            raise AssertionError("policies that ask for rights are left out")
+            raise AssertionError("no policy asks for rights")
 
         return decide
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.access.past_state import RIGHTS, States
 from kubechronicle.api.admission.logged_changes import LoggedChange
 from kubechronicle.api.admission.logged_writes import NotReplayed, Writes
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
@@ -23,7 +24,6 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.client.trials.changes import MOST_LISTS, Bounds, Source, changes, merged, sources_of
-from kubechronicle.ops.client.trials.past_state import RIGHTS, States
 from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything, name_of
 from kubechronicle.ops.client.trials.report import Report
 from kubechronicle.ops.errors import OperatorError

@@ -39,15 +39,16 @@ class States:
 
     def add(self, resource: str, obj: Object) -> None:
         """Add an object as it was at the start."""
-        self._set(resource, *_key_of(obj), obj)
+        self.put(resource, *_key_of(obj), obj)
 
     def apply(self, resource: str, change: LoggedChange) -> None:
         """Apply a change. One that the reader may not read counts as none."""
         if resource in self._tables and not change.redacted:
             after = decoded(change.after, change.metadata.name)
-            self._set(resource, change.object.namespace, change.object.name, after)
+            self.put(resource, change.object.namespace, change.object.name, after)
 
-    def _set(self, resource: str, namespace: str, name: str, obj: Object | None) -> None:
+    def put(self, resource: str, namespace: str, name: str, obj: Object | None) -> None:
+        """Set the object of a name; None: there is none any more."""
         if (resource, namespace, name) in self._fixed:
             return
         if obj is None:
