@@ -1,7 +1,8 @@
 """Audit events (audit.k8s.io/v1 Event): what is known of a request at one stage, and their two written forms.
 
-An event is made of bytes, on the event loop. Objects that are JSON already are spliced in as they were sent; others are
-converted when the event is written, in a thread.
+An event is made of bytes. Objects that are JSON already are spliced in as they were sent; others are converted when the
+event is written, in a thread. The last event of a request is made as late as that, too: a thread that makes many in
+turn takes half the time for each.
 
     head   {"kind":"Event",…,"responseStatus":{"metadata":{},"code":200}
            ,"requestObject":{…},"responseObject":{…}
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -31,6 +32,18 @@ QUICK: Final = 16 * 1024
 
 Line = bytes
 """An event that needs no conversion: its JSON and the end of its line."""
+
+
+class Finished(Protocol):
+    """The facts of an event that is made when it is written. They do not change any more.
+
+    ``size``: an estimate of the bytes that they keep in memory.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    def made(self) -> Event | Line: ...
 
 
 class Event:
@@ -68,8 +81,10 @@ class Event:
         return size
 
     @classmethod
-    def of(cls, event: Event | Line) -> Event:
-        """Return the event of a line."""
+    def of(cls, event: Offered) -> Event:
+        """Return the event of a line or of finished facts."""
+        if not isinstance(event, bytes | Event):
+            event = event.made()
         return cls(event[:-2], b"}") if isinstance(event, bytes) else event
 
     def facts(self) -> Mapping[str, Any]:
@@ -102,6 +117,8 @@ class Event:
         return encoded if len(encoded) <= limit else b""
 
 
+Offered = Event | Line | Finished
+"""An event as backends take it."""
 OBJECTS: Final = ("requestObject", "responseObject")
 
 
@@ -141,21 +158,27 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-_seconds: dict[int, str] = {}
+_seconds: dict[int, bytes] = {}
 _MOST_SECONDS: Final = 64
-_THOUSANDTHS: Final = [f"{number:03d}" for number in range(1000)]
 
 
-def micro_time(moment: float) -> str:
-    """Return seconds since the epoch as a metav1.MicroTime: ``2026-03-01T12:00:00.123456Z``."""
-    millis, micros = divmod(int(moment * 1_000_000), 1000)
-    second, part = divmod(millis, 1000)
-    text = _seconds.get(second)
-    if text is None:
-        if len(_seconds) >= _MOST_SECONDS:
-            _seconds.clear()
-        text = _seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-    return f"{text}{_THOUSANDTHS[part]}{_THOUSANDTHS[micros]}Z"
+def shown_times(received: float, moment: float) -> bytes:
+    """Return the fields of an event's times, which are seconds since the epoch, as metav1.MicroTime."""
+    first, second = int(received), int(moment)
+    return b',"requestReceivedTimestamp":"%b%06dZ","stageTimestamp":"%b%06dZ"' % (
+        _seconds.get(first) or _second(first),
+        int((received - first) * 1_000_000),
+        _seconds.get(second) or _second(second),
+        int((moment - second) * 1_000_000),
+    )
+
+
+def _second(second: int) -> bytes:
+    """Return ``2026-03-01T12:00:00.``, to which the microseconds are added."""
+    if len(_seconds) >= _MOST_SECONDS:
+        _seconds.clear()
+    text = _seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.").encode()
+    return text
 
 
 # -- the legacy format ------------------------------------------------------------------------------------------------

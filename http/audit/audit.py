@@ -13,7 +13,7 @@ import trio
 
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Line
+from kubechronicle.api.audit.events import Offered
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
@@ -57,7 +57,9 @@ class Audit:
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
         """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
-        info = authorized_as(context) if context.info.field_selector else context.info
+        info = context.info
+        if info.field_selector:
+            info = authorized_as(context)
         user = context.user if authenticated else None
         template = self._template(request, user, info)
         decision = template.decision
@@ -108,13 +110,13 @@ class Audit:
         self.matcher = matcher
         self._templates.clear()
 
-    def offer(self, event: Event | Line) -> None:
+    def offer(self, event: Offered) -> None:
         """Pass an event to the backends, without waiting."""
         self.metrics.events += 1
         for backend in self.backends:
             backend.offer(event)
 
-    async def deliver(self, event: Event | Line) -> bool:
+    async def deliver(self, event: Offered) -> bool:
         """Pass an event to the backends, and wait for those that block. False: a strict one has not recorded it."""
         self.metrics.events += 1
         deliveries = [backend.offer(event) for backend in self.backends]

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import trio
 
-from kubechronicle.api.audit.events import Event, Line, legacy_line
+from kubechronicle.api.audit.events import Event, Offered, legacy_line
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Backend(Protocol):
     @property
     def mode(self) -> str: ...
 
-    def offer(self, event: Event | Line) -> Delivery | None:
+    def offer(self, event: Offered) -> Delivery | None:
         """Take an event without waiting. Returns its delivery, if the request has to wait for that."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -94,7 +94,7 @@ class Delivery:
 
     __slots__ = ("_task", "event", "ok")
 
-    def __init__(self, event: Event | Line) -> None:
+    def __init__(self, event: Offered) -> None:
         self.event = event
         self.ok: bool | None = None
         self._task: trio.lowlevel.Task | None = None
@@ -118,7 +118,7 @@ class Delivery:
             trio.lowlevel.reschedule(task)
 
 
-def log_lost(plugin: str, why: str, events: Sequence[Event | Line]) -> None:
+def log_lost(plugin: str, why: str, events: Sequence[Offered]) -> None:
     """Log events that a backend has not recorded, so that the server's log has their main facts."""
     lines = [legacy_line(Event.of(event).facts()) for event in events[:MOST_LOGGED]]
     log.error(

@@ -24,7 +24,7 @@ from typing import Final, cast
 import trio
 from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
 
-from kubechronicle.api.audit.events import OVERHEAD, Event, Line, legacy_line
+from kubechronicle.api.audit.events import OVERHEAD, Event, Offered, legacy_line
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -49,7 +49,7 @@ GRACE: Final = 10.0
 """Seconds to write what is left when the server stops."""
 _STOP: Final = None
 
-Item = Line | Event | Delivery
+Item = Offered | Delivery
 
 
 class LogBackend:
@@ -87,7 +87,7 @@ class LogBackend:
         """The events that are not written yet."""
         return self._taken_events - self._done_events
 
-    def offer(self, event: Event | Line) -> Delivery | None:
+    def offer(self, event: Offered) -> Delivery | None:
         size = len(event) + OVERHEAD if isinstance(event, bytes) else event.size
         if (
             self._taken_events - self._done_events >= self._most_events
@@ -108,7 +108,7 @@ class LogBackend:
         waiting.append(delivery)
         return delivery
 
-    def _refuse(self, event: Event | Line) -> Delivery | None:
+    def _refuse(self, event: Offered) -> Delivery | None:
         self._metrics.failed(BUFFERED if self._buffered else PLUGIN, 1)
         self._drops.error("the audit log cannot be written, or not fast enough")
         if self._buffered:
@@ -191,7 +191,7 @@ class LogBackend:
 
     def _write(self, taken: list[Item]) -> None:
         if self._buffered:
-            deliveries, events = [], cast("list[Line | Event]", taken)
+            deliveries, events = [], cast("list[Offered]", taken)
         else:
             deliveries = [each for each in taken if isinstance(each, Delivery)]
             events = [each.event if isinstance(each, Delivery) else each for each in taken]
@@ -206,10 +206,9 @@ class LogBackend:
         if deliveries:
             self._tell(_finish, deliveries, written)
 
-    def _write_events(self, events: list[Line | Event]) -> tuple[int, str]:
+    def _write_events(self, events: list[Offered]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
-        plain = self._plain
-        lines = [event if plain and isinstance(event, bytes) else self._line(Event.of(event)) for event in events]
+        lines = list(map(self._line, events))
         written = 0
         while True:
             try:
@@ -222,8 +221,14 @@ class LogBackend:
                 self._drops.error(f"the audit log cannot be written: {error.strerror or error}")
                 self._stopping.wait(RETRY)
 
-    def _line(self, event: Event) -> bytes:
+    def _line(self, event: Offered) -> bytes:
         """Return the line of an event; b"" for one that is too long even without its objects."""
+        if not isinstance(event, bytes | Event):
+            event = event.made()
+        if isinstance(event, bytes):
+            if self._plain:
+                return event
+            event = Event.of(event)
         if self._legacy:
             return f"{legacy_line(event.facts())}\n".encode(errors="replace")
         if not self._settings.truncate.enabled:

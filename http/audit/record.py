@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Line, is_quick, json_bytes, micro_time, objects_of
+from kubechronicle.api.audit.events import Event, Line, is_quick, json_bytes, objects_of, shown_times
 from kubechronicle.api.audit.matching import Decision
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
@@ -24,6 +24,8 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.messages import Headers
 
 MAX_USER_AGENT: Final = 1024
+SIZE: Final = 1024
+"""Bytes of a record in memory, beside its texts and objects."""
 CUT: Final = "...TRUNCATED"
 METADATA, REQUEST, REQUEST_RESPONSE = 1, 2, 3
 """Ranks of levels, as in Decision."""
@@ -35,10 +37,11 @@ class Template:
     """The parts of events that requests of one user for one kind of resource share.
 
     ``subject``: the fields from verb to userAgent. ``reference``: objectRef in pieces, of a request without a name:
-    before the namespace, the namespace, after the name, the end.
+    before the namespace, the namespace, after the name, the end. ``before_name`` and ``after_name``: all of that, of
+    a request for which only its path is known.
     """
 
-    __slots__ = ("decision", "reference", "subject", "user")
+    __slots__ = ("after_name", "before_name", "decision", "reference", "subject", "user")
 
     def __init__(
         self, decision: Decision, user: User | None, info: RequestInfo, sources: list[str], agent: str
@@ -52,6 +55,9 @@ class Template:
             fields["userAgent"] = agent if len(agent) <= MAX_USER_AGENT else agent[:MAX_USER_AGENT] + CUT
         self.subject = _fields(fields)
         self.reference = _reference(info) if info.is_resource else None
+        first, namespace, version, end = self.reference or (b"", b"", b"", b"")
+        self.before_name = self.subject + first + namespace
+        self.after_name = version + end
 
 
 class RequestAudit:
@@ -66,6 +72,10 @@ class RequestAudit:
         "_info",
         "_more",
         "_request",
+        "_response",
+        "_stage",
+        "_stage_time",
+        "_status",
         "_template",
         "_uri",
         "_verdict",
@@ -73,6 +83,7 @@ class RequestAudit:
         "decision",
         "late",
         "received",
+        "size",
     )
 
     def __init__(self, template: Template, audit_id: str, uri: str, info: RequestInfo, received: float) -> None:
@@ -126,12 +137,28 @@ class RequestAudit:
         if self.decision.rank >= REQUEST:
             self._request = Payload(body, media_type, checked=False)
 
+    # -- the last event, made when it is written (Finished of api/audit/events.py) -------------------------------------
+
+    def finish(self, stage: str, moment: float, status: bytes, response: Payload | None) -> None:
+        """Note the facts of the last event; for the parameters see ``event``. Nothing is noted later."""
+        self._stage, self._stage_time, self._status, self._response = stage, moment, status, response
+        size = SIZE + 2 * len(self._uri) + len(status)
+        if self._request is not None:
+            size += self._request.size
+        self.size = size if response is None else size + response.size
+
+    def made(self) -> Event | Line:
+        """Return the last event."""
+        return self.event(self._stage, self._stage_time, status=self._status, response=self._response)
+
     # -- events -------------------------------------------------------------------------------------------------------
 
     def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event | Line:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
-        decision, template, request, dumps = self.decision, self._template, self._request, orjson.dumps
-        times = f',"requestReceivedTimestamp":"{micro_time(self.received)}","stageTimestamp":"{micro_time(moment)}"'
+        request, dumps = self._request, orjson.dumps
+        if request is None and response is None and self._changed is None and not self.annotations and not self._more:
+            return self._line(stage, moment, status)
+        decision, template = self.decision, self._template
         head = (
             decision.opening,
             dumps(self._audit_id),
@@ -143,13 +170,33 @@ class RequestAudit:
             b',"responseStatus":' if status else b"",
             status,
         )
-        tail = (times.encode(), self._shown_annotations() if self.annotations else _verdict(self._verdict))
+        times = shown_times(self.received, moment)
+        tail = (times, self._shown_annotations() if self.annotations else _verdict(self._verdict))
         if request is None and response is None:
             return b"".join((*head, *tail))
         omit = decision.omit_managed_fields
         if not omit and is_quick(request) and is_quick(response):
             return b"".join((*head, *objects_of(request, response), *tail))
         return Event(b"".join(head), b"".join(tail)[:-1], request, response, omit_managed_fields=omit)
+
+    def _line(self, stage: str, moment: float, status: bytes) -> Line:
+        """Return the event of a request about which nothing is noted but the verdict: most reads."""
+        template, name, dumps = self._template, self._info.name, orjson.dumps
+        return b"".join(
+            (
+                template.decision.opening,
+                dumps(self._audit_id),
+                STAGES[stage],
+                dumps(self._uri),
+                template.before_name,
+                b',"name":' + json_bytes(name) if name and template.reference else b"",
+                template.after_name,
+                b',"responseStatus":' if status else b"",
+                status,
+                shown_times(self.received, moment),
+                _verdict(self._verdict),
+            )
+        )
 
     def _shown_annotations(self) -> bytes:
         """Return the annotations and the end of the event."""

@@ -17,7 +17,6 @@ from typing import Any, Final
 import orjson
 import trio
 
-from kubechronicle.api.audit.events import Event, Line
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.audit.policy import COMPLETE, PANIC, RECEIVED, STARTED
 from kubechronicle.api.codecs import protobuf
@@ -76,10 +75,9 @@ def audited(audit: Audit, following: Next) -> Next:
         if long_running:
             served = _Served(audit, record, context)
             served.watch_switches(request)
-        token = None
         if context.parts is None:  # a read
             context.parts = parts = Parts()
-            token = CURRENT.set(parts)
+            CURRENT.set(parts)  # it stays until the next request of this task: to reset it takes as long
         try:
             response = await following(request)
         except Exception as error:
@@ -89,16 +87,13 @@ def audited(audit: Audit, following: Next) -> Next:
             served = served or _Served(audit, record, context)
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
-        finally:
-            if token is not None:
-                CURRENT.reset(token)
         if response.body.__class__ is bytes and served is None:
             if record.decision.complete:
-                event = _last_event(record, context, *_shown(record, response))
+                finish(record, context, *_shown(record, response))
                 if audit.blocking:
-                    await audit.deliver(event)
+                    await audit.deliver(record)
                 else:
-                    audit.offer(event)
+                    audit.offer(record)
             return response
         return await (served or _Served(audit, record, context)).answered(response)
 
@@ -173,16 +168,17 @@ class _Served:
     def ended(self, shown: bytes) -> None:
         """Record the end, without waiting."""
         if self._record.decision.complete:
-            self._audit.offer(_last_event(self._record, self._context, shown, None))
+            finish(self._record, self._context, shown, None)
+            self._audit.offer(self._record)
 
     async def _complete(self, shown: bytes, payload: Payload | None) -> None:
         if not self._record.decision.complete:
             return
-        event = _last_event(self._record, self._context, shown, payload)
+        finish(self._record, self._context, shown, payload)
         if self._audit.blocking:
-            await self._audit.deliver(event)
+            await self._audit.deliver(self._record)
         else:
-            self._audit.offer(event)
+            self._audit.offer(self._record)
 
 
 def _shown(record: RequestAudit, response: Response) -> tuple[bytes, Payload | None]:
@@ -196,7 +192,8 @@ def _shown(record: RequestAudit, response: Response) -> tuple[bytes, Payload | N
     return shown, response_payload(body, response.headers)
 
 
-def _last_event(record: RequestAudit, context: Context, shown: bytes, payload: Payload | None) -> Event | Line:
+def finish(record: RequestAudit, context: Context, shown: bytes, payload: Payload | None) -> None:
+    """Note the facts of the last event. ``shown``: its status. ``payload``: the object of the answer."""
     now = time.time()
     if record.late is not None:
         for key, value in record.late.items():
@@ -205,7 +202,7 @@ def _last_event(record: RequestAudit, context: Context, shown: bytes, payload: P
         for name, seconds in _latencies(context, now - record.received).items():
             if seconds:
                 record.annotate(f"{LATENCY}{name}", go_seconds(seconds))
-    return record.event(COMPLETE, now, status=shown, response=payload)
+    record.finish(COMPLETE, now, shown, payload)
 
 
 def note_verdict(record: AuditRecord, verdict: Verdict) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.api.audit.events import HEAD, Event, Line
+from kubechronicle.api.audit.events import HEAD, Event, Offered
 from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, Delivery, WebhookSettings, log_lost
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.outgoing.backoff import Backoff
@@ -65,7 +65,7 @@ class WebhookBackend:
         """The events that are not sent yet."""
         return len(self._waiting) + sum(len(batch.events) for batch in self._in_flight)
 
-    def offer(self, event: Event | Line) -> Delivery | None:
+    def offer(self, event: Offered) -> Delivery | None:
         event = Event.of(event)
         if not self._buffered:
             return self._send_alone(event)

@@ -35,24 +35,20 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
-    parts = context.parts
-    if parts is None:
-        return await _one_body(context, encoder, entry)
-    if parts.spans is None:
+    parts, size = context.parts, len(entry.json)
+    quick = size <= LARGE_BYTES or encoder.splices(entry)
+    if quick and parts is None:
+        return encoder.one(entry)
+    if quick and parts is not None and parts.spans is None:
         began = perf_counter()
-        body = await _one_body(context, encoder, entry)
+        body = encoder.one(entry)
         parts.add(SERIALIZATION, perf_counter() - began)
         return body
     with timed(SERIALIZATION, "SerializeObject"):
-        return await _one_body(context, encoder, entry)
-
-
-async def _one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
-    size = len(entry.json)
-    if size <= LARGE_BYTES or encoder.splices(entry):
-        return encoder.one(entry)
-    await context.turn.begin(size)
-    return await context.turn.run(size, encoder.one, entry)
+        if quick:
+            return encoder.one(entry)
+        await context.turn.begin(size)
+        return await context.turn.run(size, encoder.one, entry)
 
 
 async def in_version(backend: Backend, written: Written) -> Written:

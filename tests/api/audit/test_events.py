@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.audit.events import Event, json_bytes, legacy_line, micro_time
+from kubechronicle.api.audit.events import Event, json_bytes, legacy_line, shown_times
 from kubechronicle.api.audit.payloads import Payload, json_of
 from kubechronicle.api.codecs import protobuf
 
@@ -26,8 +26,8 @@ def values(**more: Any) -> dict[str, Any]:
         "verb": "get",
         "user": {"username": "jane", "groups": ["ops", "dev"]},
         **more,
-        "requestReceivedTimestamp": micro_time(0.5),
-        "stageTimestamp": micro_time(1_700_000_000.123456),
+        "requestReceivedTimestamp": "1970-01-01T00:00:00.500000Z",
+        "stageTimestamp": "2023-11-14T22:13:20.123456Z",
     }
 
 
@@ -111,3 +111,16 @@ def test_the_legacy_format() -> None:
     bare = legacy_line(values() | {"user": {}, "impersonatedUser": {"username": "joe", "groups": ["a"]}})
     assert 'ip="<unknown>" method="get" user="<none>" groups="<none>" as="joe" asgroups="\\"a\\""' in bare
     assert bare.endswith('response="<deferred>"')
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        (0.0, b"1970-01-01T00:00:00.000000Z"),
+        (1_700_000_000.25, b"2023-11-14T22:13:20.250000Z"),
+        (1_700_000_000.9999998, b"2023-11-14T22:13:20.999999Z"),
+    ],
+)
+def test_times_have_six_digits_of_a_second(moment: float, shown: bytes) -> None:
+    expected = b',"requestReceivedTimestamp":"%b","stageTimestamp":"1970-01-01T00:00:00.500000Z"' % shown
+    assert shown_times(moment, 0.5) == expected

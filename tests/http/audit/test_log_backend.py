@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import Event, Line, micro_time
+from kubechronicle.api.audit.events import Event, Line
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.http.audit import log_backend
 from kubechronicle.http.audit.backends import BatchSettings, LogSettings, TruncateSettings
@@ -33,7 +33,7 @@ def event(number: int = 0, *, body: bytes = b"") -> Event | Line:
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": f"id-{number}",
         "stage": "ResponseComplete", "requestURI": "/", "verb": "get", "user": {"username": "jane"},
     }  # fmt: skip
-    values["requestReceivedTimestamp"] = values["stageTimestamp"] = micro_time(1.0)
+    values["requestReceivedTimestamp"] = values["stageTimestamp"] = "1970-01-01T00:00:01.000000Z"
     encoded = json.dumps(values, separators=(",", ":")).encode()
     return Event(encoded[:-1], b"}", Payload(body)) if body else encoded + b"\n"
 
