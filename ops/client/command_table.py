@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "restore": "Restore objects as they were at a moment.",
     "revert": "Undo a user's changes, and keep what others changed later.",
     "export": "Print objects as they were at a moment, for kubectl apply.",
+    "apply": "Apply objects in one transaction: all or none (--atomic).",
     "try-policy": "Tell which writes of the past an admission policy would have refused or changed.",
     "migrate-storage": "Rewrite objects in the version that their resource is stored in today.",
     "top": "Show what the server does at present: requests, log, process, priority levels.",

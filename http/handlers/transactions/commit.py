@@ -26,7 +26,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.meta.transactions import Change, parse_changes
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.http.authorization.decision import Decision, Verdict
+from kubechronicle.http.authorization.decision import Decision, Verdict, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
@@ -111,7 +111,7 @@ class _Rights:
         info = _info(rt, change, RIGHTS.get(change.verb, change.verb))
         verdict = await decide_with_answers(partial(self._decide, info))
         if verdict.decision is not Decision.ALLOW:
-            raise _in_place(place, change, _forbidden(info, verdict))
+            raise _in_place(place, change, self._forbidden(info, verdict))
         if rt.custom is not None and not rt.custom.compiled:
             await self._context.turn.run_once(rt.custom.size, rt.custom.compile)
         return rt
@@ -137,10 +137,15 @@ class _Rights:
         info = _info(rt, change, "create")
         verdict = self._decide(info)
         if verdict.decision is not Decision.ALLOW:
-            raise _forbidden(info, verdict)
+            raise self._forbidden(info, verdict)
 
     def _decide(self, info: RequestInfo) -> Verdict:
         return self._backend.authorization.decide(self._context.user, info)
+
+    def _forbidden(self, info: RequestInfo, verdict: Verdict) -> StatusError:
+        if verdict.error:
+            return status.internal_error(verdict.error)
+        return status.forbidden(info, info.name, forbidden_message(self._context.user, info, verdict.reason))
 
 
 def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:
@@ -156,12 +161,6 @@ def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:
         resource=rt.plural,
         name="" if change.verb == "create" else change.name,
     )
-
-
-def _forbidden(info: RequestInfo, verdict: Verdict) -> StatusError:
-    if verdict.error:
-        return status.internal_error(verdict.error)
-    return status.forbidden(info, info.name, verdict.reason)
 
 
 def _in_place(place: int, change: Change, error: StatusError) -> StatusError:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import InProcess, open_server
+from in_process import AUTHORIZATION, JOE, InProcess, open_server
 from services import open_services
 
 API = "/apis/history.kubechronicle.dev/v1/transactions"
@@ -162,6 +162,33 @@ async def test_marks_and_finalizers() -> None:
         last = named("patch", "held", patchType="merge", patch={"metadata": {"finalizers": None}})
         await server.post(API, transaction(last, named("delete", "new")))
         assert not {"held", "new"} & await names(server)
+
+
+async def test_each_change_needs_its_right() -> None:
+    """Joe may ask for transactions, and create configmaps, but no secrets."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [
+        {"apiGroups": ["history.kubechronicle.dev"], "resources": ["transactions"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+    ]
+    async with open_server(authorization=AUTHORIZATION) as server:
+        asked = transaction(create(configmap("a")))
+        assert (await server.ask("POST", API, asked, token=JOE)).refused(403)["details"]["kind"] == "transactions"
+        await server.post(f"{rbac}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "joe"}]
+        await server.post(
+            f"{rbac}/clusterrolebindings", {"metadata": {"name": "b"}, "roleRef": role, "subjects": subjects}
+        )
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+        both = transaction(create(configmap("a")), create(secret))
+        refused = (await server.ask("POST", API, both, token=JOE)).refused(403)
+        assert refused["message"].startswith("spec.changes[1] (create Secret default/s): secrets is forbidden: User ")
+        assert await names(server) == set()
+        (await server.ask("POST", API, asked, token=JOE)).ok()
+        applied = transaction({"verb": "apply", "object": configmap("b")})
+        refused = (await server.ask("POST", f"{API}?fieldManager=me", applied, token=JOE)).refused(403)
+        assert 'cannot patch resource "configmaps"' in refused["message"]
 
 
 async def test_simultaneous_transactions_over_the_same_objects() -> None:
