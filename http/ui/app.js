@@ -3,13 +3,14 @@
 import { h, isLocal, useLocal, write, writeTitle } from "./dom.js";
 import { timeline } from "./timeline.js";
 import { cluster } from "./cluster.js";
+import { incident } from "./incident.js";
 import { object } from "./object.js";
 import { search } from "./search.js";
 import { deleted } from "./deleted.js";
 import { policies } from "./policies.js";
 
-const PAGES = { timeline, cluster, object, search, deleted, policies };
-const KEYS = [["t", "Timeline"], ["l", "Cluster at a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
+const PAGES = { timeline, cluster, incident, object, search, deleted, policies };
+const KEYS = [["t", "Timeline"], ["l", "Cluster at a moment"], ["i", "Incident: what changed before a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
   ["/", "To the first field to search in"],
   ["j and k", "Down and up in a list"], ["Enter", "Open the selection"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
   ["[ and ]", "Of an object: the revision before, the one after; of the cluster: the change"], ["u", "Times: UTC or local"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
@@ -129,7 +130,7 @@ function step(by) {
 }
 
 const ACTIONS = {
-  t: () => go("timeline"), l: () => go("cluster"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
+  t: () => go("timeline"), l: () => go("cluster"), i: () => go("incident"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
   "/": () => main.querySelector("[data-search]")?.focus(),
   c: () => main.querySelector(".frame")?.focus(),
   j: () => step(1), k: () => step(-1), u: turnTimes, x: turn, "?": () => help.showModal(),

@@ -322,15 +322,16 @@ async def test_layout_themes_and_focus(served: Served) -> None:
         # The focus is visible, and moves in the order of the page.
         await page.eval("document.getElementById('main').blur()")
         focused = []
-        for _ in range(12):
+        for _ in range(14):
             await page.press("Tab")
             focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
             assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-        assert focused[:12] == [
+        assert focused[:13] == [
             "Skip to the content",
             "kubechronicle",
             "Timeline",
             "Cluster",
+            "Incident",
             "Search",
             "Deleted",
             "Policies",

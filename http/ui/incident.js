@@ -1,0 +1,114 @@
+// An incident: the changes before a moment, the unusual ones first, each with the changes that followed from it.
+
+import { breakable, choice, count, field, h, loading, say, timeText, when, zoneName } from "./dom.js";
+import { ApiError, get, resourceName, scopes, selector } from "./api.js";
+import { failed, link, operation, summary, user } from "./changes.js";
+import { complete } from "./facets.js";
+
+const BEFORE = [["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"]];
+const UNITS = { m: 60, h: 3600 };
+const SHOWN = 25; // causes at first, and consequences below one
+const DEEP = 6;
+
+export function incident({ query, go, signal }) {
+  const state = { at: "", before: "15m", ns: "", ...Object.fromEntries(query) };
+  const found = h("section.incident", { "aria-label": "Changes", "aria-busy": "true" }, loading(8));
+  const form = h("form.filters", { onsubmit: (event) => {
+    event.preventDefault();
+    show();
+  } },
+  field(`Until (${zoneName()})`, h("input", { name: "at", value: state.at, size: "24", placeholder: "now, or 2026-01-31T09:30:00Z", "data-search": true,
+    autocomplete: "off", spellcheck: "false" })),
+  field("The time before", choice("before", BEFORE, state.before)),
+  field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", autocomplete: "off", spellcheck: "false" })),
+  h("button", { type: "submit" }, "Show"));
+  form.querySelector("select").addEventListener("change", show);
+  complete(form);
+
+  function show() {
+    const given = Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, value.trim()]));
+    go("incident", Object.fromEntries(Object.entries({ ...given, at: given.at === "now" ? "" : given.at }).filter(([, value]) => value)));
+  }
+
+  async function load() {
+    try {
+      const end = state.at ? Date.parse(state.at) : Date.now();
+      if (Number.isNaN(end)) throw new ApiError(400, `${state.at} is not a time such as 2026-01-31T09:30:00Z.`);
+      const begin = end - parseInt(state.before, 10) * UNITS[state.before.at(-1)] * 1000;
+      const answer = await asked(new Date(begin).toISOString(), state.at ? new Date(end).toISOString() : "");
+      found.replaceChildren(...drawn(answer, begin, end));
+      say(count(answer.changes.length, "change"));
+    } catch (error) {
+      failed(found, error);
+    }
+    found.removeAttribute("aria-busy");
+  }
+
+  /** Ask for the whole cluster, or for what the visitor may see of it. */
+  async function asked(from, to) {
+    const place = scopes(state.ns)[0];
+    const question = { summary: "incident", fieldSelector: selector({ "time.from": from, "time.to": to }) };
+    try {
+      return await get(place.path, { ...question, include: state.ns ? "" : "clusterrevisions" }, signal, place.lacking);
+    } catch (error) {
+      if (state.ns || !(error instanceof ApiError) || error.code !== 403) throw error;
+      return get(place.path, question, signal, place.lacking);
+    }
+  }
+
+  load();
+  return { title: "Incident", element: h("div.page", {}, h("h1", {}, "What changed before this?"), form, found) };
+}
+
+function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, end) {
+  const of = `from ${timeText(begin)} to ${timeText(end)} ${zoneName()}`;
+  if (!changes.length) return [h("p.empty", {}, `Nothing changed ${of}.`)];
+  const below = new Map();
+  for (const each of changes) if (each.because) below.set(each.because, [...below.get(each.because) ?? [], each]);
+  const known = new Set(changes.map((each) => each.metadata.name));
+  const causes = changes.filter((each) => !each.because || !known.has(each.because));
+  const list = h("ol.causes", {});
+  let shown = 0;
+  const button = h("button", { type: "button", onclick: more }, "More causes");
+  function more() {
+    list.append(...causes.slice(shown, shown + SHOWN).map((each) => cause(each, below)));
+    shown += SHOWN;
+    button.hidden = shown >= causes.length;
+  }
+  more();
+  return [
+    h("p.faint", {}, `${count(changes.length, "change")} ${of}, of ${count(causes.length, "cause")}. The unusual ones come first, compared with the changes since revision ${comparedSince}.`
+      + (heartbeats ? ` ${count(heartbeats, "heartbeat")} of controllers left out.` : "")),
+    truncated ? h("p.note", {}, `There are more changes: those before revision ${first} are left out. Make the time shorter.`) : "",
+    list, h("p.end", {}, button),
+  ];
+}
+
+function cause(each, below) {
+  const rest = below.get(each.metadata.name) ?? [];
+  return h("li", {}, line(each), h("div.reasons", {}, each.reasons.map((reason) => h("span.reason", {}, reason))),
+    rest.length ? h("details", {}, h("summary", {}, `${count(size(each, below) - 1, "change")} of controllers followed`), consequences(rest, below, 1)) : "");
+}
+
+/** The number of changes that follow from one, itself included. Causes are older than their consequences, so it ends. */
+function size(each, below) {
+  let number = 0;
+  for (const left = [each]; left.length; number++) left.push(...below.get(left.pop().metadata.name) ?? []);
+  return number;
+}
+
+function consequences(changes, below, depth) {
+  const sorted = changes.toSorted((one, other) => Number(one.metadata.name) - Number(other.metadata.name));
+  const left = sorted.length - SHOWN;
+  return h("ul.consequences", {}, sorted.slice(0, SHOWN).map((each) => {
+    const rest = below.get(each.metadata.name) ?? [];
+    return h("li", {}, line(each), rest.length && depth < DEEP ? consequences(rest, below, depth + 1) : "");
+  }), left > 0 ? h("li.faint", {}, `and ${count(left, "other")}`) : "");
+}
+
+function line(revision) {
+  const { object } = revision;
+  return h("div.change", {}, when(revision.time), " ", user(revision), " ", operation(revision), " ",
+    h("a.object", { href: link(revision) }, object.namespace && h("span.faint", {}, `${object.namespace} `), breakable(`${resourceName(object)}/`), h("b", {}, breakable(object.name))),
+    " ", summary(revision));
+}
