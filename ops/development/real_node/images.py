@@ -58,7 +58,7 @@ def _images() -> Iterator[Image]:
             for end in ("crt", "key")
         },
     }
-    yield Image(names=[PAUSE], layers=[{"pause": File(_pause())}], entrypoint=["/pause"], user="65535:65535")
+    yield Image(names=[PAUSE], layers=[{"pause": File(pause_program())}], entrypoint=["/pause"], user="65535:65535")
     yield Image(names=[BUSYBOX, "docker.io/library/busybox:latest"], layers=[base], command=["sh"])
     yield Image(names=[f"{UPSTREAM}/nonroot:1.5"], layers=[base], command=["sh"], user="1234")
     yield Image(names=[f"{UPSTREAM}/glibc-dns-testing:2.0.0"], layers=[base, tools], command=["sh"])
@@ -143,8 +143,11 @@ def _libraries(programs: Sequence[Path]) -> Tree:
     return tree
 
 
-def _pause() -> Path:
-    """Compile the program of the pause image, one C file of Kubernetes."""
+def pause_program() -> Path:
+    """Return the program of the pause image, one C file of Kubernetes. It is compiled at the first call.
+
+    The namespaces of the node need it before any image: their first process runs it (place.py).
+    """
     program = BIN / "pause"
     if not program.is_file():
         source = _source("build/pause/linux") / "pause.c"
@@ -159,4 +162,4 @@ def _source(path: str) -> Path:
     return module_folder(reference.find_go(), STAGING_MODULE) / path
 
 
-__all__ = ["AGNHOST", "BUSYBOX", "CACHE", "METRICS_SERVER", "NGINX", "PAUSE", "make_images"]
+__all__ = ["AGNHOST", "BUSYBOX", "CACHE", "METRICS_SERVER", "NGINX", "PAUSE", "make_images", "pause_program"]

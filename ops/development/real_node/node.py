@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubechronicle.ops.development.real_node import configuration
-from kubechronicle.ops.development.real_node.images import make_images
+from kubechronicle.ops.development.real_node.images import make_images, pause_program
 from kubechronicle.ops.development.real_node.place import DNS, Component, Place, place, wait_for
 from kubechronicle.ops.development.real_node.programs import BIN, NODE, ROOT, build
 from kubechronicle.ops.development.real_node.servers import ApiServer, apply
@@ -79,6 +79,7 @@ class Node:
 def running_node(start_server: StartServer) -> Iterator[Node]:
     """Run a cluster of one node until the end of the block. Raises Unavailable, or TimeoutError with a log."""
     build(NODE)
+    pause_program()
     with contextlib.ExitStack() as stack:
         home = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="kubechronicle-node-", ignore_cleanup_errors=True))

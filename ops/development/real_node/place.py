@@ -215,7 +215,8 @@ def _holder() -> Iterator[int]:
             try:
                 yield first
             finally:
-                os.kill(first, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(first, signal.SIGKILL)
                 process.wait()  # it ends after the last process of the namespace
         finally:
             process.kill()
