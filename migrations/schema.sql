@@ -7,7 +7,8 @@ create table kubechronicle.migrations (
     number     int primary key,
     name       text not null,
     sha256     text not null,
-    applied_at timestamptz not null default now()
+    applied_at timestamptz not null default now(),
+    serves_from int -- the oldest schema whose servers work on the schema after it; null: no older ones do
 );
 
 -- The revision log: its tables, and the one function that appends to it.

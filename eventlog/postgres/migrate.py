@@ -4,6 +4,10 @@ Invariants: every migration is applied exactly once, however many servers start 
 the table of migrations, in which readers of the log have no rights). A migration that was applied never changes (its
 digest is recorded and compared).
 
+A server may meet a schema that a newer version migrated: after a downgrade, or when it restarts during an upgrade. Each
+migration says in a line of its text which schema's servers work beside it (``SERVES_FROM``), and this is recorded. So
+the older server can tell whether it may start, although it does not know the migration.
+
 A migration that waits for a lock stalls the appends behind it. So it waits for seconds only, then ends the queries of
 readers, and is tried again.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -55,7 +60,14 @@ where a.pid <> pg_backend_pid()
         where l.pid = a.pid and l.granted and c.relnamespace = 'kubechronicle'::regnamespace
             and l.database = (select oid from pg_database where datname = current_database()))
 """
-_APPLIED = "select number, name, sha256 from kubechronicle.migrations order by number"
+# Before migration 19 there is no column serves_from.
+_APPLIED = """
+select number, name, sha256, (to_jsonb(m) ->> 'serves_from')::int as serves_from
+from kubechronicle.migrations m order by number
+"""
+# "-- Servers of schema 0018 work beside this."
+SERVES_FROM = re.compile(r"^-- Servers of schema (\d{4}) work beside this\.$", re.MULTILINE)
+FIRST_WITH_SERVES_FROM = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,20 @@ class Migration:
     def sha256(self) -> str:
         return hashlib.sha256(self.script.encode()).hexdigest()
 
+    @property
+    def serves_from(self) -> int | None:
+        """The oldest schema whose servers work on the schema after this migration; None: no older servers do."""
+        found = SERVES_FROM.search(self.script)
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A migration that is recorded in the database."""
+
+    sha256: str
+    serves_from: int | None = None
+
 
 def migrations() -> list[Migration]:
     """Return the migrations of this version of kubechronicle, in order."""
@@ -83,16 +109,20 @@ def migrations() -> list[Migration]:
     return known
 
 
-def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
-    """Return the migrations to apply. ``applied``: digests of the applied ones, by number. SetupError: they do not
-    match."""
-    if newer := [number for number in applied if number > len(known)]:
+def pending(known: list[Migration], applied: Mapping[int, Applied]) -> list[Migration]:
+    """Return the migrations to apply. ``applied``: by number. SetupError: they do not match."""
+    newer = newer_than(known, applied)
+    if not all(
+        record.serves_from is not None and record.serves_from <= len(known)
+        for number, record in applied.items()
+        if number > len(known)
+    ):
         raise SetupError(
-            f"the database was migrated by a newer kubechronicle (to {max(newer)}, known here: {len(known)}); "
+            f"the database was migrated by a newer kubechronicle (to {newer}, known here: {len(known)}); "
             "upgrade this one"
         )
     for migration in known:
-        if migration.number in applied and applied[migration.number] != migration.sha256:
+        if migration.number in applied and applied[migration.number].sha256 != migration.sha256:
             raise SetupError(
                 f"migration {migration.number:04}_{migration.name} differs from the one applied to this database; "
                 "install the version of kubechronicle it was made with"
@@ -100,10 +130,21 @@ def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
     return [migration for migration in known if migration.number not in applied]
 
 
+def newer_than(known: list[Migration], applied: Mapping[int, Applied]) -> int:
+    """Return the number of the newest migration that is not known here; 0: all are."""
+    return max((number for number in applied if number > len(known)), default=0)
+
+
 async def migrate_session(session: Session) -> list[str]:
     """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails."""
     await check_version(session)
     await _bootstrap(session)
+    if newer := newer_than(migrations(), await _applied_of(session)):
+        logger.warning(
+            "the database was migrated by a newer kubechronicle (to %s, known here: %s); this version works beside it",
+            newer,
+            len(migrations()),
+        )
     applied = []
     while todo := await _pending_of(session):
         if name := await _apply_first(session, todo[0]):
@@ -127,7 +168,12 @@ async def _bootstrap(session: Session) -> None:
 
 
 async def _pending_of(session: Session) -> list[Migration]:
-    return pending(migrations(), {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)})
+    return pending(migrations(), await _applied_of(session))
+
+
+async def _applied_of(session: Session) -> dict[int, Applied]:
+    rows = await session.fetch(_APPLIED)
+    return {row["number"]: Applied(row["sha256"], row["serves_from"]) for row in rows}
 
 
 async def _apply_first(session: Session, first: Migration) -> str:
@@ -144,9 +190,14 @@ async def _apply_first(session: Session, first: Migration) -> str:
 
 async def _apply(session: Session, migration: Migration) -> str:
     name = f"{migration.number:04}_{migration.name}"
+    column, value = (
+        (", serves_from", f", {migration.serves_from or 'null'}")
+        if migration.number >= FIRST_WITH_SERVES_FROM
+        else ("", "")
+    )
     record = (
-        "insert into kubechronicle.migrations (number, name, sha256) values "
-        f"({migration.number}, '{migration.name}', '{migration.sha256}')"
+        f"insert into kubechronicle.migrations (number, name, sha256{column}) values "
+        f"({migration.number}, '{migration.name}', '{migration.sha256}'{value})"
     )
     await session.execute(_BEGIN)
     try:
@@ -194,7 +245,7 @@ async def check_schema(session: Session) -> None:
     """SetupError: this version cannot work with the database."""
     await check_version(session)
     known = (await session.fetch(_EXISTS))[0][0]
-    applied = {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)} if known else {}
+    applied = await _applied_of(session) if known else {}
     if todo := pending(migrations(), applied):
         raise SetupError(
             f"the database lacks {len(todo)} migration(s), beginning with {todo[0].number:04}_{todo[0].name}; "

@@ -5,6 +5,7 @@
 1. The former version migrates an empty database, which gets the revisions, and serves it. A client keeps writing.
 2. This version migrates the database, and starts a server beside it. Each serves the objects of the other.
 3. The former server ends, and this version proves the log.
+4. The former version is started again, as in a downgrade. It serves, or refuses in one line.
 It prints the time of the migration, and the longest time that a write took while it ran.
 """
 
@@ -48,6 +49,10 @@ from generate_series(1, {CHUNK}) n
 """
 
 
+class NotStarted(RuntimeError):
+    """A server ended, or was not ready in time."""
+
+
 def command(tree: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-c", RUN, str(tree), *arguments]
 
@@ -75,7 +80,7 @@ def serving(tree: Path, home: Path, name: str, url: str) -> Iterator[Target]:
         until = time.monotonic() + READY
         while Connection(target).ask("GET", "/readyz").status != 200:
             if server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the server {name} did not start: {(home / f'{name}.log').read_text()[-500:]}")
+                raise NotStarted(f"the server {name} did not start: {(home / f'{name}.log').read_text()[-500:]}")
             time.sleep(0.2)
         yield target
     finally:
@@ -130,6 +135,20 @@ def run(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def downgrade(former: Path, home: Path, url: str) -> str:
+    """Start the former version on the present schema; return what happens. RuntimeError: it serves other objects."""
+    with serving(ROOT, home, "newer", url) as new:
+        objects = len(Connection(new).get_json(CONFIGMAPS)["items"])
+        try:
+            with serving(former, home, "older", url) as old:
+                if len(Connection(old).get_json(CONFIGMAPS)["items"]) != objects:
+                    raise RuntimeError("the former version lists other objects after the downgrade")
+        except NotStarted:
+            lines = (home / "older.log").read_text().strip().splitlines()
+            return f"refuses: {lines[-1]}"
+    return f"serves the same {objects} objects"
+
+
 def upgrade(former: Path, home: Path, url: str) -> bool:
     """Upgrade under writes; print the figures, and return whether every write succeeded."""
     with serving(former, home, "former", url) as old:
@@ -151,6 +170,7 @@ def upgrade(former: Path, home: Path, url: str) -> bool:
     print(f"beside each other: {first.writes} and {second.writes} writes, lists of {found[0]} and {found[1]} objects")
     print(f"failed writes: {first.failed + second.failed}")
     print(run(ROOT, "verify", "--database-url", url).strip())
+    print(f"the former version, started again: {downgrade(former, home, url)}")
     return not first.failed and not second.failed
 
 

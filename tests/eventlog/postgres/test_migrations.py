@@ -11,7 +11,15 @@ import trio
 
 from kubechronicle.eventlog.errors import SetupError
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
-from kubechronicle.eventlog.postgres.migrate import PACKAGE, Migration, check_schema, migrations, pending
+from kubechronicle.eventlog.postgres.migrate import (
+    FIRST_WITH_SERVES_FROM,
+    PACKAGE,
+    Applied,
+    Migration,
+    check_schema,
+    migrations,
+    pending,
+)
 
 
 def dumped(url: str) -> list[str]:
@@ -82,13 +90,48 @@ async def test_a_failed_migration_leaves_nothing_and_reports_the_reason(
 
 def test_pending_migrations() -> None:
     one, two = (Migration(number=number, name="x", script=str(number)) for number in (1, 2))
+    first, second = Applied(one.sha256), Applied(two.sha256)
     assert pending([one, two], {}) == [one, two]
-    assert pending([one, two], {1: one.sha256}) == [two]
-    assert pending([one, two], {1: one.sha256, 2: two.sha256}) == []
-    with pytest.raises(SetupError, match="newer kubechronicle"):
-        pending([one], {1: one.sha256, 2: two.sha256})
+    assert pending([one, two], {1: first}) == [two]
+    assert pending([one, two], {1: first, 2: second}) == []
     with pytest.raises(SetupError, match="differs"):
-        pending([one], {1: two.sha256})
+        pending([one], {1: second})
+
+
+def test_a_newer_schema_is_refused_unless_each_newer_migration_allows_this_version() -> None:
+    one = Migration(number=1, name="x", script="1")
+    first = Applied(one.sha256)
+    assert pending([one], {1: first, 2: Applied("a", 1), 3: Applied("b", 1)}) == []
+    for third in (Applied("b"), Applied("b", 2)):
+        with pytest.raises(SetupError, match=r"migrated by a newer kubechronicle \(to 3, known here: 1\); upgrade"):
+            pending([one], {1: first, 2: Applied("a", 1), 3: third})
+
+
+def test_a_migration_says_beside_which_schemas_servers_work() -> None:
+    """A migration whose text does not say it ends the downgrade to the versions before."""
+    script = "-- Add a table.\n-- Servers of schema 0007 work beside this.\nselect 1"
+    assert Migration(number=8, name="x", script=script).serves_from == 7
+    assert Migration(number=8, name="x", script="select 1").serves_from is None
+    later = [migration for migration in migrations() if migration.number >= FIRST_WITH_SERVES_FROM]
+    assert later[0].serves_from == 18
+
+
+async def test_a_server_starts_on_the_schema_of_a_later_version_that_allows_it(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = len(migrations())
+    async with open_session(database) as session:
+        recorded = await session.fetch("select serves_from from kubechronicle.migrations where number = 19")
+        assert recorded[0][0] == 18
+        await session.execute(f"insert into kubechronicle.migrations values ({newest + 1}, 'x', 'y', now(), {newest})")
+        await check_schema(session)
+        assert await migrate(database) == []
+        assert "migrated by a newer kubechronicle" in caplog.text
+        await session.execute(f"update kubechronicle.migrations set serves_from = null where number = {newest + 1}")
+        with pytest.raises(SetupError, match="newer kubechronicle"):
+            await check_schema(session)
+        with pytest.raises(SetupError, match="newer kubechronicle"):
+            await migrate(database)
 
 
 def test_migrations_are_shipped_with_the_package() -> None:
@@ -115,6 +158,7 @@ DIGESTS = {
     "0016": "7e1425d585d5754e028e1e74b624430335636bb08abf6cadd8ba1a007dcfa88b",
     "0017": "e1fee4ac57b3d3a0d7c7ad2993b41c7783c592e2d6e17b6aaa2b2cec39d4fabe",
     "0018": "a35eeb86e1dedf0a9b4dc7f15c7b3a88d14c3761019c424c8de218b5d7f15cb3",
+    "0019": "a61cdef4bba244a1334734a3ee4414350dd8fec3b6db20112f57a7e6745bf138",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
