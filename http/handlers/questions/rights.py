@@ -50,6 +50,7 @@ MAX_SUBJECTS: Final = 1000
 MAX_THROUGH: Final = 10
 """Bindings shown of one subject."""
 RBAC: Final = "RBAC"
+SYSTEM: Final = "system:"
 TRUE: Final = ("true", "1")
 
 
@@ -185,7 +186,8 @@ class Rights:
         """Return the subjects of the bindings that gave the right."""
         grants = self._grants(lambda subject: subject)
         await self._context.turn.run(self._past.size, grants_at, grants, await self._entries())
-        holders = grants.holders() if self._decides_by_rbac else []
+        holders = sorted(grants.holders(), key=lambda subject: subject[1].startswith(SYSTEM))  # people come first
+        holders = holders if self._decides_by_rbac else []
         turns = await self._turns(grants, holders[:MAX_SUBJECTS], None)
         subjects = [
             {"kind": subject[0], "name": subject[1], **await self._described(subject, grants, turns)}

@@ -29,6 +29,7 @@ exit code: 0 for yes, 1 for no, 2 for errors
 """
 NOT_KINDS: Final = ("*", "users", "groups", "uids", "userextras")
 """Resources that rules name, and that are no kinds."""
+SYSTEM: Final = "system:"
 HOW: Final = "name a verb and a resource or path, as in `can-i delete pods` or `can-i get /metrics`"
 
 
@@ -127,9 +128,10 @@ def _moment(found: Mapping[str, Any]) -> str:
 
 def _print_answer(session: Session, found: Mapping[str, Any]) -> None:
     screen = session.screen
-    may = "may" if found["allowed"] else "may not"
+    was = "was" if session.client.resolve_moment(session.arguments.at) else "is"
+    allowed = f"{was} allowed to" if found["allowed"] else f"{was} not allowed to"
     screen.line(Painted("yes" if found["allowed"] else "no", "strong"))
-    screen.line(f"{found['user']} {may} {described(found['request'])} {_moment(found)}.")
+    screen.line(f"{found['user']} {allowed} {described(found['request'])} {_moment(found)}.")
     screen.line()
     details = [
         ("since", _since(session, found)),
@@ -195,16 +197,23 @@ def _through(through: Mapping[str, Any]) -> str:
 
 
 def _print_subjects(session: Session, found: Mapping[str, Any]) -> None:
-    screen = session.screen
+    """Print the subjects; those of the system with --all."""
+    screen, everybody = session.screen, getattr(session.arguments, "all", False)
     question = f"{described(found['request'])} {_moment(found)}"
-    if not found["subjects"]:
-        screen.line(f"No binding let anybody {question}.")
-    for each in found["subjects"]:
-        screen.line(Painted(f"{each['kind'].lower()} {each['name']}", "strong"), f" could {question}")
+    shown = [each for each in found["subjects"] if everybody or not each["name"].startswith(SYSTEM)]
+    if shown:
+        screen.line(f"Allowed to {question}:")
+    else:
+        screen.line(f"No binding let anybody {question}" + (" but the system." if found["subjects"] else "."))
+    for each in shown:
+        screen.line()
+        screen.line("  ", Painted(f"{each['kind'].lower()} {each['name']}", "strong"))
         details = [("since", _since(session, each)), ("until", _until(session, each))]
         details += [("through", _through(one)) for one in each.get("through") or ()]
         for name, text in details:
-            screen.line("  ", Painted(f"{name:<8}", "dim"), f" {text}")
+            screen.line("    ", Painted(f"{name:<8}", "dim"), f" {text}")
+    if hidden := len(found["subjects"]) - len(shown):
+        screen.note(f"{hidden} users and groups of the system (system:…) are left out; --all lists them")
     if found["total"] > len(found["subjects"]):
         screen.note(f"{found['total'] - len(found['subjects'])} more subjects are left out")
     others = [each for each in found["authorizers"] if each != "RBAC"]

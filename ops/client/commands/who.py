@@ -49,7 +49,11 @@ SEARCHED_CHANGES: Final = 50
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=ACTIONS, metavar="|".join(ACTIONS))
     parser.add_argument("words", metavar="TYPE/NAME", nargs="+", help="or TYPE NAME; with `set`, followed by a field")
-    parser.add_argument("--all", action="store_true", help="print every such change, newest first, not only the last")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="print every such change, newest first, not only the last; with `can`: users of the system, too",
+    )
     parser.add_argument("--since", metavar="MOMENT", default="", help="only changes after it: 2h, a time, a revision")
     parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
     parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")

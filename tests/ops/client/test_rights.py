@@ -38,7 +38,7 @@ def test_can_i(chronicle: Chronicle, rights: tuple[str, int]) -> None:
     assert output.code == 0
     lines = output.out.splitlines()
     assert lines[0] == "yes"
-    assert lines[1].startswith(f"uma may delete pods in namespace {name} at ")
+    assert lines[1].startswith(f"uma was allowed to delete pods in namespace {name} at ")
     assert f"since      revision {revision}  " in output.out
     assert f"admin created rolebinding/b in namespace {name}" in output.out
     assert f"admin deleted rolebinding/b in namespace {name}" in output.out
@@ -68,7 +68,10 @@ def test_who_can(chronicle: Chronicle, rights: tuple[str, int]) -> None:
     name, revision = rights
     output = chronicle("who", "can", "delete", "pods", "-n", name, "--at", str(revision))
     assert output.code == 0
-    assert f"user uma could delete pods in namespace {name} at " in output.out
+    assert output.out.startswith(f"Allowed to delete pods in namespace {name} at ")
+    assert "\n  user uma\n" in output.out
+    assert "are left out; --all lists them" in output.err
+    assert "group system:masters" in chronicle("who", "can", "delete", "pods", "-n", name, "--all").out
     assert f"through  RoleBinding {name}/b of Role {name}/r" in output.out
     assert "system:masters" in output.err
     subjects = chronicle("who", "can", "delete", "pods", "-n", name, "--at", str(revision), "-o", "json").json()

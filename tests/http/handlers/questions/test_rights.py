@@ -123,8 +123,8 @@ async def test_who_can(story: Story) -> None:
     found = (await story.ask("both", **DELETE_PODS)).ok()
     assert [(each["kind"], each["name"], *interval(each)) for each in found["subjects"]] == [
         ("Group", "ops", story.at["bound"], story.at["one"]),
-        ("User", "system:serviceaccount:default:ci", story.at["bound"], story.at["one"]),
         ("User", "uma", story.at["bound"], story.at["none"]),
+        ("User", "system:serviceaccount:default:ci", story.at["bound"], story.at["one"]),
     ]
     cluster = (await story.ask("both", namespace="", **DELETE_PODS)).ok()
     assert [(each["name"], *interval(each)) for each in cluster["subjects"]] == [
