@@ -35,12 +35,16 @@ class Spans(Protocol):
 
 
 class Parts:
-    """The parts of one request. ``spans``: None if it is not traced."""
+    """The parts of one request. ``spans``: None if it is not traced.
 
-    __slots__ = ("_seconds", "spans")
+    ``serialization``: the seconds of that part, for a read that is answered at once; the others are added.
+    """
+
+    __slots__ = ("_seconds", "serialization", "spans")
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] | None = None
+        self.serialization = 0.0
         self.spans: Spans | None = None
 
     def add(self, name: str, seconds: float, *, longest: bool = False) -> None:
@@ -52,6 +56,9 @@ class Parts:
 
     @property
     def seconds(self) -> Mapping[str, float]:
+        if self.serialization:
+            self.add(SERIALIZATION, self.serialization)
+            self.serialization = 0.0
         return self._seconds or {}
 
     @property

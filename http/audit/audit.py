@@ -78,21 +78,17 @@ class Audit:
         agent = headers.get("user-agent")
         if headers.get("x-forwarded-for") or headers.get("x-real-ip") or len(agent) > MAX_USER_AGENT:
             return self._new_template(user, info, source_addresses(headers, peer), agent)
-        matcher = self.matcher
-        about = info.resource or info.path
-        name = info.name if matcher.by_name else ""
-        key = (
-            id(user),
-            peer,
-            agent,
-            info.verb,
-            about,
-            info.namespace,
-            info.group,
-            info.version,
-            info.subresource,
-            name,
-        )
+        name, path = info.name, info.path
+        key: tuple[object, ...]
+        if self.matcher.by_name or info.subresource or info.field_selector:
+            about = info.resource or path
+            shown_name = name if self.matcher.by_name else ""
+            group = (info.namespace, info.group, info.version, info.subresource)
+            key = (id(user), peer, agent, info.verb, about, *group, shown_name)
+        else:  # the path without the name tells the rest, apart from the namespace of a namespace
+            if name and path.endswith(name):
+                path = path[: -len(name)]
+            key = (id(user), peer, agent, info.verb, info.namespace, path)
         known = self._templates.get(key)
         if known is None or known.user is not user:
             known = self._new_template(user, info, [peer] if peer else [], agent)

@@ -223,7 +223,7 @@ class LogBackend:
 
     def _line(self, event: Offered) -> bytes:
         """Return the line of an event; b"" for one that is too long even without its objects."""
-        if not isinstance(event, bytes | Event):
+        if not isinstance(event, bytes) and not isinstance(event, Event):
             event = event.made()
         if isinstance(event, bytes):
             if self._plain:

@@ -69,8 +69,8 @@ class RequestAudit:
     __slots__ = (
         "_audit_id",
         "_changed",
-        "_info",
         "_more",
+        "_name",
         "_request",
         "_response",
         "_stage",
@@ -95,7 +95,7 @@ class RequestAudit:
         self._template = template
         self._audit_id = audit_id
         self._uri = uri
-        self._info = info
+        self._name = info.name  # nothing else of it: the less a record holds, the warmer the memory of the next request
         self._more = b""
         self._verdict: tuple[str, str] | None = None
         self._request: Payload | None = None
@@ -181,7 +181,7 @@ class RequestAudit:
 
     def _line(self, stage: str, moment: float, status: bytes) -> Line:
         """Return the event of a request about which nothing is noted but the verdict: most reads."""
-        template, name, dumps = self._template, self._info.name, orjson.dumps
+        template, name, dumps = self._template, self._name, orjson.dumps
         return b"".join(
             (
                 template.decision.opening,
@@ -209,7 +209,7 @@ class RequestAudit:
 
     def _shown_reference(self, first: bytes, namespace: bytes, version: bytes, end: bytes) -> bytes:
         """Return the field objectRef: from the path, and what it lacks from the object."""
-        name, changed = self._info.name, self._changed
+        name, changed = self._name, self._changed
         if changed is None:
             named = b',"name":' + json_bytes(name) if name else b""
             return b"".join((first, namespace, named, version, end))

@@ -45,6 +45,7 @@ from kubechronicle.http.wire.exchange import close_iterator
 
 Next = Callable[[Request], Awaitable[Response]]
 
+ALLOW: Final = Decision.ALLOW
 NOT_STORED: Final = "failed to store audit event"
 CLOSED_EARLY: Final = b'{"metadata":{},"status":"Success","message":"Connection closed early","code":200}'
 LATENCY: Final = "apiserver.latency.k8s.io/"
@@ -207,7 +208,7 @@ def finish(record: RequestAudit, context: Context, shown: bytes, payload: Payloa
 
 def note_verdict(record: AuditRecord, verdict: Verdict) -> None:
     """Annotate the decision of the authorizers, and its reason."""
-    allowed = verdict.decision is Decision.ALLOW
+    allowed = verdict.decision is ALLOW
     if verdict.error and not allowed:
         record.annotate(REASON, "internal error")
         return

@@ -42,7 +42,7 @@ async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> byt
     if quick and parts is not None and parts.spans is None:
         began = perf_counter()
         body = encoder.one(entry)
-        parts.add(SERIALIZATION, perf_counter() - began)
+        parts.serialization = perf_counter() - began
         return body
     with timed(SERIALIZATION, "SerializeObject"):
         if quick:

@@ -16,7 +16,7 @@ from in_process import MAPS, PROTOBUF, SERVICE_ACCOUNT_KEY, InProcess, configmap
 
 from kubechronicle.api.access import account_tokens
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Line
+from kubechronicle.api.audit.events import Event, Offered
 from kubechronicle.http.audit import requests
 from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
 from kubechronicle.http.audit.record import source_addresses
@@ -37,7 +37,7 @@ class Recorder:
         self.fails = fails
         self.events: list[dict[str, Any]] = []
 
-    def offer(self, event: Event | Line) -> Delivery | None:
+    def offer(self, event: Offered) -> Delivery | None:
         found = json.loads(Event.of(event).encoded())
         if found["stage"] not in self.fails:
             self.events.append(found)
