@@ -118,7 +118,7 @@ def _text(value: Any, path: str) -> str:
 
 
 def _is_true(value: Any, path: str) -> bool:
-    if value not in (None, True, False):
+    if value is not None and not isinstance(value, bool):
         raise status.bad_request(f"{path}: must be true or false")
     return bool(value)
 
