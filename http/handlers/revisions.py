@@ -12,6 +12,7 @@
                           operation), and for all namespaces also &include=clusterrevisions
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
     ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause
+    ?summary=tree         an object with its owners, dependents, changes and Events in a time
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
@@ -37,6 +38,7 @@ from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
+from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -60,7 +62,7 @@ EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
 """Selectors with which noise is not left out."""
 LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
 SUMMARY = "summary"
-SUMMARIES = ("density", "groups", "extent", "incident")
+SUMMARIES = ("density", "groups", "extent", "incident", "tree")
 VERDICTS = "verdicts"
 
 
@@ -167,6 +169,8 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
         summary = await groups(log, changes, await changes.select(rt, selection), by, everything=bool(include))
     elif wanted == "incident":
         summary = await incident(log, changes, await changes.select(rt, selection), everything=bool(include))
+    elif wanted == "tree":
+        summary = await tree(log, changes, await changes.select(rt, selection), backend.store.registry)
     else:
         summary = await read_extent(backend, changes, rt, selection, everything=bool(include))
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))

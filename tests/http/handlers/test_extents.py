@@ -77,13 +77,7 @@ async def test_a_field_that_no_version_had_is_unknown(autojump_clock: Any, path:
 async def test_fields_of_unreadable_objects_stay_hidden(autojump_clock: Any) -> None:
     async with open_server(authorization=AUTHORIZATION) as server:
         await made(server)
-        rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
-        rule = {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["list"]}
-        await server.post(f"{rbac}/roles", {"metadata": {"name": "auditor"}, "rules": [rule]})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "auditor"}
-        subject = {"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}
-        binding = {"metadata": {"name": "joe"}, "roleRef": role, "subjects": [subject]}
-        await server.post(f"{rbac}/rolebindings", binding)
+        await allow(server, "revisions")
         query = f"summary=extent&fieldSelector={quote('object.name=a,changed=data.color')}"
         found = (await server.ask("GET", f"{REVISIONS}?{query}", token=JOE)).ok()
         assert found["held"]["changes"] == 3
@@ -133,3 +127,42 @@ async def test_tables_leave_out_noise_and_say_so(autojump_clock: Any) -> None:
         assert not shown
         assert "nothing was found" in warnings[1]
         assert "were searched, from" in warnings[1]
+
+
+async def test_incidents_and_trees_hide_objects_that_may_not_be_read(autojump_clock: Any) -> None:
+    async with open_server(authorization=AUTHORIZATION) as server:
+        await made(server)
+        path = "/api/v1/namespaces/shop/configmaps"
+        uid = (await server.get(f"{path}/a"))["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}
+        secret = {"metadata": {"name": "s", "ownerReferences": [owner]}, "stringData": {"a": "hush"}}
+        await server.post("/api/v1/namespaces/shop/secrets", secret)
+        await server.patch("/api/v1/namespaces/shop/secrets/s", {"stringData": {"a": "quiet"}})
+        await allow(server, "revisions", "configmaps")
+        tree = f"{REVISIONS}?summary=tree&fieldSelector={quote('object.resource=configmaps,object.name=a')}"
+        whole = (await server.ask("GET", tree)).ok()
+        assert [each["resource"] for each in whole["objects"]] == ["configmaps", "secrets"]
+        assert b"aHVzaA" not in (await server.ask("GET", tree)).body
+        seen = (await server.ask("GET", tree, token=JOE)).ok()
+        assert [each["resource"] for each in seen["objects"]] == ["configmaps"]
+        incident = (await server.ask("GET", f"{REVISIONS}?summary=incident", token=JOE)).ok()
+        secrets = [each for each in incident["changes"] if each["object"]["resource"] == "secrets"]
+        assert len(secrets) == 2
+        assert all(each["redacted"] and "changed" not in each and "because" not in each for each in secrets)
+        assert "leases" not in {each["object"]["resource"] for each in incident["changes"]}
+        assert b"aHVzaA" not in (await server.ask("GET", f"{REVISIONS}?summary=incident")).body
+        for query in ("summary=tree", "summary=tree&fieldSelector=object.name%3Da", "summary=incident&labelSelector=a"):
+            (await server.ask("GET", f"{REVISIONS}?{query}")).refused(400)
+        (await server.ask("GET", tree.replace("namespaces/shop/", ""))).refused(400)
+
+
+async def allow(server: InProcess, resource: str, core: str = "") -> None:
+    """Allow joe to list revisions, and to get objects of a resource of the core group, in the namespace."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
+    rules = [{"apiGroups": ["history.kubechronicle.dev"], "resources": [resource], "verbs": ["list"]}]
+    if core:
+        rules.append({"apiGroups": [""], "resources": [core], "verbs": ["get"]})
+    await server.post(f"{rbac}/roles", {"metadata": {"name": "auditor"}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "auditor"}
+    subject = {"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}
+    await server.post(f"{rbac}/rolebindings", {"metadata": {"name": "joe"}, "roleRef": role, "subjects": [subject]})

@@ -1,0 +1,240 @@
+"""RevisionTree: an object with its owners and dependents in a period, their changes and Events (api/history/trees.py).
+
+The objects are those that existed at the beginning, and those that changed since. They are found by one reading of the
+namespace (of the cluster-scoped objects, for such an object). Objects that the client may not read are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+import trio
+
+from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.revision_entries import SecretValues
+from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.masking import masked_change
+from kubechronicle.api.history.noise import NOISY_RESOURCES
+from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.history.trees import Node, involved_in, owners_in, tree_of, with_owner
+from kubechronicle.api.registry.registry import Registry
+from kubechronicle.eventlog.errors import Compacted
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
+from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.records import Record
+
+CHUNK: Final = 500
+MOST_READ: Final = 50_000
+"""Objects and changes that are read to find the tree."""
+MOST_OBJECTS: Final = 200
+MOST_CHANGES: Final = 2000
+"""Objects and changes of a tree, and its Events."""
+AT_ONCE: Final = 50
+EVENTS: Final = "events"
+
+
+async def tree(
+    log: RevisionLog,
+    reads: ChangeReads,
+    selected: RevisionSelection,
+    registry: Registry,
+    *,
+    values: SecretValues | None = None,
+) -> dict[str, Any]:
+    """Return the RevisionTree of the selected object in the selected period. StatusError 400.
+
+    ``truncated``: the period has more than is read.
+    """
+    name = _name_in(selected)
+    newest, query = await reads.newest(None), selected.query
+    until, after = min(query.until, newest), query.after
+    scope = ChangeQuery(after=after, until=until, namespaced=query.namespaced, namespace=query.namespace)
+    finding = _Finding(log, reads, registry)
+    nodes = await finding.nodes(scope)
+    roots = [node.uid for node in nodes.values() if node.resource == query.resources[0] and node.name == name]
+    levels = tree_of(nodes, roots)
+    members = sorted(levels, key=lambda uid: (levels[uid], uid))
+    shown = members[:MOST_OBJECTS]
+    changes, more = await _changes(log, reads, scope, [nodes[uid] for uid in shown], values or SecretValues())
+    events = await finding.events(scope, frozenset(shown)) if shown else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RevisionTree",
+        "metadata": {"resourceVersion": str(newest)},
+        "after": str(after),
+        "until": str(until),
+        "truncated": finding.truncated or more or len(shown) < len(members),
+        "left": finding.left,
+        "objects": [
+            {
+                "uid": uid,
+                "resource": nodes[uid].resource,
+                "namespace": nodes[uid].namespace,
+                "name": nodes[uid].name,
+                "level": levels[uid],
+                "owners": [owner for owner in nodes[uid].owners if owner in levels],
+                "existed": uid in finding.at_first,
+                "revisions": changes.get(uid, []),
+                "events": events.get(uid, []),
+            }
+            for uid in shown
+        ],
+    }
+
+
+def _name_in(selected: RevisionSelection) -> str:
+    """Return the name of the selected object. StatusError 400: none is selected."""
+    texts = dict(selected.query.texts)
+    name = texts.get("name", Text(value=""))
+    if len(selected.query.resources) != 1 or not name.value or not name.equal or name.prefix or selected.needs_objects:
+        raise status.bad_request("a tree needs one object: fieldSelector=object.resource=deployments,object.name=web")
+    if selected.query.namespaced and not selected.query.namespace:
+        raise status.bad_request("a tree needs the revisions of one namespace, or clusterrevisions")
+    return name.value
+
+
+class _Finding:
+    """The search for the objects of a tree.
+
+    ``at_first``: the uids of objects that existed at the beginning.
+    ``left``: resources whose history begins after the beginning of the period.
+    """
+
+    def __init__(self, log: RevisionLog, reads: ChangeReads, registry: Registry) -> None:
+        self._log = log
+        self._reads = reads
+        self._registry = registry
+        self._read = 0
+        self.truncated = False
+        self.at_first: set[str] = set()
+        self.left: list[str] = []
+
+    async def nodes(self, scope: ChangeQuery) -> dict[str, Node]:
+        """Return the objects of the period that the client may read, by uid."""
+        nodes: dict[str, Node] = {}
+        async with aclosing(self._records_at_first(scope)) as records:
+            async for record in records:
+                self.at_first.add(record.uid)
+                with_owner(nodes, _node_of(record))
+        changed = replace(scope, not_resources=NOISY_RESOURCES, newest_first=False, with_replaced=False)
+        async with aclosing(self._records(changed)) as records:
+            async for record in records:
+                with_owner(nodes, _node_of(record))
+        return nodes
+
+    async def _records_at_first(self, scope: ChangeQuery) -> AsyncGenerator[Record, None]:
+        """Yield the objects as they were at the beginning."""
+        for rt in self._registry.stored():
+            if rt.namespaced is not scope.namespaced or rt.resource in NOISY_RESOURCES or not scope.after:
+                continue
+            after: tuple[str, str] | None = None
+            while True:
+                try:
+                    chunk = await self._log.list_at(
+                        rt.resource, revision=scope.after, namespace=scope.namespace, after=after, limit=CHUNK
+                    )
+                except Compacted:
+                    self.left.append(rt.resource)
+                    break
+                async with aclosing(self._usable(chunk)) as records:
+                    async for record in records:
+                        yield record
+                if chunk.is_last(CHUNK) or self.truncated:
+                    break
+                after = chunk[-1].key[1:]
+
+    async def _records(self, query: ChangeQuery) -> AsyncGenerator[Record, None]:
+        """Yield the records of changes, in order."""
+        while not self.truncated:
+            chunk = await self._log.changes(query, limit=CHUNK)
+            async with aclosing(self._usable([record for record, _ in chunk])) as records:
+                async for record in records:
+                    yield record
+            if chunk.is_last(CHUNK):
+                return
+            query = replace(query, after=chunk[-1][0].revision)
+
+    async def _usable(self, records: Sequence[Record]) -> AsyncGenerator[Record, None]:
+        """Yield the records that the client may read, with pauses for other requests."""
+        for record in records:
+            self._read += 1
+            if self._read >= MOST_READ:
+                self.truncated = True
+                return
+            if self._read % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if not (record.erased or record.problem) and await self._reads.may_read(record):
+                yield record
+
+    async def events(self, scope: ChangeQuery, uids: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the Events about these objects, by uid: each with its last state in the period."""
+        if not scope.namespace:
+            return {}
+        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        query = replace(scope, resources=(EVENTS,), newest_first=False, with_replaced=False)
+        async with aclosing(self._records(query)) as records:
+            async for record in records:
+                uid = involved_in(record.body)
+                if uid in uids and len(found) < MOST_CHANGES:
+                    found[record.uid] = (uid, _event(record))
+        events: dict[str, list[dict[str, Any]]] = {}
+        for uid, event in found.values():
+            events.setdefault(uid, []).append(event)
+        return events
+
+
+def _node_of(record: Record) -> Node:
+    return Node(record.uid, *record.key, owners_in(record.body))
+
+
+def _event(record: Record) -> dict[str, Any]:
+    event = orjson.loads(record.body)
+    return {
+        "revision": str(record.revision),
+        "time": record.committed_at,
+        **{name: event.get(name) for name in ("type", "reason", "message", "count") if event.get(name)},
+    }
+
+
+async def _changes(
+    log: RevisionLog, reads: ChangeReads, scope: ChangeQuery, nodes: Sequence[Node], values: SecretValues
+) -> tuple[dict[str, list[dict[str, Any]]], bool]:
+    """Return the revisions of the objects in the period, by uid, and whether there are more."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    left = MOST_CHANGES
+    for node in nodes:
+        query = replace(
+            scope,
+            resources=(node.resource,),
+            name=node.name,
+            texts=(("uid", Text(value=node.uid)),),
+            newest_first=False,
+        )
+        while left:
+            limit = min(left, CHUNK)
+            chunk = await log.changes(query, limit=limit)
+            for record, before in chunk:
+                size = pair_size((record, before))
+                readable = await reads.may_read(record)
+                await reads.turn.begin(size)
+                work = partial(_document, record, before, values, readable=readable)
+                found.setdefault(node.uid, []).append(await reads.turn.run(size, work))
+            await trio.lowlevel.checkpoint()
+            left -= len(chunk)
+            if chunk.is_last(limit):
+                break
+            query = replace(query, after=chunk[-1][0].revision)
+    return found, not left
+
+
+def _document(record: Record, before: Record | None, values: SecretValues, *, readable: bool) -> dict[str, Any]:
+    change = masked_change(change_of(record, before), values.key)
+    return revision_object(change, content="", readable=readable)
