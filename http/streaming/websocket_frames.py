@@ -21,6 +21,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL, PROTOCOL_ERROR, UNSUPPORTED_DATA = 1000, 1002, 1003
 MAX_CONTROL: Final = 125
 MAX_HEADER: Final = 14
+_WHOLE: Final = 0x80 | BINARY  # the first byte of a binary message of one frame
 _MEDIUM, _LARGE = struct.Struct("!BBH"), struct.Struct("!BBQ")
 
 
@@ -94,6 +95,23 @@ def encode_close(code: int, reason: str = "") -> bytes:
     return encode(CLOSE, code.to_bytes(2, "big") + reason.encode()[: MAX_CONTROL - 2])
 
 
+def _whole(data: bytes, position: int) -> tuple[int, int, bytes]:
+    """Return begin and end of the payload of a frame, and its mask; zeros if the frame is not masked or not whole.
+
+    Port-forward sends three messages for a frame of SPDY, two of them with 4 bytes.
+    """
+    if len(data) - position < MAX_HEADER:
+        return 0, 0, b""
+    length, payload = data[position + 1] - 0x80, position + 6
+    if length > MAX_CONTROL:
+        payload += 2 if length == 126 else 8
+        length = int.from_bytes(data[position + 2 : payload - 4], "big")
+    end = payload + length
+    if length < 0 or end > len(data):
+        return 0, 0, b""
+    return payload, end, data[payload - 4 : payload]
+
+
 class FrameReader:
     """The decoder of one client's frames."""
 
@@ -120,6 +138,12 @@ class FrameReader:
                 yield self._part(view[position:end])
                 position = end
                 continue
+            if not self._in_message and data[position] == _WHOLE:
+                payload, end, mask = _whole(data, position)
+                if payload:
+                    yield Part(self._unmask(view[payload:end], mask), True, True, False)
+                    position = end
+                    continue
             head = self._header(data, position)
             if head is None:
                 self._pending = data[position:]

@@ -35,13 +35,14 @@ def joined(events: list[ws.Event]) -> list[tuple[bytes, bool]]:
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000, 10**6])
 def test_messages_are_the_same_in_any_cut(step: int) -> None:
     long = bytes(range(256)) * 300
-    sent = [masked(2, b"\x00hi"), masked(1, b""), masked(2, long), masked(2, b"ab", final=False)]
+    sent = [masked(2, b"\x00hi"), masked(1, b""), masked(2, long), masked(2, long[:200])]
+    sent += [masked(2, b"ab", final=False)]
     sent += [masked(9, b"p"), masked(0, long[:200], final=False), masked(0, b"z"), masked(8, b"\x03\xe8")]
     data, reader, events = b"".join(sent), ws.FrameReader(), []
     for start in range(0, len(data), step):
         events += reader.feed(data[start : start + step])
     assert joined(events) == [
-        (b"\x00hi", False), (b"", True), (long, False), (b"ab" + long[:200] + b"z", False),
+        (b"\x00hi", False), (b"", True), (long, False), (long[:200], False), (b"ab" + long[:200] + b"z", False),
     ]  # fmt: skip
     assert [event for event in events if not isinstance(event, ws.Part)] == [ws.Ping(b"p"), ws.Close(b"\x03\xe8")]
 
@@ -50,10 +51,12 @@ def test_messages_are_the_same_in_any_cut(step: int) -> None:
     "data",
     [
         b"\x82\x01x",  # not masked
+        b"\x82\x01x" + bytes(20),
         masked(0xC2, b"x"),  # reserved bit
         masked(3, b"x"),
         masked(0, b"x"),  # continues nothing
         masked(2, b"x", final=False) + masked(2, b"y"),
+        masked(2, b"x", final=False) + masked(2, b"y" * 20),
         masked(9, b"x" * 126),
         masked(9, b"x", final=False),
         b"\x82\xff" + b"\xff" * 8 + MASK,
