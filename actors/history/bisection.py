@@ -10,6 +10,9 @@ for which the condition holds; so a change flips the condition if it moves its o
 An object whose condition fails (a field that it lacks), and a deleted one, do not meet it. The search is bounded: by
 the cost of the condition, by the number of objects that meet it, and by the chunks of the log. Chunks are judged in a
 thread, one at a time for all searches, while the next one is read.
+
+A condition on the values of a Secret would tell them to a patient reader. Unless the reader asks for them, which is
+recorded, a Secret has no values here, and a condition on them fails.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ import trio
 from kubechronicle.actors.history.revisions import Readable
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.masking import RESOURCE as SECRETS
+from kubechronicle.api.history.masking import without_values
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -41,6 +46,7 @@ MAX_HELD: Final = 200_000
 QUICK_BYTES: Final = 64 * 1024
 """Bytes of objects that are judged without a thread."""
 
+RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
 Pair = tuple[Record, Record | None]
 Read = Callable[[], Awaitable[Chunk[Pair]]]
 
@@ -85,7 +91,8 @@ class Progress:
 
 class Bisection:
     """One search. ``query``: the changes of the objects to search; ``marks``: returns the compacted revision of a
-    resource, up to which its history is incomplete."""
+    resource, up to which its history is incomplete. ``record``: records Secrets whose values are judged; None: they are
+    judged without their values."""
 
     def __init__(
         self,
@@ -96,6 +103,7 @@ class Bisection:
         resources: Sequence[str],
         marks: Callable[[str], int],
         readable: Readable,
+        record: RecordShown | None = None,
     ) -> None:
         self._log = log
         self._condition = condition
@@ -103,6 +111,8 @@ class Bisection:
         self._resources = resources
         self._begins = {resource: max(query.after, marks(resource)) for resource in resources}
         self._readable = readable
+        self._record = record
+        self._recorded: set[Key] = set()
         self._scopes: dict[tuple[str, str], int] = {}
         self.progress = Progress(reached=query.after)
 
@@ -153,7 +163,7 @@ class Bisection:
                 nursery.start_soon(read_following, read)
             try:
                 found = await self._judged(records)
-            except StatusError as error:
+            except (StatusError, LogError) as error:
                 failure = error
         if failure is not None:
             raise failure
@@ -197,13 +207,18 @@ class Bisection:
 
     async def _judged(self, records: Sequence[Record]) -> Sequence[Flip]:
         """Judge changes, and return the flips. StatusError 400: the condition is too expensive, or holds too often."""
-        judge = partial(_judge, self._condition, records, self.progress)
+        secrets = {record.key for record in records if record.key.resource == SECRETS} - self._recorded
+        if secrets and self._record is not None:
+            await self._record(sorted(secrets))
+            self._recorded |= secrets
+        judge = partial(_judge, self._condition, records, self.progress, values=self._record is not None)
         if sum(len(record.body) for record in records) < QUICK_BYTES:
             return judge()
         return await trio.to_thread.run_sync(judge, limiter=_THREADS)
 
 
-def _judge(condition: Condition, records: Sequence[Record], progress: Progress) -> Sequence[Flip]:
+def _judge(condition: Condition, records: Sequence[Record], progress: Progress, *, values: bool) -> Sequence[Flip]:
+    """Judge changes in order, and return the flips. ``values``: Secrets have their values."""
     flips: list[Flip] = []
     held, cost = progress.held, 0
     for record in records:
@@ -213,7 +228,10 @@ def _judge(condition: Condition, records: Sequence[Record], progress: Progress) 
             progress.unknown += 1
             continue
         else:
-            value, spent = condition.outcome({"self": orjson.loads(record.body)}, COST_OF_CHANGE)
+            obj = orjson.loads(record.body)
+            if record.key.resource == SECRETS and not values:
+                obj = without_values(obj)
+            value, spent = condition.outcome({"self": obj}, COST_OF_CHANGE)
             cost += spent
             holds = value is True
             if not holds and value is not False:

@@ -50,6 +50,17 @@ def masked_secret(secret: Mapping[str, Any], key: bytes) -> Object:
     return found
 
 
+def without_values(secret: Mapping[str, Any]) -> Object:
+    """Return a Secret without its values, and without the annotation that has a copy of them."""
+    found: Object = {name: value for name, value in secret.items() if name not in FIELDS}
+    metadata = found.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if isinstance(metadata, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        left = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+        found["metadata"] = {**metadata, "annotations": left}
+    return found
+
+
 def _mask(value: Any, field: str, name: str, key: bytes) -> str:
     digest = hmac.new(key, f"{field}/{name}/{value}".encode(errors="surrogatepass"), hashlib.sha256)
     return f"*** ({digest.hexdigest()[:TOKEN_LENGTH]})"

@@ -5,6 +5,7 @@
         &fieldSelector=object.resource=deployments.apps,object.name=web,time.from=2d
         &limit=100                                        flips to send, oldest first; all are counted
         &include=clusterrevisions                         of all namespaces: cluster-scoped objects, too
+        &values=shown                                     Secrets have their values, which is recorded
 
 The answer is a stream of JSON objects, one a line. With ``watch=1`` it has no time-out.
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from kubechronicle.actors.history.bisection import Bisection, Flip
+from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -36,6 +37,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.records import Record, Who
+from kubechronicle.http.audit.shown_secrets import wants_shown
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.handlers.backend import Backend
@@ -61,7 +63,11 @@ async def answer(backend: Backend, request: Request, context: Context, rt: Resou
     """Answer with the stream. StatusError 400, 403."""
     options, selection = list_parameters(context, rt)
     condition = _compiled(context.query.get("expression"))
-    bisection = await _bisection(backend, context, rt, selection, condition)
+    record = None
+    if wants_shown(context):
+        reads = backend.store.reads
+        record = backend.shown_secrets.recorder(reads.log.recorded, request, context, reads.applied)
+    bisection = await _bisection(backend, context, rt, selection, condition, record)
     limit = min(options.limit or FLIPS, MAX_FLIPS)
     stream = BisectionStream(bisection, backend.drain, limit=limit)
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], stream.lines())
@@ -83,7 +89,12 @@ def _compiled(expression: str) -> Program:
 
 
 async def _bisection(
-    backend: Backend, context: Context, rt: ResourceType, selection: Selection, condition: Program
+    backend: Backend,
+    context: Context,
+    rt: ResourceType,
+    selection: Selection,
+    condition: Program,
+    record: RecordShown | None,
 ) -> Bisection:
     """Return the search. StatusError 400 for selectors that leave out changes of an object, 403."""
     reads, registry = backend.reads, backend.store.registry
@@ -114,6 +125,7 @@ async def _bisection(
         resources=resources,
         marks=present.views.compacted_for,
         readable=readable_since(backend, context),
+        record=record,
     )
 
 

@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_all_namespaces_flag(parser)
     parser.add_argument("--since", metavar="MOMENT", default="", help="only changes after it: 2h, a time, a revision")
+    parser.add_argument("--show-secrets", action="store_true", help="judge the values of Secrets, which is recorded")
     parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
     parser.add_argument(
         "--limit", metavar="N", type=int, default=100, help="flips to print, oldest first (default 100)"

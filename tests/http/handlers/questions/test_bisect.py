@@ -143,3 +143,20 @@ async def test_a_list_streams_the_same(story: Story) -> None:
     assert not isinstance(response.body, bytes)
     lines = [json.loads(line) for line in b"".join([piece async for piece in response.body]).splitlines()]
     assert lines[-1]["flips"] == 5
+
+
+async def test_values_of_secrets_are_judged_on_request_only(story: Story) -> None:
+    path = "/api/v1/namespaces/default/secrets"
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "aHVzaA=="}
+    metadata = {"name": "key", "annotations": applied}
+    await story.server.post(path, {"metadata": metadata, "data": {"a": "aHVzaA=="}})
+    selector = "object.resource=secrets"
+    guess = "self.data.a == 'aHVzaA=='"
+    flips, result = await story.search(guess, fieldSelector=selector)
+    assert (flips, result["failed"], result["failure"]["message"]) == ([], 1, "no such key: data")
+    copied = "self.metadata.annotations.exists(name, self.metadata.annotations[name] == 'aHVzaA==')"
+    assert (await story.search(copied, fieldSelector=selector))[1]["flips"] == 0
+    shown, _ = await story.search(guess, fieldSelector=selector, values="shown")
+    assert [holds for _, _, holds in shown] == [True]
+    reads = await story.server.get(f"{API}/namespaces/default/reads")
+    assert [item["object"]["name"] for item in reads["items"]] == ["key"]
