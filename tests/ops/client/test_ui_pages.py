@@ -276,6 +276,33 @@ async def test_search_and_deleted_objects(served: Served) -> None:
         check_page(page)
 
 
+async def test_values_of_secrets_are_shown_on_a_click(served: Served) -> None:
+    """The server records it. An object with finalizers comes back as it was before its mark."""
+    running, space = served.running, "/api/v1/namespaces/shop"
+
+    def delete_with_finalizer() -> str:
+        held = {"metadata": {"name": "held", "finalizers": ["example.com/a"]}}
+        running.ask("POST", f"{space}/configmaps", held)
+        marked = running.ask("DELETE", f"{space}/configmaps/held")["metadata"]["resourceVersion"]
+        running.ask("PATCH", f"{space}/configmaps/held", {"metadata": {"finalizers": None}})
+        return f"kubectl chronicle restore configmaps/held -n shop --to {int(marked) - 1}"
+
+    command = await trio.to_thread.run_sync(delete_with_finalizer)
+    async with browser() as chromium:
+        page = await open_page(chromium, served.admin, "#/object/shop/secrets/key")
+        await page.wait("document.querySelector('.panel')?.innerText.includes('Values are masked')")
+        assert "aHVzaA" not in await page.text()
+        await page.eval("document.querySelector('.panel > .note button').click()")
+        await page.wait("document.querySelector('.panel')?.innerText.includes('aHVzaA==')")
+        assert "The server has recorded that" in await page.text(".panel")
+        await go_to(page, "#/deleted")
+        assert command in await page.text("tbody")
+        await go_to(page, "#/object/shop/configmaps/held")
+        await page.wait("document.querySelector('.back')")
+        assert command in await page.text(".back")
+        check_page(page)
+
+
 async def test_hidden_objects_and_errors_are_explained(served: Served) -> None:
     async with browser() as chromium:
         page = await open_page(chromium, served.joe, "#/object/shop/secrets/key")
