@@ -19,10 +19,10 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import trio
 
@@ -42,6 +42,9 @@ READ_CHUNK = 1000
 
 QUERY = "the query for new changes"
 
+ShowLoading: TypeAlias = Callable[[], AbstractContextManager[Callable[[int, int], None] | None]]
+"""Makes the display of a load. It is called with the number of objects so far, and 0: the total is unknown."""
+
 FIRST_READ = 8
 """Records of the first read: mostly a notification tells of one batch, and few records need no cursor."""
 
@@ -49,8 +52,9 @@ FIRST_READ = 8
 class Tail:
     """See the head of this file. The views change only while ``run`` is running."""
 
-    def __init__(self, log: RevisionLog, views: Views) -> None:
+    def __init__(self, log: RevisionLog, views: Views, *, show_loading: ShowLoading = nullcontext) -> None:
         self.views = views
+        self._show_loading = show_loading
         self.outages = Outages()
         self.losses: list[Loss] = []
         self.lost = trio.Event()  # replaced when it is set
@@ -250,9 +254,14 @@ class Tail:
         head = Head(revision=0, compacted=0)
         entries: defaultdict[str, list[Entry]] = defaultdict(list)
         # The contract says AsyncIterator. Both logs use a generator, which must be closed by its own task.
-        async with aclosing(cast(Any, self._log.load())) as chunks:
-            async for loaded_head, records in chunks:
-                head = loaded_head
-                for record in records:
-                    entries[record.key.resource].append(self.views.describe_record(record))
+        loaded = 0
+        with self._show_loading() as show:
+            async with aclosing(cast(Any, self._log.load())) as chunks:
+                async for loaded_head, records in chunks:
+                    head = loaded_head
+                    for record in records:
+                        entries[record.key.resource].append(self.views.describe_record(record))
+                    loaded += len(records)
+                    if show is not None:
+                        show(loaded, 0)
         return head, dict(entries)

@@ -77,7 +77,9 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
 if ! { [ -x .venv/bin/python ] && fits .venv/bin/python && pip --version >/dev/null 2>&1; }; then make_venv; fi
 say "installing $lock"
-pip install -q --require-hashes --no-deps -r "$lock" || die "pip could not install the dependencies (see above)"
+quiet=-q
+if [ -t 2 ]; then quiet=; fi # a terminal shows what is fetched
+pip install $quiet --require-hashes --no-deps -r "$lock" || die "pip could not install the dependencies (see above)"
 pip install -q --no-deps --no-build-isolation --editable . || die "pip could not install kubechronicle (see above)"
 rm -f .venv/.requirements*.stamp
 compile_modules

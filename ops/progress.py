@@ -14,10 +14,14 @@ WIDTH: Final = 30
 
 
 class Progress:
-    """``with Progress("restoring") as progress: progress(done, total)``. The line is erased at the end."""
+    """``with Progress("restoring") as progress: progress(done, total)``. The line is erased at the end.
 
-    def __init__(self, work: str, unit: str = "revisions") -> None:
+    ``interval``: seconds between two lines; 0 where a single step may take long.
+    """
+
+    def __init__(self, work: str, unit: str = "revisions", *, interval: float | None = None) -> None:
         self._work, self._unit = work, unit
+        self._interval = INTERVAL if interval is None else interval
         self._output = terminal.stderr()
         self._shown = self._output.is_terminal
         self._started = self._last = time.monotonic()
@@ -25,7 +29,7 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         """Show the progress. ``total`` 0: it is unknown."""
         now = time.monotonic()
-        if not self._shown or now - self._last < INTERVAL:
+        if not self._shown or now - self._last < self._interval:
             return
         self._last = now
         self._output.overwrite(line(self._work, self._unit, done, total, now - self._started))

@@ -27,7 +27,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
-from kubechronicle.eventlog.postgres.migrate import migrate_session
+from kubechronicle.eventlog.postgres.migrate import migrate_session, show_nothing
 from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
@@ -346,11 +346,11 @@ async def open_session(url: str, *, application: str = "kubechronicle") -> Async
         await session.close()
 
 
-async def migrate(url: str) -> list[str]:
-    """Apply the missing migrations to the database; return their names, maybe none."""
+async def migrate(url: str, show: Callable[[int, int], None] = show_nothing) -> list[str]:
+    """Apply the missing migrations to the database; return their names, maybe none. ``show``: see migrate_session."""
     session = await connect(url, application="kubechronicle")
     try:
         await refuse_transaction_mode(session)
-        return await migrate_session(session)
+        return await migrate_session(session, show)
     finally:
         await session.close()

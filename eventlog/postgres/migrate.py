@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -135,8 +135,15 @@ def newer_than(known: list[Migration], applied: Mapping[int, Applied]) -> int:
     return max((number for number in applied if number > len(known)), default=0)
 
 
-async def migrate_session(session: Session) -> list[str]:
-    """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails."""
+def show_nothing(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+async def migrate_session(session: Session, show: Callable[[int, int], None] = show_nothing) -> list[str]:
+    """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails.
+
+    ``show`` is called with the number of applied migrations, and of all.
+    """
     await check_version(session)
     await _bootstrap(session)
     if newer := newer_than(migrations(), await _applied_of(session)):
@@ -147,6 +154,7 @@ async def migrate_session(session: Session) -> list[str]:
         )
     applied = []
     while todo := await _pending_of(session):
+        show(len(migrations()) - len(todo), len(migrations()))
         if name := await _apply_first(session, todo[0]):
             applied.append(name)
     return applied

@@ -35,7 +35,8 @@ T = TypeVar("T")
 async def run_migrate(settings: Settings) -> int:
     """Bring the schema up to date and print the applied migrations."""
     async with maintenance_database(settings) as url:
-        applied = await migrate(url)
+        with Progress("migrating", "migrations", interval=0) as progress:
+            applied = await migrate(url, progress)
     for name in applied:
         terminal.stdout().line(f"applied {name}")
     terminal.stdout().line(f"the schema is up to date ({len(applied)} applied now)")

@@ -54,6 +54,7 @@ from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
+from kubechronicle.ops.progress import Progress
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
@@ -245,7 +246,7 @@ def _storage(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _St
     revision_log = encryption.over(measured)
     description = Description()
     views = Views(description.describe, description.plain)
-    tail = Tail(revision_log, views)
+    tail = Tail(revision_log, views, show_loading=lambda: Progress("loading", "objects"))
     rereading = Rereading(views, NEEDED)
     encryption.contents.on_change(rereading.notice_change)
     appender = Appender(revision_log, tail)

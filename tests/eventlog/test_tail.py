@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -41,6 +43,25 @@ async def test_the_tail_loads_in_chunks_before_it_reports_started(monkeypatch: p
         assert [entry.key.name for entry in stack.views["pods"].entries()] == list("012456789")
         assert stack.views["pods"].held_since == 11
         assert stack.tail.healthy
+
+
+async def test_the_progress_of_loading_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_log, "LOAD_CHUNK", 2)
+    log, shown = MemoryLog(), []
+
+    @contextmanager
+    def showing() -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: shown.append((done, total))
+        shown.append((0, 0))
+
+    for number in range(5):
+        commit(log.store, put(pod(str(number)), expected=0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            lambda *, task_status: Tail(log, Views(describe_simply), show_loading=showing).run(task_status=task_status)
+        )
+        assert shown == [(2, 0), (4, 0), (5, 0), (0, 0)]
+        nursery.cancel_scope.cancel()
 
 
 async def test_own_batches_come_from_memory() -> None:

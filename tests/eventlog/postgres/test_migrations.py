@@ -64,6 +64,12 @@ async def test_migrations_apply_once_when_several_servers_start_at_once(empty_da
     assert await migrate(empty_database) == []
 
 
+async def test_a_migration_tells_its_progress(empty_database: str) -> None:
+    shown: list[tuple[int, int]] = []
+    await migrate(empty_database, lambda done, total: shown.append((done, total)))
+    assert shown == [(done, len(migrations())) for done in range(len(migrations()))]
+
+
 async def test_the_schema_is_checked(empty_database: str) -> None:
     async with open_session(empty_database) as session:
         with pytest.raises(SetupError, match="run `kubechronicle migrate`"):
