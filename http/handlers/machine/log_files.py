@@ -1,7 +1,8 @@
 """/logs: the files below /var/log of this machine, if --enable-logs-handler is set (kube-apiserver pkg/routes/logs.go).
 
 A file is sent as it is now, with its length of now: what is appended meanwhile is left out. Directories are listed.
-Differences to kube-apiserver: ranges of a file are not offered, and a file without a known ending is plain text.
+Differences to kube-apiserver: a request for several ranges gets the whole file, and a file without a known ending is
+plain text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from urllib.parse import quote
 
 import trio
 
-from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.handlers.machine.byte_ranges import Range, RangeError, requested_range
+from kubechronicle.http.messages import HeaderList, Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 
 PATH: Final = "/logs"
@@ -35,7 +37,7 @@ def is_log_path(path: str) -> bool:
 
 
 async def answer_logs(request: Request, folder: Path = FOLDER) -> Response:
-    """Answer with a file or a listing: 301, 304, 400, 404, 405."""
+    """Answer with a file, a range of it, or a listing: 206, 301, 304, 400, 404, 405, 416."""
     if request.method != "GET":
         return _error(405, "405: Method Not Allowed")
     relative = request.path.removeprefix(PATH).strip("/")
@@ -59,19 +61,37 @@ async def answer_logs(request: Request, folder: Path = FOLDER) -> Response:
     if is_folder:
         listing = await trio.to_thread.run_sync(_listing, path)
         return Response(200, [*headers, ("content-type", "text/html; charset=utf-8")], listing)
+    return await _file(request, path, found, headers)
+
+
+async def _file(request: Request, path: Path, found: os.stat_result, headers: HeaderList) -> Response:
+    """Answer with the file, or with the range that the request asks for."""
+    size, headers = found.st_size, [*headers, ("accept-ranges", "bytes")]
+    wanted = None
+    if request.headers.get("if-range", dict(headers)["last-modified"]) == dict(headers)["last-modified"]:
+        try:
+            wanted = requested_range(request.headers.get("range") or "", size)
+        except RangeError as error:
+            answer = _error(416, str(error))
+            return Response(416, [*answer.headers, ("content-range", f"bytes */{size}")], answer.body)
     try:
         file = await trio.open_file(path, "rb")
     except OSError:
         return _error(403, "403 Forbidden")
     kind = mimetypes.guess_type(path.name)[0]
-    media_type = ("content-type", kind) if kind and not kind.startswith("text/") else TEXT
-    length = ("content-length", str(found.st_size))
-    return Response(200, [*headers, media_type, length], _content(file, found.st_size))
+    headers.append(("content-type", kind) if kind and not kind.startswith("text/") else TEXT)
+    if wanted is not None:
+        headers.append(("content-range", wanted.content_range(size)))
+    part = wanted or Range(0, size)
+    headers.append(("content-length", str(part.length)))
+    return Response(200 if wanted is None else 206, headers, _content(file, part))
 
 
-async def _content(file: trio._file_io.AsyncIOWrapper[BufferedReader], size: int) -> AsyncIterator[bytes]:
-    """Yield the first ``size`` bytes. A file that has become shorter ends the answer early."""
+async def _content(file: trio._file_io.AsyncIOWrapper[BufferedReader], part: Range) -> AsyncIterator[bytes]:
+    """Yield a part of the file. A file that has become shorter ends the answer early."""
+    size = part.length
     try:
+        await file.seek(part.start)
         while size > 0:
             data = await file.read(min(CHUNK, size))
             if not data:

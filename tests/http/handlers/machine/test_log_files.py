@@ -38,6 +38,40 @@ async def test_a_file(folder: Path) -> None:
     assert (len(body), dict(answer.headers)["content-length"]) == (600_000, "600000")
 
 
+@pytest.mark.parametrize(
+    ("field", "status", "body", "content_range"),
+    [
+        ("bytes=1-2", 206, b"in", "bytes 1-2/5"),
+        ("bytes=3-", 206, b"e\n", "bytes 3-4/5"),
+        ("bytes=-2", 206, b"e\n", "bytes 3-4/5"),
+        ("bytes=0-99", 206, b"line\n", "bytes 0-4/5"),
+        ("bytes=9-,1-1", 206, b"i", "bytes 1-1/5"),
+        ("bytes=0-0,2-2", 200, b"line\n", None),  # several
+        ("bytes=5-", 416, b"invalid range: failed to overlap\n", "bytes */5"),
+        ("bytes=2-1", 416, b"invalid range\n", "bytes */5"),
+        ("bytes=-", 416, b"invalid range\n", "bytes */5"),
+        ("bytes=1-" + "9" * 30, 416, b"invalid range\n", "bytes */5"),
+        ("lines=1-2", 416, b"invalid range\n", "bytes */5"),
+    ],
+)
+async def test_ranges(folder: Path, field: str, status: int, body: bytes, content_range: str | None) -> None:
+    answer, received = await asked(folder, "/logs/syslog", range=field)
+    assert (answer.status, received) == (status, body)
+    headers = dict(answer.headers)
+    assert headers.get("content-range") == content_range
+    assert headers.get("content-length", str(len(body))) == str(len(body))
+
+
+async def test_a_range_of_a_file_that_has_changed_is_the_whole_file(folder: Path) -> None:
+    answer, _ = await asked(folder, "/logs/syslog")
+    modified = dict(answer.headers)["last-modified"]
+    same = {"range": "bytes=0-0", "if-range": modified}
+    assert (await asked(folder, "/logs/syslog", **same))[1] == b"l"
+    assert (await asked(folder, "/logs/syslog", **same | {"if-range": '"tag"'}))[1] == b"line\n"
+    (folder / "empty.log").touch()
+    assert (await asked(folder, "/logs/empty.log", range="bytes=0-"))[0].status == 200
+
+
 async def test_listings(folder: Path) -> None:
     answer, body = await asked(folder, "/logs/")
     assert dict(answer.headers)["content-type"] == "text/html; charset=utf-8"
