@@ -1,7 +1,9 @@
-"""client-go's informers and the Python client, unchanged, on the path of a past moment."""
+"""client-go's informers and the Python client on the path of a past moment; kubectl with a patch of history."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ import yaml
 from harness import PATIENCE, Api, Server, configmap, unique
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
-from programs import GoProgram
+from programs import GoProgram, Kubectl
+
+from kubechronicle.ops import cli
 
 
 @dataclass
@@ -94,3 +98,31 @@ def test_the_python_client(past: Past) -> None:
             core.delete_namespaced_config_map("a", past.namespace)
         assert refused.value.status == 405
         assert client.VersionApi(made).get_code().major == "1"
+
+
+def test_a_patch_of_kubectl_chronicle_is_applied_by_sh_and_kubectl(
+    past: Past, kubectl: Kubectl, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
+    kept, gone, new = unique("kept"), unique("gone"), unique("new")
+    past.api.create(maps, configmap(kept, value="it's"))
+    there = past.api.create(maps, configmap(gone, value="g"))["metadata"]["resourceVersion"]
+    past.api.request("PUT", f"{maps}/{kept}", configmap(kept, value="other")).expect(200)
+    past.api.request("DELETE", f"{maps}/{gone}").expect(200)
+    past.api.create(maps, configmap(new, value="n"))
+    monkeypatch.setenv("KUBECONFIG", str(kubectl.server.kubeconfig))
+
+    def diff(*arguments: str) -> tuple[int, str]:
+        code = cli.main(["diff", "configmaps", "-n", kubectl.namespace, *arguments])
+        return code, capsys.readouterr().out
+
+    code, script = diff("--from", "now", "--to", there, "-o", "patch")
+    assert code == 1
+    environment = {**os.environ, "KUBECTL": kubectl.binary, "HOME": str(kubectl.home)}
+    done = subprocess.run(["sh"], input=script, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    for name, verb in ((gone, "created"), (kept, "patched"), (new, "deleted")):
+        assert [line for line in done.stdout.splitlines() if name in line and verb in line], done.stdout
+    assert diff("--from", there) == (0, "")
+    again = subprocess.run(["sh"], input=script, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert again.returncode != 0  # its values have changed
