@@ -7,10 +7,11 @@ import { authorOf, Blame } from "./blame.js";
 import { restoring } from "./deleted.js";
 import { readers } from "./readers.js";
 import { sides } from "./sides.js";
+import { tree } from "./tree.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
 const PAGE = 100;
-const TABS = [["diff", "Compare"], ["blame", "Blame"], ["readers", "Readers"]];
+const TABS = [["diff", "Compare"], ["blame", "Blame"], ["tree", "Tree"], ["readers", "Readers"]];
 
 export function object({ path, query, go, signal }) {
   const [where, resource, name] = path;
@@ -57,8 +58,8 @@ export function object({ path, query, go, signal }) {
   }
 
   async function draw(to, from) {
-    await ({ blame: blamed, readers: readBy }[tab] ?? compared)(to, from);
-    if (resource === "secrets" && tab !== "readers") panel.prepend(masked(to, from));
+    await ({ blame: blamed, readers: readBy, tree: grown }[tab] ?? compared)(to, from);
+    if (resource === "secrets" && (tab === "diff" || tab === "blame")) panel.prepend(masked(to, from));
   }
 
   // Values of a Secret stay masked until the visitor asks for them. The server records that.
@@ -135,6 +136,16 @@ export function object({ path, query, go, signal }) {
       panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is its last state.") : "",
         held.object ? blamedLines(held.object, held.tree) : h("p.empty", {}, "There was no object."));
       say(`Blame of ${count(taken, "revision")}`);
+    } catch (error) {
+      failed(panel, error);
+    }
+  }
+
+  async function grown(to) {
+    try {
+      const show = (range) => move({ range: range === "1h" ? "" : range });
+      panel.replaceChildren(...(await tree(namespace, resource, name, to, state.range ?? "1h", show, signal)).flat(Infinity).filter(Boolean));
+      say("Tree");
     } catch (error) {
       failed(panel, error);
     }

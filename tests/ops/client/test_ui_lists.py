@@ -46,6 +46,10 @@ def served() -> Iterator[Served]:
         ask("PATCH", f"{maps}/cart", {"data": {"size": "5"}})
         ask("DELETE", f"{maps}/till")
         ask("POST", maps, {"metadata": {"name": "shelf"}})
+        cart = ask("GET", f"{maps}/cart")["metadata"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "cart", "uid": cart["uid"]}
+        wheels = {"metadata": {"name": "wheels", "ownerReferences": [owner]}}
+        ask("POST", "/api/v1/namespaces/shop/serviceaccounts", wheels)
         rules = [
             {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]},
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
@@ -86,7 +90,7 @@ async def test_the_cluster_at_a_moment(served: Served) -> None:
         await page.wait(f"{SETTLED} && document.querySelector('.diff')")
         assert await entries(page, "Objects") == ["cart differs from now", "shelf not yet there", "till gone now"]
         assert "ConfigMap 2 3 ±" in await entries(page, "Kinds")
-        assert {"default", "shop 5 ±"} <= set(await entries(page, "Namespaces"))
+        assert {"default", "shop 6 ±"} <= set(await entries(page, "Namespaces"))
         sides = await page.text(".diff")
         assert 'size: "3"' in sides
         assert 'size: "5"' in sides
@@ -197,4 +201,17 @@ async def test_what_changed_before_a_moment(served: Served) -> None:
         assert "configmaps/cart" in await page.text(".causes")
         await go_to(page, "#/incident?at=yesterday")
         assert "is not a time" in await page.text(".incident")
+        assert not page.errors
+
+
+async def test_the_tree_of_an_object(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/object/shop/configmaps/cart?tab=tree")
+        await page.wait(f"{SETTLED} && document.querySelector('.lanes')")
+        names = await page.eval("[...document.querySelectorAll('.lanes tbody th')].map((th) => th.innerText)")
+        assert names == ["configmaps/cart", "serviceaccounts/wheels"]
+        assert await page.eval("document.querySelector('.lanes .depth-1').innerText") == "serviceaccounts/wheels"
+        labels = await page.eval("[...document.querySelectorAll('.lanes [role=img]')].map((div) => div.ariaLabel)")
+        assert labels == ["2 changes, not there at first", "1 change, not there at first"]
+        assert "data.size: 3 → 5" in await page.text(".story")
         assert not page.errors
