@@ -23,9 +23,11 @@ def moment_text(moment: Mapping[str, str]) -> str:
 def covered(extent: Mapping[str, Any]) -> str:
     """Return one sentence about the changes that a search covered, without a full stop."""
     searched, held, since = extent["searched"], extent["held"], moment_text(extent["since"])
-    if "changes" not in held or "changes" not in searched:
-        return f"more changes than can be counted were searched, since {since}"
-    if not held["changes"]:
+    if "changes" not in searched:
+        return f"more changes than are counted were searched, since {since}"
+    if "changes" not in held and not searched["changes"]:
+        return f"no change lies in that time; the history begins at {since}"
+    if held.get("changes") == 0:
         return f"the history has no change of it; it begins at {since}"
     if not searched["changes"]:
         made = f"from {moment_text(held['first'])} to {moment_text(held['last'])}"

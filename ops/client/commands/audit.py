@@ -24,6 +24,7 @@ from kubechronicle.ops.client.revision_texts import (
     revision_document,
     user_of,
 )
+from kubechronicle.ops.client.searches import check_existed
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject, add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
@@ -67,7 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return exit code 0, also without requests."""
+    """Return exit code 0, also without requests. OperatorError for an object that never existed."""
     session = Session.open(arguments)
     if arguments.limit < 0:
         raise OperatorError("--limit must not be negative")
@@ -145,6 +146,8 @@ class _Search:
             screen.note(f"these are the newest {count}; --limit 0 prints all")
         if not count:
             by = f" by {arguments.user}" if arguments.user else ""
+            if self._subject is not None and self._subject.name:
+                check_existed(self._session, self._subject)
             screen.note(f"no {'reads' if not self.wants_changes else 'requests'}{by} were found{self._period()}")
         if self.wants_reads:
             self._print_coverage()
