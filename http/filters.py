@@ -232,6 +232,7 @@ def trace_handler(services: Services, following: Next) -> Next:
 def impersonate(services: Services, following: Next) -> Next:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain, last_modes = services.authorization, impersonation.LastModes()
+    metrics = services.metrics.impersonations
 
     def filtered(request: Request) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
@@ -243,11 +244,17 @@ def impersonate(services: Services, following: Next) -> Next:
         wanted = impersonation.wanted_user(request.headers)
         if wanted is not None:
             requestor, started = context.user, time.perf_counter()
-            context.user = await decide_with_answers(
-                partial(impersonation.impersonate, chain, requestor, wanted, authorized_as(context), last_modes)
-            )
-            context.impersonator = requestor.name
+            info = authorized_as(context)
+            try:
+                context.user = await decide_with_answers(
+                    partial(impersonation.impersonate, chain, requestor, wanted, info, last_modes, metrics)
+                )
+            except StatusError:
+                metrics.attempted("", time.perf_counter() - started)
+                raise
             context.impersonated = time.perf_counter() - started
+            metrics.attempted(last_modes.last(requestor), context.impersonated)
+            context.impersonator = requestor.name
             if context.audit is not None:
                 context.audit.impersonates(context.user, last_modes.constraint(requestor))
         return await following(request)

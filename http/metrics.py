@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
 from kubechronicle.http.authorization.metrics import AttemptMetrics
 from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.request_metrics import RequestLabels, Requests
@@ -137,6 +138,8 @@ class Metrics:
         )
         self.authorizations = AttemptMetrics()
         self.registry.register(self.authorizations)
+        self.impersonations = ImpersonationMetrics()
+        self.registry.register(self.impersonations)
         self.streams = StreamMetrics()
         self.registry.register(self.streams)
         self._children: dict[tuple[object, ...], object] = {}

@@ -24,6 +24,7 @@ from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import SEEN
 from kubechronicle.eventlog.postgres.session import Pool, Row, Session
+from kubechronicle.eventlog.postgres.size import DatabaseSize
 from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
@@ -43,6 +44,7 @@ class LogReads:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.clocks = Clocks(pool)
+        self.size = DatabaseSize(pool)
         self.newest_seen_revision = 0  # see RevisionLog
         self._position: Callable[[], Position | None] = lambda: None  # see ``follow``
         self._short: tuple[str, ...] | None = None  # cache: resources of the class 'short', which never change

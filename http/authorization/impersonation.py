@@ -20,6 +20,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Final
 
 from kubechronicle.api.errors import status
@@ -35,7 +36,8 @@ from kubechronicle.http.authentication.user import (
     GROUP_UNAUTHENTICATED,
     User,
 )
-from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
+from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers, utf8
 
@@ -126,6 +128,7 @@ def _is_special(wanted: User) -> bool:
 
 
 ASSOCIATED_NODE: Final = "associated-node"
+LEGACY_LABEL: Final = "legacy"
 LEGACY: Final = Mode("", lambda wanted, requestor: True)
 MODES: Final = (
     Mode(ASSOCIATED_NODE, lambda wanted, requestor: _only_named(wanted) and _is_own_node(wanted, requestor)),
@@ -158,6 +161,11 @@ class LastModes:
         mode = self._modes.get(requestor.name)
         return f"impersonate:{mode.name}" if mode is not None and mode.name else ""
 
+    def last(self, requestor: User) -> str:
+        """Return the name of the mode that last worked for the requestor, as metrics have it."""
+        mode = self._modes.get(requestor.name)
+        return mode.name if mode is not None and mode.name else LEGACY_LABEL
+
     def worked(self, requestor: User, mode: Mode) -> None:
         if self._modes.get(requestor.name) is not mode and len(requestor.name) <= LONGEST_REMEMBERED:
             self._modes[requestor.name] = mode
@@ -167,7 +175,12 @@ class LastModes:
 
 
 def impersonate(
-    chain: AuthorizationChain, requestor: User, wanted: User, info: RequestInfo, last_modes: LastModes
+    chain: AuthorizationChain,
+    requestor: User,
+    wanted: User,
+    info: RequestInfo,
+    last_modes: LastModes,
+    metrics: ImpersonationMetrics | None = None,
 ) -> User:
     """Return the identity of the request. Raises the 403 of the first mode that was tried and applies."""
     refusal: StatusError | None = None
@@ -175,7 +188,7 @@ def impersonate(
         if not mode.applies(wanted, requestor):
             continue
         try:
-            user = _Check(chain, mode, requestor).identity(wanted, info)
+            user = _Check(chain, mode, requestor, metrics).identity(wanted, info)
         except StatusError as error:
             refusal = refusal or error
             continue
@@ -187,8 +200,11 @@ def impersonate(
 class _Check:
     """The check of one identity in one mode."""
 
-    def __init__(self, chain: AuthorizationChain, mode: Mode, requestor: User) -> None:
+    def __init__(
+        self, chain: AuthorizationChain, mode: Mode, requestor: User, metrics: ImpersonationMetrics | None
+    ) -> None:
         self._chain = chain
+        self._metrics = metrics
         self._mode = mode
         self._requestor = requestor
         if mode.name == ASSOCIATED_NODE:
@@ -269,10 +285,18 @@ class _Check:
         )
 
     def _permits(self, right: RequestInfo) -> bool:
-        return self._chain.decide(self._requestor, right).decision is Decision.ALLOW
+        return self._decide(right).decision is Decision.ALLOW
+
+    def _decide(self, right: RequestInfo) -> Verdict:
+        started = perf_counter()
+        verdict = self._chain.decide(self._requestor, right)
+        if self._metrics is not None:
+            allowed = verdict.decision is Decision.ALLOW
+            self._metrics.checked(self._mode.name or LEGACY_LABEL, perf_counter() - started, allowed=allowed)
+        return verdict
 
     def _permit(self, right: RequestInfo) -> None:
-        verdict = self._chain.decide(self._requestor, right)
+        verdict = self._decide(right)
         if verdict.decision is not Decision.ALLOW:
             raise self._refused(right, ": ".join(filter(None, (verdict.error, verdict.reason))))
 

@@ -18,6 +18,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
+from kubechronicle.ops.server.collectors.storage import SizeCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
@@ -62,6 +63,8 @@ async def run_server(
         nursery.start_soon(_retain, revision_log, plan)
         assembly.application.metrics.registry.register(ClockCollector(revision_log.clocks))
         nursery.start_soon(revision_log.clocks.run)
+        assembly.application.metrics.registry.register(SizeCollector(revision_log.size))
+        nursery.start_soon(revision_log.size.run)
         for task in background:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)

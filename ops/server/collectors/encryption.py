@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -64,6 +65,7 @@ class EncryptionCollector(Collector):
             ["provider_name", "method_name", "grpc_status_code"],
             found.calls,
         )
+        yield from self._grpc()
         labels = ["transformation_type", "provider_name", "key_id_hash", "apiserver_id_hash"]
         uses = CounterMetricFamily(
             f"{ENVELOPE}_key_id_hash",
@@ -102,6 +104,29 @@ class EncryptionCollector(Collector):
         for provider, number in found.cached_keys.items():
             cached.add_metric([provider], number)
         yield from (told, invalid, cached)
+
+    def _grpc(self) -> Iterable[Metric]:
+        """Yield the calls to key services, one message each way, by the names of the Go library."""
+        ended = Counter[tuple[str, ...]]()
+        for (_, path, code), durations in self.statistics.calls.items():
+            _, service, method = path.split("/")
+            ended["unary", service, method, code] += sum(durations.counts)
+        calls, answers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+        for (*about, code), number in ended.items():
+            calls[tuple(about)] += number
+            answers[tuple(about)] += number if code == "OK" else 0
+        labels = ["grpc_type", "grpc_service", "grpc_method"]
+        kinds = (
+            ("started", "RPCs started on the client.", labels, calls),
+            ("msg_sent", "gRPC stream messages sent by the client.", labels, calls),
+            ("msg_received", "RPC stream messages received by the client.", labels, answers),
+            ("handled", "RPCs completed by the client, whatever their result.", [*labels, "grpc_code"], ended),
+        )
+        for name, of, names, found in kinds:
+            family = CounterMetricFamily(f"grpc_client_{name}", f"Total number of {of}", labels=names)
+            for values, number in found.items():
+                family.add_metric(values, number)
+            yield family
 
 
 def _histogram(

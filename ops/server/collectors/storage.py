@@ -13,6 +13,7 @@ from prometheus_client.utils import floatToGoString
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
 from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
+from kubechronicle.eventlog.postgres.size import DatabaseSize
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.eventlog.views.window import RECENT_EVENTS
 
@@ -26,6 +27,26 @@ def _named(resource: str) -> tuple[str, str]:
     """Return (group, plural) of a resource such as ``leases.coordination.k8s.io``."""
     plural, _, group = resource.partition(".")
     return group, plural
+
+
+class SizeCollector(Collector):
+    """The size of the database, once it is known."""
+
+    def __init__(self, size: DatabaseSize) -> None:
+        self._size = size
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        if self._size.bytes is not None:
+            size = GaugeMetricFamily(
+                "apiserver_storage_size_bytes",
+                "Size of the storage database file physically allocated in bytes.",
+                labels=["storage_cluster_id"],
+            )
+            size.add_metric(["postgres"], self._size.bytes)
+            yield size
 
 
 class StorageCollector(Collector):

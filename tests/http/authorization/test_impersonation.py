@@ -20,6 +20,7 @@ from kubechronicle.http.authorization.decision import (
     Verdict,
 )
 from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, LastModes, impersonate, wanted_user
+from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
 from kubechronicle.http.messages import Headers
 
 LIST_PODS = RequestInfo(path="/", verb="list", is_resource=True, namespace="ns", resource="pods")
@@ -137,6 +138,27 @@ def test_values_of_repeated_headers_keep_their_order() -> None:
 def test_with_the_rights_the_identity_changes(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
     user = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS, LastModes())
     assert (user.name, user.groups) == (wanted.name, groups)
+
+
+def test_checks_of_rights_are_counted_by_mode_and_decision() -> None:
+    metrics, last_modes = ImpersonationMetrics(), LastModes()
+    legacy = AuthorizationChain([Rights(("impersonate", "", "users", "jane"))])
+    assert last_modes.last(BOT) == "legacy"
+    impersonate(legacy, BOT, User(name="jane"), LIST_PODS, last_modes, metrics)
+    checks = {key: sum(durations.counts) for key, durations in metrics.checks.items()}
+    assert checks == {("user-info", "denied"): 1, ("legacy", "allowed"): 1}
+    metrics.attempted(last_modes.last(BOT), 0.0005)
+    metrics.attempted("", 0.003)
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in metrics.collect()
+        for sample in family.samples
+    }
+    name = "apiserver_impersonation_attempts"
+    assert samples[f"{name}_total", "legacy", "allowed"] == samples[f"{name}_total", "", "denied"] == 1
+    assert samples[f"{name}_duration_seconds_bucket", "", "denied", "0.002"] == 0
+    assert samples[f"{name}_duration_seconds_bucket", "", "denied", "0.004"] == 1
+    assert samples["apiserver_impersonation_authorization_attempts_total", "user-info", "denied"] == 1
 
 
 def test_the_mode_that_last_worked_is_tried_first_and_its_refusal_is_told() -> None:
