@@ -85,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     screen, is_text = session.screen, session.screen.format == "text"
     if is_text:
         _print_plan(session, plan, planner.moment)
+        if planner.subject is not None and planner.subject.kind.full_name == "namespaces":
+            screen.line(f"only the namespace itself; `restore -n {planner.subject.name}` restores its objects")
         if planner.newer:
             screen.line(f"{planner.newer} did not exist then; --prune deletes such objects")
     for resource, reason in planner.unread.items():

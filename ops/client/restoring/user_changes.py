@@ -88,6 +88,10 @@ def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
         found.skipped[f"revision {number}"] = f"the server has no kind {state['kind']} any more"
         return
     version = str(state["apiVersion"]).rpartition("/")[2]
+    known = found.kinds.get((kind.group, kind.kind))
+    if known is not None and known.version != version:
+        found.skipped[f"revision {number}"] = f"it holds its {kind.kind} in another version than earlier revisions"
+        return
     found.kinds[kind.group, kind.kind] = replace(kind, version=version)
     if operation == "Delete":
         before, after = revision.get("last") or before, None
