@@ -93,9 +93,10 @@ def _match_type(rt: ResourceType, obj: Object) -> None:
 
 
 def _decoded_custom(rt: ResourceType, obj: Object) -> Object:
-    """Clean and default a custom object; its schema is checked by the rules of the write. StatusError 422.
+    """Default a custom object; its schema is checked by the rules of the write. StatusError 422.
 
-    Like kube-apiserver, which decodes it without a schema, ignore another served version and metadata of wrong types.
+    Like kube-apiserver, which decodes it without a schema, ignore another served version and metadata of wrong types,
+    and leave unknown fields: they are removed where the object is stored, after validating admission.
     """
     version, kind = obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind
     if kind != rt.kind:
@@ -105,7 +106,7 @@ def _decoded_custom(rt: ResourceType, obj: Object) -> Object:
         raise status.internal_error(f"the patched object is of {version}, and not of {rt.api_version}")
     obj["apiVersion"], obj["kind"] = rt.api_version, kind
     try:
-        rt.custom.schema.clean(obj, drop_malformed=True)
+        rt.custom.schema.coerce(obj, drop_malformed=True)
         rt.custom.schema.default(obj)
     except MalformedError as error:
         raise status.internal_error(str(error)) from None

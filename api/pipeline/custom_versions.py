@@ -82,9 +82,16 @@ def as_served(rt: ResourceType, obj: Object) -> Object:
     return obj
 
 
-def to_stored(rt: ResourceType, obj: Object) -> Object:
-    """Return an object of a request in the stored form. ``obj`` is consumed."""
+def to_stored(rt: ResourceType, obj: Object, *, settled: bool = False) -> Object:
+    """Return an object of a request in the stored form. ``obj`` is consumed.
+
+    ``settled``: it has that form, except for its metadata.
+    """
     custom: CustomVersion = rt.custom
     obj = convert_custom(custom, obj, rt.storage_api_version)
-    custom.storage.schema.settle(obj, drop_malformed=True)  # kube-apiserver sets the defaults in each read
+    schema = custom.storage.schema
+    if settled:
+        schema.coerce(obj, drop_malformed=True)
+    else:
+        schema.settle(obj, drop_malformed=True)  # kube-apiserver sets the defaults in each read
     return numbers.as_written(obj)

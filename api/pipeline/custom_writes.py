@@ -43,16 +43,20 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     if causes:
         raise _invalid(obj, causes, warnings)
     warnings += finalizer_warnings(obj, None)
-    requested = _requested(rt, obj)
-    stored = custom_versions.to_stored(rt, obj)
+    stored, requested = _stored(rt, obj)
     rejection = rejection_of_revision(stored["metadata"], ctx)
     mark = custom.storage.marks.kept
     return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=mark, requested=requested)
 
 
-def _requested(rt: ResourceType, obj: Object) -> Object | None:
-    """Return a copy of an object that is about to be converted."""
-    return None if rt.is_storage_version else copy_object(obj)
+def _stored(rt: ResourceType, obj: Object) -> tuple[Object, Object | None]:
+    """Return an object in its stored form, and a copy of it as validating admission sees it; None: as it is stored.
+
+    It may be converted, or lose fields that webhooks have added.
+    """
+    settled = rt.is_storage_version and rt.custom.storage.schema.is_settled(obj)
+    requested = None if settled else copy_object(obj)
+    return custom_versions.to_stored(rt, obj, settled=settled), requested
 
 
 def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteContext, known: Sequence[Cause]) -> Prepared:
@@ -91,8 +95,7 @@ def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteConte
 def _conclude(
     rt: ResourceType, stored: Object, new: Object, expected: int, warnings: Sequence[str], ctx: WriteContext
 ) -> Prepared:
-    requested = _requested(rt, new)
-    result = custom_versions.to_stored(rt, new)
+    result, requested = _stored(rt, new)
     meta, held = result["metadata"], stored["metadata"]
     entries, former = meta.get("managedFields", ()), held.get("managedFields", ())
     if (

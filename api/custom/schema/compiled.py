@@ -56,6 +56,13 @@ class CompiledSchema:
         known.add(digest_of(obj))
         return unknown
 
+    def is_settled(self, obj: Object) -> bool:
+        """Tell whether an object is known to have the form and the defaults of the schema; its metadata may lack them.
+
+        False also where that is not known.
+        """
+        return self._settled is not None and digest_of(obj) in self._settled
+
     def clean(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Bring a decoded object into the form of the schema, in place. Return the paths of the unknown fields.
 
