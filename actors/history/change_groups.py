@@ -35,7 +35,8 @@ async def groups(
 ) -> dict[str, Any]:
     """Return the RevisionGroups of a selection, those with the most changes first.
 
-    ``everything``: group cluster-scoped objects too. ``truncated``: there are more groups. StatusError 400.
+    ``everything``: group cluster-scoped objects too. StatusError 400.
+    ``truncated``: there are more groups; ``total`` has their changes, too.
     """
     if selected.needs_objects:
         raise status.bad_request("labels and changed fields can't be grouped by: list the revisions instead")
@@ -46,6 +47,8 @@ async def groups(
     query = GroupQuery(changes=changes, by=tuple(BY[name] for name in by))
     try:
         found = [] if selected.is_empty else await log.groups(query)
+        truncated = len(found) == MAX_GROUPS
+        every = await log.groups(replace(query, by=())) if truncated else found
     except TooMany as error:
         raise status.bad_request(
             f"there are {error.changes} revisions in this time, more than the {error.limit} that are grouped at once: "
@@ -56,8 +59,8 @@ async def groups(
         "kind": "RevisionGroups",
         "metadata": {"resourceVersion": str(newest)},
         "by": list(by),
-        "total": sum(group.changes for group in found),
-        "truncated": len(found) == MAX_GROUPS,
+        "total": sum(group.changes for group in every),
+        "truncated": truncated,
         "groups": [
             _named(by, group.values) | {"changes": group.changes, "first": str(group.first), "last": str(group.last)}
             for group in found

@@ -123,16 +123,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 0:
         raise OperatorError("--limit must not be negative")
     search = _search(session)
-    groups = _read_groups(session, search.query)
+    groups, total = _read_groups(session, search.query)
     for warning in search.query.warnings:
         session.screen.note(f"skipped: {warning}")
     nothing = explain(session, search) if not groups else ""
     if session.screen.format == "text":
-        _print(session, search.query, groups)
+        _print(session, search.query, groups, total)
         if nothing:
             session.screen.line(f"Nothing changed: {nothing}.")
     else:
-        session.screen.document(_document(session, search.query, groups) | ({"nothing": nothing} if nothing else {}))
+        document = _document(session, search.query, groups) | {"changes": total}
+        session.screen.document(document | ({"nothing": nothing} if nothing else {}))
     if groups:
         session.screen.out.flush()
         note_beginning(session, search)
@@ -169,9 +170,9 @@ class Group:
         return self.counts.total()
 
 
-def _read_groups(session: Session, query: RevisionQuery) -> list[Group]:
-    """Return the groups of all lists, the largest first. ApiError, OperatorError."""
-    grouping, found = GROUPS[session.arguments.by], dict[str, Group]()
+def _read_groups(session: Session, query: RevisionQuery) -> tuple[list[Group], int]:
+    """Return the groups of all lists, the largest first, and the number of all changes. ApiError, OperatorError."""
+    grouping, found, total = GROUPS[session.arguments.by], dict[str, Group](), 0
     columns = ",".join((*grouping.columns, "operation", "verb", "subresource"))
     for scope in query.scopes:
         parameters = {"summary": "groups", "by": columns, **parameters_of(query, scope)}
@@ -182,14 +183,15 @@ def _read_groups(session: Session, query: RevisionQuery) -> list[Group]:
                 raise
             query.warnings.append(error.message)
             continue
+        total += answer["total"]
         if answer["truncated"]:
-            session.screen.note(f"only the largest {len(answer['groups'])} groups are counted; choose a shorter time")
+            session.screen.note("there are too many groups to list them all; choose a shorter time")
         for each in answer["groups"]:
             name = grouping.name(each)
             group = found.setdefault(name, Group(name))
             group.counts[_operation(each)] += each["changes"]
             group.scopes[scope], group.selectors = None, grouping.selectors(each)
-    return sorted(found.values(), key=lambda group: (-group.total, group.name))
+    return sorted(found.values(), key=lambda group: (-group.total, group.name)), total
 
 
 def _operation(group: Mapping[str, str]) -> str:
@@ -203,9 +205,8 @@ def _changes_of(session: Session, query: RevisionQuery, group: Group, most: int)
     return read_revisions(session.client, part)
 
 
-def _print(session: Session, query: RevisionQuery, groups: Sequence[Group]) -> None:
-    screen, arguments = session.screen, session.arguments
-    total, left = sum(group.total for group in groups), arguments.limit
+def _print(session: Session, query: RevisionQuery, groups: Sequence[Group], total: int) -> None:
+    screen, arguments, left = session.screen, session.arguments, session.arguments.limit
     shown = groups[: arguments.limit or None]
     names = {group.name: printable(group.name) for group in shown}
     width = max(map(len, names.values()), default=0)
@@ -262,4 +263,4 @@ def _document(session: Session, query: RevisionQuery, groups: Sequence[Group]) -
             left = max(left - len(revisions), 0)
             entry["revisions"] = [revision_document(revision, show_secrets=False) for revision in revisions]
         entries.append(entry)
-    return {"by": arguments.by, "groups": entries, "changes": sum(group.total for group in groups)}
+    return {"by": arguments.by, "groups": entries}
