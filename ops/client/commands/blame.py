@@ -17,6 +17,7 @@ from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, r
 from kubechronicle.ops.client.revision_texts import mask_object, revision_document, user_of
 from kubechronicle.ops.client.searches import check_existed
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.several import split_objects
 from kubechronicle.ops.client.subjects import Subject, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
@@ -49,7 +50,30 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0. Raises OperatorError if the object does not exist at that moment."""
     session = Session.open(arguments)
-    subject = session.subject(arguments.words, session.kinds())
+    subjects, documents = _subjects(session), list[Object]()
+    for place, subject in enumerate(subjects):
+        marked, revisions = _marks_of(session, subject)
+        if session.screen.format != "text":
+            documents.append(_document(marked, revisions))
+            continue
+        if place:
+            session.screen.line()
+        if len(subjects) > 1:
+            session.screen.line(Painted(f"# {subject.description}", "strong"))
+        _print(session.screen, marked, revisions)
+    if documents:
+        session.screen.document(documents[0] if len(subjects) == 1 else {"objects": documents})
+    return 0
+
+
+def _subjects(session: Session) -> list[Subject]:
+    kinds = session.kinds()
+    return [session.subject(words, kinds) for words in split_objects(session.arguments.words)]
+
+
+def _marks_of(session: Session, subject: Subject) -> tuple[Marked, dict[int, Object]]:
+    """Return the object with the revisions that set its fields, as they are printed. OperatorError."""
+    arguments = session.arguments
     marked, revisions = read_marks(session.client, subject, _moment(session, subject))
     revisions = {
         number: revision_document(revision, show_secrets=arguments.show_secrets)
@@ -60,11 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         marked = Marked({name: value for name, value in marked.value.items() if name != "status"}, 0, members)
     if not arguments.show_secrets:
         marked = _mask(marked)
-    if session.screen.format == "text":
-        _print(session.screen, marked, revisions)
-    else:
-        session.screen.document(_document(marked, revisions))
-    return 0
+    return marked, revisions
 
 
 def _moment(session: Session, subject: Subject) -> str:

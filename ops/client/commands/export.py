@@ -11,6 +11,7 @@ from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.several import split_objects
 from kubechronicle.ops.client.states import State, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
@@ -20,13 +21,15 @@ EXAMPLES: Final = """\
   kubectl diff -f shop.yaml                                   the differences to the present one
   kubectl chronicle export -n shop,billing --at 2026-11-20T18:00Z
   kubectl chronicle export -A --at 1d -o json                 the whole cluster, as a List
-  kubectl chronicle export deployment/web --at 2h | kubectl apply -f -
+  kubectl chronicle export deployment/web service/web --at 2h | kubectl apply -f -
+  kubectl chronicle export configmaps -n shop -l app=web --at yesterday
 """
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser, required=False)
     add_all_namespaces_flag(parser)
+    parser.add_argument("-l", "--selector", metavar="LABELS", default="", help="objects with these labels, as app=web")
     parser.add_argument("--at", metavar="MOMENT", required=True, help="2h, a time, a revision, now")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("yaml", "json"))
@@ -56,18 +59,35 @@ def run(arguments: argparse.Namespace) -> int:
 def _read_state(session: Session, client: Client, kinds: Kinds) -> State:
     arguments = session.arguments
     if arguments.words:
-        subject = session.subject(arguments.words, kinds)
-        obj = client.get_if(subject.path())
-        if obj is None:
-            raise OperatorError(f"there was no {subject.description} at {arguments.at}")
-        if reason := lost(obj):
-            raise OperatorError(f"{subject.description} cannot be applied: {reason}")
-        state = State()
-        state.add(subject.kind, obj)
-        return state
+        return _read_objects(session, client, kinds)
+    if arguments.selector:
+        raise OperatorError("--selector needs a kind, as in `export deployments -l app=web --at 2h`")
     namespaces = [] if arguments.all_namespaces else [name for name in session.namespace.split(",") if name]
     existing = existing_namespaces(client, kinds, namespaces)
     missing = [name for name in namespaces if name not in existing]
     if missing:
         raise OperatorError(f"there was no namespace {', '.join(missing)} at {arguments.at}")
     return read_state(client, kinds, namespaces)
+
+
+def _read_objects(session: Session, client: Client, kinds: Kinds) -> State:
+    """Read the named objects, or those of a kind with the labels. OperatorError."""
+    arguments, state = session.arguments, State()
+    if arguments.selector:
+        subject = session.subject(arguments.words, kinds, name_required=False)
+        if subject.name:
+            raise OperatorError("a name and --selector exclude each other")
+        for obj in client.items(subject.path(), {"labelSelector": arguments.selector}):
+            state.add(subject.kind, {**obj, "kind": subject.kind.kind})
+        if not state.objects:
+            raise OperatorError(f"there were no {subject.description} with {arguments.selector} at {arguments.at}")
+        return state
+    for words in split_objects(arguments.words):
+        subject = session.subject(words, kinds)
+        found = client.get_if(subject.path())
+        if found is None:
+            raise OperatorError(f"there was no {subject.description} at {arguments.at}")
+        if reason := lost(found):
+            raise OperatorError(f"{subject.description} cannot be applied: {reason}")
+        state.add(subject.kind, found)
+    return state

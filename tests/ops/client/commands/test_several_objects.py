@@ -85,3 +85,21 @@ def test_between_selects_kinds_statuses_and_noise(chronicle: Chronicle, running:
     everything = chronicle("between", "1", "now", "-n", pods, "-v", "--limit", "0", "-o", "json").json()
     listed = sum(len(group["revisions"]) for group in everything["groups"])
     assert listed == everything["changes"] > 10
+
+
+def test_export_and_blame_of_several_objects(chronicle: Chronicle, pods: str) -> None:
+    exported = chronicle("export", "deployment/web", "pod/b", "-n", pods, "--at", "now").out
+    assert exported.count("kind: Pod\n") == exported.count("kind: Deployment\n") == 1
+    labelled = chronicle("export", "pods", "-l", "app=db", "-n", pods, "--at", "now", "-o", "json").json()
+    assert [each["metadata"]["name"] for each in labelled["items"]] == ["b"]
+    for arguments, message in (
+        (("pods", "-l", "app=none"), "there were no pods in namespace"),
+        (("-l", "app=db"), "--selector needs a kind"),
+        (("pod/b", "-l", "app=db"), "a name and --selector exclude each other"),
+    ):
+        output = chronicle("export", *arguments, "-n", pods, "--at", "now")
+        assert (output.code, message in output.err) == (2, True), output
+    blamed = chronicle("blame", "pod/b", "deployment/web", "-n", pods)
+    assert f"# pod/b in namespace {pods}\n" in blamed.out
+    assert f"\n# deployment.apps/web in namespace {pods}\n" in blamed.out
+    assert len(chronicle("blame", "pod/b", "deploy/web", "-n", pods, "-o", "json").json()["objects"]) == 2
