@@ -34,7 +34,8 @@ MOMENTS: Final = ("now", "10m", "1h", "2h", "1d", "7d")
 MOMENT_FLAGS: Final = frozenset({"--at", "--to", "--from", "--since", "--until"})
 # cobra's ShellCompDirectiveNoFileComp, and the same with ShellCompDirectiveNoSpace.
 NO_FILES, NO_FILES_NO_SPACE = 4, 6
-OBJECT_COMMANDS: Final = frozenset({"log", "blame", "diff", "who", "restore", "export"})
+OBJECT_COMMANDS: Final = frozenset({"log", "blame", "diff", "who", "restore", "export", "bisect", "can-i"})
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
 def complete_for_kubectl() -> int:
@@ -92,6 +93,15 @@ def _words(before: Sequence[str], prefix: str) -> Iterable[str]:
             from kubechronicle.ops.client.commands.who import ACTIONS
 
             return ACTIONS
+        action, *positional = positional
+        command = "can-i" if action == "can" else command
+    if command == "can-i":
+        if not positional:
+            return VERBS
+        positional = positional[1:]
+    if command == "bisect":
+        if not positional:
+            return []  # the expression
         positional = positional[1:]
     return _objects(positional, prefix, before) if command in OBJECT_COMMANDS else []
 

@@ -85,3 +85,22 @@ async def test_a_deleted_namespace_counts_until_its_name_is_used_again(autojump_
         await server.delete(SPACE)
         assert await server.names(f"/history/at/{old}{SPACE}/secrets") == ["key"]
         assert await server.names(f"/history/at/{created + 1}{SPACE}/configmaps") == ["new"]
+
+
+async def test_a_new_tenant_learns_nothing_of_former_rights(autojump_clock: Any) -> None:
+    async with open_server(authorization=AUTHORIZATION) as server:
+        old, created = await tenants(server)
+        rules = [{"apiGroups": ["authorization.k8s.io"], "resources": ["*"], "verbs": ["create"]}]
+        space = f"{RBAC}/namespaces/shop"
+        await server.post(f"{space}/roles", {"metadata": {"name": "asks"}, "rules": rules})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "asks"}
+        await server.post(
+            f"{space}/rolebindings", {"metadata": {"name": "asks"}, "roleRef": role, "subjects": SUBJECTS}
+        )
+        spec = {"user": "eve", "resourceAttributes": {"namespace": "shop", "verb": "get", "resource": "secrets"}}
+        review = "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews"
+        question = f"{API}/namespaces/shop/revisions?summary=rights&verb=get&resource=secrets&user=eve"
+        for moment, code in ((old, 403), (created + 1, 200)):
+            asked = await server.ask("POST", f"/history/at/{moment}{review}", {"spec": spec}, token=JOE)
+            found = await server.ask("GET", f"/history/at/{moment}{question}", token=JOE)
+            assert (asked.status, found.status) == (code if code == 403 else 201, code)
