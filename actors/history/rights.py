@@ -30,6 +30,7 @@ from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Operation, Record
 
 Pair = tuple[Record, Record | None]
+LOCAL: Final = (ROLES[1], BINDINGS[1])
 
 CHUNK: Final = 500
 """Changes read from the log at once: roles are small."""
@@ -96,7 +97,7 @@ class TurnSearch:
 
     def _resources(self) -> Sequence[str]:
         everywhere = (ROLES[0], BINDINGS[0])
-        return (*everywhere, ROLES[1], BINDINGS[1]) if self._namespace else everywhere
+        return (*everywhere, *LOCAL) if self._namespace else everywhere
 
     async def turns(self, grants: GrantsOverTime, moment: int, subjects: Iterable[Subject]) -> Turns:
         """Find the turning points of ``subjects``. ``grants``: as of the moment; they are left at the end of it."""
@@ -130,8 +131,9 @@ class TurnSearch:
     async def _changes(self, query: ChangeQuery) -> AsyncGenerator[Pair, None]:
         """Yield the changes of all resources in one order."""
         streams = [
-            self._of(replace(query, resources=(resource,), namespace=self._namespace if index > 1 else ""))
-            for index, resource in enumerate(self._resources())
+            self._of(replace(query, resources=(resource,), namespace=self._namespace if resource in LOCAL else ""))
+            for resource in self._resources()
+            if query.newest_first or not self._is_unchanged(resource, query.after)
         ]
         heads = [await anext(stream, None) for stream in streams]
         choose = max if query.newest_first else min
@@ -141,6 +143,11 @@ class TurnSearch:
             assert head is not None
             yield head
             heads[index] = await anext(streams[index], None)
+
+    def _is_unchanged(self, resource: str, revision: int) -> bool:
+        """Tell if the view knows that a resource has not changed since a revision, which saves a query."""
+        view = self._reads.views[resource]
+        return view.held_since <= revision and view.unchanged_since(revision)
 
     async def _of(self, query: ChangeQuery) -> AsyncGenerator[Pair, None]:
         limit = FIRST_CHUNK
