@@ -22,6 +22,7 @@ from kubechronicle.http.authorization.metrics import AttemptMetrics
 from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.request_metrics import RequestLabels, Requests
 from kubechronicle.http.streaming.metrics import StreamMetrics
+from kubechronicle.http.watch_metrics import WatchEvents
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -64,14 +65,6 @@ class _Readings(Collector):
             yield metric
 
 
-class _FunctionCollector(Collector):
-    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterable[Metric]:
-        return self._collect()
-
-
 class _Labelled(CollectorRegistry):
     """The metrics of another registry, with the number of the process as a label."""
 
@@ -89,19 +82,11 @@ class _Labelled(CollectorRegistry):
 _Family = TypeVar("_Family", Counter, Gauge)
 
 
-class Count:
-    """A number that grows."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-
 class Metrics:
     """One per server, not global: tests run several servers in one process.
 
     ``requests``: returns the Series of the labels of a request (request_metrics.py).
+    ``watch_events``: returns the count of events of a group, version and resource.
     ``in_flight``: the number of current requests by kind, counted by the filter that limits them.
     ``worker``: the number of this process, if several share a port.
     ``shown``: the metrics and label values that are shown.
@@ -122,8 +107,9 @@ class Metrics:
             ("group", "version", "kind"),
             registry=self.registry,
         )
-        self._watch_events: dict[tuple[str, str, str], Count] = {}
-        self.registry.register(_FunctionCollector(self._collect_watch_events))
+        watch_events = WatchEvents()
+        self.registry.register(watch_events)
+        self.watch_events = watch_events.of
         self._long_running = Gauge(
             "apiserver_longrunning_requests",
             "Long-running requests by verb and resource.",
@@ -150,17 +136,6 @@ class Metrics:
 
     def watchers(self, group: str, version: str, kind: str) -> Gauge:
         return self._child("w", self._watchers, group, version, kind)
-
-    def watch_events(self, group: str, version: str, resource: str) -> Count:
-        return self._watch_events.setdefault((group, version, resource), Count())
-
-    def _collect_watch_events(self) -> Iterable[Metric]:
-        events = CounterMetricFamily(
-            "apiserver_watch_events", "Events sent in watch clients.", labels=("group", "version", "resource")
-        )
-        for labels, count in self._watch_events.items():
-            events.add_metric(labels, count.value)
-        yield events
 
     def long_running(self, labels: RequestLabels) -> Gauge:
         return self._child("l", self._long_running, labels[0], *labels[2:])

@@ -38,6 +38,7 @@ from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.entry_encoder import JSON
 from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
+from kubechronicle.http.watch_metrics import bucket_of
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -116,13 +117,13 @@ def storage_revision(text: str) -> int:
 
 
 class _JoinedFrames:
-    """Frames of one batch, joined, and their number."""
+    """Frames of one batch, joined, and the buckets of their sizes."""
 
-    __slots__ = ("count", "frame", "size")
+    __slots__ = ("buckets", "frame", "size")
 
     def __init__(self, frames: list[bytes]) -> None:
-        self.count = len(frames)
-        self.frame = frames[0] if self.count == 1 else b"".join(frames)
+        self.buckets = tuple(map(bucket_of, frames))
+        self.frame = frames[0] if len(frames) == 1 else b"".join(frames)
         self.size = len(self.frame)
 
 
@@ -206,10 +207,10 @@ class WatchStream:
             frames = _JoinedFrames(self._frames_of(batch))
             if self._matches is None:  # the frames are the same for all watchers of one representation
                 batch.encodings[self._representation] = frames
-        if frames.count:
+        if frames.buckets:
             if frames.size > CHUNK_BYTES or not push(frames.frame):
                 return False
-            self._events.value += frames.count
+            self._events.add(frames.size, frames.buckets)
         return True
 
     def __aiter__(self) -> WatchStream:
@@ -251,7 +252,7 @@ class WatchStream:
                 frames = await self._event_frames()
         except NoForm:
             return None
-        self._events.value += len(frames)
+        self._events.add(sum(map(len, frames)), list(map(bucket_of, frames)))
         return frames
 
     async def _initial_frames(self) -> list[bytes]:

@@ -103,6 +103,10 @@ async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_cl
         assert await server.metric("apiserver_registered_watchers", **watchers) == 0
         events = await server.metric("apiserver_watch_events_total", group="", version="v1", resource="pods")
         assert events == 1
+        sizes = {"group": "", "version": "v1", "resource": "pods"}
+        assert await server.metric("apiserver_watch_events_sizes_count", **sizes) == 1
+        assert await server.metric("apiserver_watch_events_sizes_bucket", le="8192.0", **sizes) == 1
+        assert 200 < (await server.metric("apiserver_watch_events_sizes_sum", **sizes) or 0) < 8192
         labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": "", **OURS}
         total = await server.metric("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
         assert total == 1
