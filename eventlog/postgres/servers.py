@@ -1,10 +1,14 @@
-"""The servers that use the database, and a short text of each about itself."""
+"""The servers that use the database: a short text of each about itself, and the encrypted keys that they share."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
+from uuid import UUID
 
 import orjson
+import trio
 
 from kubechronicle.eventlog.postgres.session import Session
 
@@ -23,3 +27,38 @@ async def introduce(session: Session, name: str, trust: dict[str, Any]) -> dict[
     await session.fetch(_FORGET, name)
     await session.fetch(_ADD, name, orjson.dumps(trust).decode())
     return {row["name"]: orjson.loads(row["trust"]) for row in await session.fetch(_OTHERS, name)}
+
+
+# Servers that start together wait for the first one, which makes the keys.
+_LOCK_KEYS = "begin; set local lock_timeout = 0; lock table kubechronicle.shared_keys in share row exclusive mode"
+_LOG_ID = "select log_id from kubechronicle.state"
+_KEYS = "select name, sealed from kubechronicle.shared_keys"
+_ADD_KEYS = "insert into kubechronicle.shared_keys (name, sealed) values ($1, $2)"
+
+
+class SharedKeys:
+    """Made by ``sharing_keys``. ``log_id``: the identity of the log. ``sealed``: the encrypted keys, by name."""
+
+    def __init__(self, session: Session, log_id: UUID, sealed: dict[str, bytes]) -> None:
+        self._session = session
+        self.log_id = log_id
+        self.sealed = sealed
+
+    async def add(self, name: str, sealed: bytes) -> None:
+        await self._session.fetch(_ADD_KEYS, name, sealed)
+
+
+@asynccontextmanager
+async def sharing_keys(session: Session) -> AsyncIterator[SharedKeys]:
+    """Hold the lock on the shared keys. Those added are committed at the end, all or none."""
+    await session.execute(_LOCK_KEYS)
+    committed = False
+    try:
+        log_id = (await session.fetch(_LOG_ID))[0][0]
+        yield SharedKeys(session, log_id, {row["name"]: bytes(row["sealed"]) for row in await session.fetch(_KEYS)})
+        await session.execute("commit")
+        committed = True
+    finally:
+        if not committed and not session.closed:
+            with trio.CancelScope(shield=True):
+                await session.execute("rollback")

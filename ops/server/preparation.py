@@ -63,6 +63,7 @@ from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.shown import shown
+from kubechronicle.ops.shared_keys import FLAG, encryption_key, share_keys
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
@@ -117,13 +118,14 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     """Make certificates and keys while the database starts, then apply its migrations."""
     warn_of_etcd(inputs.egress)
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
-    for name in await trio.to_thread.run_sync(pki.ensure, names):
-        log.info("Made certificate", extra={"certificate": name})
-    issuer = await service_account_keys.make_issuer(settings, pki.directory)
+    shared = settings.shared_keys_encryption_file
+    issuer = await _make_keys(settings, pki, names) if shared is None else None
     url = await database()
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
     for name in await migrate_patiently(settings.database_direct_url or url, patience):
         log.info("Applied migration", extra={"migration": name})
+    if issuer is None:
+        issuer = await _share_keys(settings, pki, names)
     if settings.database_url is not None:
         name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
         await compare_trust(settings.database_direct_url or url, name, trust_of(settings, pki, issuer))
@@ -136,6 +138,27 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
         issuer=issuer,
         kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
     )
+
+
+async def _make_keys(settings: Settings, pki: Pki, names: Names) -> ServiceAccountIssuer:
+    for name in await trio.to_thread.run_sync(pki.ensure, names):
+        log.info("Made certificate", extra={"certificate": name})
+    return await service_account_keys.make_issuer(settings, pki.directory)
+
+
+async def _share_keys(settings: Settings, pki: Pki, names: Names) -> ServiceAccountIssuer:
+    """Make the keys that the other servers on the database have not made yet, and take all others. OperatorError."""
+    assert settings.shared_keys_encryption_file is not None
+    assert settings.database_url is not None
+    key = encryption_key(settings.shared_keys_encryption_file)
+    issuers: list[ServiceAccountIssuer] = []
+
+    async def make() -> None:
+        issuers.append(await _make_keys(settings, pki, names))
+
+    for name in await share_keys(settings.database_direct_url or settings.database_url, key, pki.directory, make):
+        log.info("Took keys that the servers on this database share", extra={"keys": name})
+    return issuers[0]
 
 
 async def migrate_patiently(url: str, patience: float) -> list[str]:
@@ -161,6 +184,10 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     """Check everything that can be checked without starting anything. Raise OperatorError."""
     if settings.database_direct_url is not None and settings.database_url is None:
         raise OperatorError("--database-direct-url: give the address of the pooler too, by --database-url")
+    if settings.shared_keys_encryption_file is not None:
+        if settings.database_url is None:
+            raise OperatorError(f"{FLAG}: give --database-url too; an embedded database has one server")
+        encryption_key(settings.shared_keys_encryption_file)
     _check_certificates(settings)
     transport.tls_options(settings)
     transport.named_certificates(settings)

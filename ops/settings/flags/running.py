@@ -14,6 +14,12 @@ FLAGS = (
         "transaction mode: for LISTEN, migrations and retention. Reads and writes go through the pooler.",
     ),
     Flag(
+        name="shared-keys-encryption-file", placeholder="FILE", default="",
+        help="Share the authorities and the key of service account tokens in DATA_DIR/pki with the other servers on "
+        "--database-url. The database keeps them, encrypted with the key in this file: 32 bytes in base64, the same for "
+        "each server.",
+    ),
+    Flag(
         name="storage-initialization-timeout", placeholder="DURATION", default="1m0s",
         help="How long a start waits for the database of --database-url while it refuses connections, starts up, or "
         "its host is unknown; 0s: not at all.",
