@@ -17,6 +17,8 @@ from typing import Final, Protocol
 
 LOG: Final = "etcd"
 SERIALIZATION: Final = "serialize-response-object"
+CONVERSION: Final = "decode-response-object"
+WRITE: Final = "response-write"
 MUTATING: Final = "mutating-webhook"
 VALIDATING: Final = "validating-webhook"
 """Names of parts, as kube-apiserver's audit annotations have them."""

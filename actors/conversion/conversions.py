@@ -21,6 +21,7 @@ from kubechronicle.api.custom.conversion_reviews import converted, failed, revie
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.request_parts import CONVERSION, timed
 
 TIMEOUT: Final = 30.0
 """Seconds for one review (apiserver/pkg/util/webhook: the timeout of a conversion's client)."""
@@ -107,8 +108,14 @@ class Conversions:
         webhook = custom.conversion.get("webhook") or {}
         versions = webhook.get("conversionReviewVersions") or ()
         asked = review(objects, api_version, uid=str(uuid.uuid4()), versions=versions)
+        shown = {
+            "custom-resource-definition": f"{custom.plural}.{custom.group}",
+            "desired-api-version": api_version,
+            "object-count": str(len(objects)),
+        }
         try:
-            answer = await self._ask(webhook.get("clientConfig") or {}, orjson.dumps(asked), timeout=TIMEOUT)
+            with timed(CONVERSION, "Call conversion webhook", shown):
+                answer = await self._ask(webhook.get("clientConfig") or {}, orjson.dumps(asked), timeout=TIMEOUT)
         except WebhookError as error:
             raise failed(objects[0], f"failed: {error}") from None
         results = converted(answer, objects, api_version, asked=asked)

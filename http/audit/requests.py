@@ -2,7 +2,7 @@
 
     RequestReceived     before anything else
     ResponseStarted     for watches and streams: before the first byte of the answer
-    ResponseComplete    when the answer is made; for an answer that is a stream, when the stream has ended
+    ResponseComplete    when the answer is made; for one that is a stream, or a long list in mode batch, when it is sent
     Panic               instead, after a bug of this server
 
 In a blocking mode, a request waits for its events. The end of a stream does not: its connection may be gone.
@@ -23,7 +23,7 @@ from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.codecs.errors import CodecError, NotAcceptableError
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.eventlog.request_parts import CURRENT, Parts
+from kubechronicle.eventlog.request_parts import CURRENT, WRITE, Parts
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
     REASON,
@@ -138,8 +138,24 @@ class _Served:
             return response
         shown, payload = _shown(self._record, response)
         await self._started(shown, payload)
-        await self._complete(shown, payload)
+        if isinstance(body, ListBody) and not self._audit.blocking:
+            self._complete_when_sent(body, shown, payload)
+        else:
+            await self._complete(shown, payload)
         return response
+
+    def _complete_when_sent(self, body: ListBody, shown: bytes, payload: Payload | None) -> None:
+        """Record the end of a long list when it is sent or given up, with the seconds that this took."""
+        before, began = body.when_closed, time.time()
+
+        def closed() -> None:
+            if before is not None:
+                before()
+            if self._context.parts is not None:
+                self._context.parts.add(WRITE, time.time() - began)
+            self.ended(shown, payload)
+
+        body.when_closed = closed
 
     async def failed(self, error: Exception) -> None:
         """Record an answer that is an error; a bug as a panic."""
@@ -166,10 +182,10 @@ class _Served:
             shown = error_status(status.timeout("request did not complete within the allotted timeout"))
         self.ended(shown)
 
-    def ended(self, shown: bytes) -> None:
+    def ended(self, shown: bytes, payload: Payload | None = None) -> None:
         """Record the end, without waiting."""
         if self._record.decision.complete:
-            finish(self._record, self._context, shown, None)
+            finish(self._record, self._context, shown, payload)
             self._audit.offer(self._record)
 
     async def _complete(self, shown: bytes, payload: Payload | None) -> None:

@@ -16,6 +16,7 @@ from kubechronicle.actors.conversion.conversions import Conversions, WebhookErro
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.request_parts import CURRENT, Parts
 
 V2 = "example.com/v2"
 CONVERSION = {
@@ -136,3 +137,13 @@ async def test_a_result_is_kept_for_a_minute(autojump_clock: trio.testing.MockCl
         await trio.sleep(seconds)
         await conversions.convert(kind, [widget("a")], V2)
     assert hook.sizes == [1, 1]
+
+
+async def test_the_wait_for_the_webhook_is_a_part_of_the_request() -> None:
+    parts = Parts()
+    token = CURRENT.set(parts)
+    try:
+        await Conversions(Hook()).convert(custom(), [widget("a")], V2)
+    finally:
+        CURRENT.reset(token)
+    assert parts.seconds["decode-response-object"] > 0
