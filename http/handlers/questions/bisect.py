@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
@@ -55,6 +55,9 @@ FLIPS: Final = 100
 MAX_FLIPS: Final = 10_000
 USERS: Final = 10
 """Users of the result, those with the most flips."""
+MAX_SEARCHES: Final = 8
+"""Searches at the same time in one process: each holds some megabytes, and a connection to the log at times."""
+BUSY: Final = "the server runs as many searches as it can, please try again later"
 KEYS: Final = ("name", "namespace", "uid")
 """Columns of the log that select whole objects."""
 
@@ -134,7 +137,12 @@ def _leaves_changes_out(column: str, text: Any) -> bool:
 
 
 class BisectionStream:
-    """The lines of an answer. ``end``: the server stops, so the search does, too (drain.Stream)."""
+    """The lines of an answer. ``end``: the server stops, so the search does, too (drain.Stream).
+
+    ``running``: the streams of this process that are being sent.
+    """
+
+    running: ClassVar[set[BisectionStream]] = set()
 
     def __init__(self, bisection: Bisection, drain: Drain, *, limit: int) -> None:
         self._bisection, self._drain, self._limit = bisection, drain, limit
@@ -148,6 +156,10 @@ class BisectionStream:
         self._ended = True
 
     async def lines(self) -> AsyncIterator[bytes]:
+        if len(self.running) >= MAX_SEARCHES:
+            yield _line("ERROR", object=status.too_many_requests(BUSY).body())
+            return
+        self.running.add(self)
         self._drain.add(self)
         try:
             async with aclosing(self._bisection.flips()) as chunks:
@@ -164,6 +176,7 @@ class BisectionStream:
             yield _line("ERROR", object=known.body())
         finally:
             self._drain.discard(self)
+            self.running.discard(self)
 
     def _chunk(self, flips: Sequence[Flip]) -> bytes:
         lines = []

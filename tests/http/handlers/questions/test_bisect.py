@@ -11,6 +11,8 @@ import pytest
 from in_process import JOE, MAPS, InProcess, configmap, open_server
 from trio.testing import MockClock
 
+from kubechronicle.http.handlers.questions import bisect
+
 API = "/apis/history.kubechronicle.dev/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RED = "self.data.color == 'red'"
@@ -160,3 +162,14 @@ async def test_values_of_secrets_are_judged_on_request_only(story: Story) -> Non
     assert [holds for _, _, holds in shown] == [True]
     reads = await story.server.get(f"{API}/namespaces/default/reads")
     assert [item["object"]["name"] for item in reads["items"]] == ["key"]
+
+
+async def test_searches_at_the_same_time_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bisect, "MAX_SEARCHES", 1)
+    async with story.server.watch(story.path(RED)) as first:
+        assert await first.next() is not None  # it runs until its last line is read
+        async with story.server.watch(story.path(RED)) as second:
+            [line] = await second.rest()
+        assert (line["type"], line["object"]["code"]) == ("ERROR", 429)
+        assert (await first.rest())[-1]["type"] == "RESULT"
+    assert (await story.search(RED))[1]["flips"] == 5
