@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import BOOKKEEPING, field_below, item_label, key_fields_of
 
+CANDIDATES: Final = 50
 _KEYS: Final = re.compile(r"\[[^\]]*\]")
 
 
@@ -43,18 +45,27 @@ def nearest_field(field: str, known: Iterable[str]) -> str:
     for each in fields:
         if _KEYS.sub("", each).endswith(f".{bare}"):
             return each
-    if similar := difflib.get_close_matches(field, fields, n=1):
-        return similar[0]
+    if similar := _nearest(field, fields):
+        return similar
     count = bare.count(".") + 1
     ends: dict[str, str] = {}
     for each in fields:
         ends.setdefault(".".join(_KEYS.sub("", each).split(".")[-count:]), each)
-    similar = difflib.get_close_matches(bare, list(ends), n=1)
-    return ends[similar[0]] if similar else ""
+    return ends.get(_nearest(bare, list(ends)), "")
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the known name that is most like a mistyped one; "": none is near."""
     names = {each.lower(): each for each in sorted(set(known), reverse=True)}
-    similar = difflib.get_close_matches(name.lower(), list(names), n=1)
-    return names[similar[0]] if similar else ""
+    return names.get(_nearest(name.lower(), list(names)), "")
+
+
+def _nearest(text: str, known: list[str]) -> str:
+    """Return the most similar text; of equally similar ones, that with the longest beginning in common."""
+    similar = difflib.get_close_matches(text, known, n=CANDIDATES)
+
+    def nearness(each: str) -> tuple[float, int]:
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(each, text, strict=False)))
+        return difflib.SequenceMatcher(None, each, text).ratio(), common
+
+    return max(sorted(similar), key=nearness, default="")

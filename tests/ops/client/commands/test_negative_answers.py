@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
+from kubechronicle.ops.client.client import Client
 
 Chronicle = Callable[..., Any]
 
@@ -110,3 +113,12 @@ def test_blame_of_a_deleted_object_prints_its_last_state(chronicle: Chronicle, s
     missing = chronicle("blame", "configmap/new", "-n", shop[0], "--at", str(shop[1]))
     assert "there is no configmap/new" in missing.err
     assert missing.code == 2
+
+
+def test_a_clock_that_was_wrong_is_told(chronicle: Chronicle, shop: tuple[str, int], monkeypatch: Any) -> None:
+    """A change with a time of the future makes times and ages name other changes than people mean."""
+    earlier = timedelta(hours=-1)
+    monkeypatch.setattr(Client, "now", lambda client: datetime.now(UTC) + earlier)
+    output = chronicle("log", "deployment/web", "-n", shop[0])
+    assert "a clock was wrong: the newest change (revision " in output.err
+    assert "in the future; name revisions instead of times" in output.err
