@@ -108,7 +108,7 @@ create table kubechronicle.log (
     previous_revision bigint not null,   -- of the row this one replaced; 0: the object did not exist
     committed_at      timestamptz not null,
     operation         smallint not null, -- 1 create, 2 update, 3 delete
-    class             text not null,     -- retention class; decides the partition, not part of the digest
+    class             text not null,     -- retention class; decides the partition
     resource          text collate "C" not null,
     namespace         text collate "C" not null,
     name              text collate "C" not null,
@@ -301,7 +301,8 @@ begin
 
     with change as (
         select u.*, case when u.operation = 1 then u.revision else u.created end as create_revision,
-            case when u.operation = 1 then 1 else u.before + 1 end as version
+            case when u.operation = 1 then 1 else u.before + 1 end as version,
+            coalesce((select c.class from kubechronicle.resource_classes c where c.resource = u.resource), 'long') as class
         from unnest(revisions, actual, create_revisions, versions, operations, resources, namespaces, names, uids,
             user_names, user_uids, append.user_groups, user_extras, impersonators, verbs, request_uris, user_agents,
             source_addresses, field_managers, audit_ids, objects)
@@ -315,15 +316,14 @@ begin
         select *, sha256(record_send(row(
             revision, create_revision, version, previous_revision, append.committed_at, operation,
             resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
-            request_uri, user_agent, source_address, field_manager, audit_id, object))) as digest
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class))) as digest
         from change
     ), appended as (
         insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
             class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
             request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object)
         select revision, create_revision, version, previous_revision, append.committed_at, operation,
-            coalesce((select c.class from kubechronicle.resource_classes c where c.resource = d.resource), 'long'),
-            resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
+            class, resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
             request_uri, user_agent, source_address, field_manager, audit_id, digest,
             kubechronicle.chain(h.hash, digest) over (order by revision rows unbounded preceding), object
         from digested d
@@ -455,7 +455,7 @@ begin
     row_digest := sha256(record_send(row(
         head, create_revision, version, expected, committed_at, operation,
         resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, object)));
+        request_uri, user_agent, source_address, field_manager, audit_id, object, class)));
     row_hash := sha256(last_hash || row_digest);
     insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
@@ -561,10 +561,119 @@ create table kubechronicle.tombstones (
     primary key (thousand, class)
 );
 
+-- Append an entry of the log itself: an object that records an act on the log (eventlog/integrity/drops.py). ``spec``: JSON
+-- without spaces. Creates the object, or replaces it.
+create function kubechronicle.record_entry(plural text, kind text, name text, spec text, actor text, verb text)
+returns void language plpgsql as $$
+declare
+    of_resource constant text := plural || '.history.kubechronicle.dev';
+    existing kubechronicle.live;
+    uid text := gen_random_uuid()::text;
+    created timestamptz := clock_timestamp();
+begin
+    perform from kubechronicle.state for update;
+    select * into existing from kubechronicle.live l
+        where l.resource = of_resource and l.namespace = '' and l.name = record_entry.name
+        order by l.revision desc limit 1;
+    if existing.revision is not null then
+        select r.uid, (r.object #>> '{metadata,creationTimestamp}')::timestamptz into strict uid, created
+        from (select l.uid, l.object from kubechronicle.log l where l.revision = existing.revision union all
+            select k.uid, k.object from kubechronicle.kept k where k.revision = existing.revision limit 1) r;
+    end if;
+    perform kubechronicle.append(gen_random_uuid(), array[0], array[coalesce(existing.revision, 0)],
+        array[case when existing.revision is null then 1 else 2 end]::smallint[],
+        array[of_resource], array[''], array[name], array[uid],
+        array[actor], array[''], array['{}'], array[null]::text[], array[''], array[verb],
+        array[''], array[current_setting('application_name')], array[''], array[''], array[''],
+        array[format('{"apiVersion":"history.kubechronicle.dev/v1","kind":%s,"metadata":{"name":%s,"uid":%s,'
+            '"creationTimestamp":"%s"},"spec":%s}', to_json(kind), to_json(name), to_json(uid),
+            to_char(created at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), spec)::json], null);
+end $$;
+
+-- The drops that the log records.
+create function kubechronicle.recorded_drops()
+returns table (revision bigint, class text, first bigint, last bigint, kept text) language sql stable as $$
+    select e.revision, r.object #>> '{spec,class}', (r.object #>> '{spec,first}')::bigint,
+        (r.object #>> '{spec,last}')::bigint, r.object #>> '{spec,kept,digest}'
+    from kubechronicle.live e cross join lateral (
+        select l.object from kubechronicle.log l where l.revision = e.revision union all
+        select k.object from kubechronicle.kept k where k.revision = e.revision limit 1) r
+    where e.resource = 'drops.history.kubechronicle.dev'
+$$;
+
+-- The number of all rows copied forward, and their digest: one of digests, one for each thousand revisions, so that none is
+-- computed of more bytes than a value may have.
+create function kubechronicle.kept_state(out revisions bigint, out digest bytea) language sql stable as $$
+    select coalesce(sum(t.rows), 0)::bigint, sha256(coalesce(string_agg(t.digest, ''::bytea order by t.thousand), ''))
+    from (select k.revision / 1000 as thousand, count(*) as rows,
+            sha256(string_agg(int8send(k.revision) || k.digest, ''::bytea order by k.revision)) as digest
+        from kubechronicle.kept k group by 1) t
+$$;
+
+-- Record that the revisions of a class from ``first`` to ``last`` were dropped: with the digest of their tombstones, and
+-- that of all rows copied forward, of which only a drop removes any.
+create function kubechronicle.record_drop(retention_class text, first bigint, last bigint) returns void
+language plpgsql as $$
+declare
+    rows bigint;
+    digest bytea;
+    kept record;
+begin
+    select coalesce(sum(t.rows), 0), sha256(coalesce(string_agg(t.digest, ''::bytea order by t.thousand), ''))
+    into rows, digest
+    from (select s.thousand, count(*) as rows, sha256(string_agg(int8send(r.revision) || r.digest, ''::bytea order by r.revision)) as digest
+        from kubechronicle.tombstones s, unnest(s.revisions, s.digests) r (revision, digest)
+        where s.class = retention_class and s.thousand between record_drop.first / 1000 and record_drop.last / 1000
+            and r.revision between record_drop.first and record_drop.last
+        group by s.thousand) t;
+    select * into kept from kubechronicle.kept_state();
+    perform kubechronicle.record_entry('drops', 'Drop', format('%s-%s', retention_class, first), format(
+        '{"class":%s,"first":%s,"last":%s,"revisions":%s,"digest":"%s","kept":{"revisions":%s,"digest":"%s"},"databaseRole":%s}',
+        to_json(retention_class), first, last, rows, encode(digest, 'hex'), kept.revisions, encode(kept.digest, 'hex'),
+        to_json(current_user::text)), 'system:retention', 'drop');
+end $$;
+
+-- Record drops whose tombstones no entry records: those before this schema, and after a restore as of a revision before
+-- their entries. Such a restore may also lack rows copied forward, which is recorded as a drop of nothing.
+create function kubechronicle.record_earlier_drops() returns void language plpgsql as $$
+declare
+    classes text[];
+    firsts bigint[];
+    lasts bigint[];
+    newest bigint;
+begin
+    -- Gathered first: an entry may need a new partition, which cannot be made under a query that reads the log.
+    select array_agg(u.class order by u.class), array_agg(u.first order by u.class), array_agg(u.last order by u.class)
+    into classes, firsts, lasts
+    from (select t.class, min(r.revision) as first, max(r.revision) as last
+        from kubechronicle.tombstones t, unnest(t.revisions) r (revision)
+        where not exists (select from kubechronicle.jumps j where r.revision between j.first and j.last)
+            and r.revision > coalesce((select max(d.last) from kubechronicle.recorded_drops() d where d.class = t.class), 0)
+        group by t.class) u;
+    for i in 1..coalesce(cardinality(classes), 0) loop
+        perform kubechronicle.record_drop(classes[i], firsts[i], lasts[i]);
+    end loop;
+    if (select s.digest from kubechronicle.kept_state() s) <> (select decode(d.kept, 'hex')
+            from kubechronicle.recorded_drops() d order by d.revision desc limit 1) then
+        newest := (select h.revision from kubechronicle.head h);
+        perform kubechronicle.record_drop('kept-' || newest, 1, 1);
+    end if;
+    if (select coalesce(array_agg(c.resource order by c.resource), '{}') from kubechronicle.confidential_resources c) <>
+            coalesce((select array(select json_array_elements_text(r.object #> '{spec,resources}')) from kubechronicle.live e
+                cross join lateral (
+                    select l.object from kubechronicle.log l where l.revision = e.revision union all
+                    select k.object from kubechronicle.kept k where k.revision = e.revision limit 1) r
+                where e.resource = 'confidentialresources.history.kubechronicle.dev'), array['secrets']) then
+        perform kubechronicle.record_confidential('system:apiserver');
+    end if;
+end $$;
+
 -- First half of dropping a partition, in one transaction: copy the needed rows forward, and keep the digests. Until the
 -- partition is detached, readers see a copied row twice, which is harmless: every query takes the newest row of a key and
 -- one row per revision. A repetition changes nothing.
 create function kubechronicle.copy_forward(partition regclass, retention_class text) returns void language plpgsql as $$
+declare
+    edges text[];
 begin
     execute format('delete from kubechronicle.kept k where exists (select from %s p where p.resource = k.resource '
         'and p.namespace = k.namespace and p.name = k.name)', partition);
@@ -576,6 +685,15 @@ begin
         'revisions = case when t.revisions @> excluded.revisions then t.revisions else t.revisions || excluded.revisions end, '
         'digests = case when t.revisions @> excluded.revisions then t.digests else t.digests || excluded.digests end',
         retention_class, partition);
+    execute format('select array[min(revision), max(revision)] from %s', partition) into edges;
+    if edges[1] is null or exists (select from kubechronicle.recorded_drops() d
+            where d.class = retention_class and edges[1]::bigint between d.first and d.last) then
+        return; -- nothing was dropped, or it is recorded
+    end if;
+    select array[coalesce((regexp_match(p.bounds, 'FROM \(''(\d+)'))[1], edges[1]),
+        coalesce(((regexp_match(p.bounds, 'TO \(''(\d+)'))[1]::bigint - 1)::text, edges[2])] into edges
+    from (select pg_get_expr(c.relpartbound, c.oid) as bounds from pg_class c where c.oid = partition) p;
+    perform kubechronicle.record_drop(retention_class, edges[1]::bigint, edges[2]::bigint);
 end $$;
 
 -- The revision below which no resource has history.
@@ -730,6 +848,32 @@ create table kubechronicle.confidential_resources (
 );
 
 insert into kubechronicle.confidential_resources values ('secrets');
+
+-- Record the confidential resources.
+create function kubechronicle.record_confidential(actor text) returns void language sql as $$
+    select kubechronicle.record_entry('confidentialresources', 'ConfidentialResources', 'sql', format(
+        '{"resources":%s,"databaseRole":%s}',
+        coalesce((select replace(json_agg(c.resource order by c.resource)::text, ' ', '')
+            from kubechronicle.confidential_resources c), '[]'),
+        to_json(current_user::text)), actor, 'update')
+$$;
+
+-- Change the confidential resources. The log records the whole list: so `verify` detects that somebody else changed it.
+create function kubechronicle.change_confidential(added text[], removed text[], actor text) returns void
+language plpgsql as $$
+declare
+    before text[];
+    after text[];
+begin
+    perform from kubechronicle.state for update;
+    select coalesce(array_agg(resource order by resource), '{}') into before from kubechronicle.confidential_resources;
+    insert into kubechronicle.confidential_resources select distinct unnest(added) on conflict do nothing;
+    delete from kubechronicle.confidential_resources where resource = any (removed);
+    select coalesce(array_agg(resource order by resource), '{}') into after from kubechronicle.confidential_resources;
+    if before <> after then
+        perform kubechronicle.record_confidential(actor);
+    end if;
+end $$;
 
 create schema chronicle;
 

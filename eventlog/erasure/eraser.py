@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -33,7 +32,7 @@ from kubechronicle.eventlog.erasure import statements
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import encode_row
+from kubechronicle.eventlog.integrity.digests import columns_digest
 from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope, Tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
@@ -211,12 +210,12 @@ class Eraser:
         for row in chunk:
             columns = {name: row[name] for name in statements.NAMES}
             earlier = [each for each in known.get(row["revision"], ()) if each.erasure != self._id]
-            was = _digest(columns)
             digests = erasures.digest_history(bytes(row["digest"]), earlier)
+            was = columns_digest(columns, digests or ())
             if digests is None or digests[-1] != was:
                 raise LogCorrupt(f"revision {row['revision']} was edited; `kubechronicle verify` shows details")
             columns = erasures.erased_columns(columns, self._request.scope, self._id)
-            tombstones.append(Tombstone(row["revision"], self._id, was, _digest(columns)))
+            tombstones.append(Tombstone(row["revision"], self._id, was, columns_digest(columns)))
             changed.append(columns)
         await self._session.fetch(
             statements.UPDATE_ROWS.format(table),
@@ -306,10 +305,10 @@ class Eraser:
         if not self._request.matches(columns):
             plan.pending += 1
             return
-        was = _digest(columns)
+        was = columns_digest(columns, digests)
         columns = erasures.erased_columns(columns, self._request.scope, self._id)
         steps.append((self._request.scope, self._id))
-        self._archived.append(Tombstone(row.revision, self._id, was, _digest(columns)))
+        self._archived.append(Tombstone(row.revision, self._id, was, columns_digest(columns)))
         plan.archived += 1
         plan.bytes += len(row.columns["object"])
         plan.resources.add(row.columns["resource"])
@@ -341,10 +340,6 @@ def _next_matching(archived: Iterator[ArchivedRow], request: ErasureRequest, sta
             if len(chunk) == statements.CHUNK:
                 break
     return chunk
-
-
-def _digest(columns: Mapping[str, Any]) -> bytes:
-    return sha256(encode_row([columns[name] for name in statements.NAMES])).digest()
 
 
 def _text(value: Any) -> str | None:

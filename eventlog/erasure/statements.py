@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.eventlog.integrity.digests import DIGESTED
+from kubechronicle.eventlog.integrity.digests import COLUMNS
 from kubechronicle.eventlog.integrity.erasures import ERASED_USER
 
 CHUNK: Final = 200  # rows at a time
 
-NAMES: Final = tuple(name for name, _ in DIGESTED)
+NAMES: Final = COLUMNS
 # All tables with rows: partitions, also those that a killed server detached and did not drop, and the copied rows.
 TABLES = """
 select c.relname::text as name from pg_class c

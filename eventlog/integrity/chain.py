@@ -4,14 +4,22 @@ chain."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import DIGESTED, EPOCH, digest_of
+from kubechronicle.eventlog.integrity import drops, erasures
+from kubechronicle.eventlog.integrity.digests import (
+    COLUMNS,
+    EPOCH,
+    digest_among,
+    digest_of,
+    former_digest_of,
+    usual_class,
+)
+from kubechronicle.eventlog.integrity.drops import DropCheck
 from kubechronicle.eventlog.integrity.erasures import ErasureCheck, Remains, Tombstone
 from kubechronicle.eventlog.integrity.jumps import FoundingCheck, Jump
 from kubechronicle.eventlog.postgres.session import Row
@@ -32,7 +40,10 @@ class ChainCheck:
 
     Each call returns the problem it found, or None. Stop at the first problem.
 
-    ``kept``: the digests (computed from content) of rows copied forward, by revision.
+    ``kept``: the digests (computed from content) of rows copied forward, by revision: in both versions, if it is not
+    known which one counts.
+    ``drops``: the check of drops; None: tombstones need no recorded drop.
+    ``confidential``: the confidential resources by the newest entry; None: there is none.
     ``remains``: the rest of erased rows copied forward, by revision.
     ``digest``: of the newest revision. ``digests``: the same, and its digests after each erasure.
     ``current``: the revisions of existing objects.
@@ -41,7 +52,7 @@ class ChainCheck:
 
     hash: bytes
     anchors: Mapping[int, bytes] = field(default_factory=dict)
-    kept: Mapping[int, bytes] = field(default_factory=dict)
+    kept: Mapping[int, Collection[bytes]] = field(default_factory=dict)
     remains: Mapping[int, Remains] = field(default_factory=dict)
     revision: int = 0
     rows: int = 0
@@ -52,13 +63,15 @@ class ChainCheck:
     erased: Sequence[Tombstone] = ()
     erasures: ErasureCheck = field(default_factory=ErasureCheck)
     jumps: list[Jump] = field(default_factory=list)
+    drops: DropCheck | None = None
+    confidential: tuple[str, ...] | None = None
     _founding: FoundingCheck | None = None
     _kept_order: list[int] = field(default_factory=list)
     _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
 
     def row(self, row: Row, erased: Sequence[Tombstone] = ()) -> Problem | None:
         revision: int = row["revision"]
-        content = digest_of(row)
+        content = digest_among(row, [each.remains for each in erased] or (row["digest"],))
         digest = bytes(row["digest"]) if erased else content
         if problem := self._follows(revision):
             return problem
@@ -67,6 +80,8 @@ class ChainCheck:
             if erasures.is_tombstone(row["object"]):
                 why = "its contents are gone, and no erasure records it"
             return Problem(revision=revision, message=f"the row was edited: {why}")
+        if problem := self._class_problem(row, content, digest):
+            return problem
         if row["committed_at"] < self._committed_at:
             return Problem(revision=revision, message="it was committed before the revision before it")
         self._committed_at = row["committed_at"]
@@ -76,7 +91,7 @@ class ChainCheck:
             return Problem(revision=revision, message="the row was edited: it is not the row that its erasure left")
         if erased:
             self.erasures.add_remains(revision, erasures.remains_of(columns_of(row)), erased)
-        if row["resource"] == erasures.RESOURCE and (problem := self.add_entry(row)):
+        if problem := self.add_entry(row):
             return problem
         self.rows += 1
         self.current.discard(row["previous_revision"])
@@ -84,11 +99,25 @@ class ChainCheck:
             self.current.add(revision)
         return None
 
-    def tombstone(self, revision: int, digest: bytes, erased: Sequence[Tombstone] = ()) -> Problem | None:
+    def _class_problem(self, row: Row, content: bytes, digest: bytes) -> Problem | None:
+        """Check the class of a row, and its place among the drops of its class."""
+        name = row["class"]
+        if name and name != usual_class(row["resource"]) and content == former_digest_of(row):
+            return Problem(revision=row["revision"], message=f"the row was edited: its class cannot be {name}")
+        if self.drops is not None and (wrong := self.drops.add_row(name, row["revision"], digest)):
+            return Problem(revision=row["revision"], message=wrong)
+        return None
+
+    def tombstone(
+        self, revision: int, digest: bytes, erased: Sequence[Tombstone] = (), *, retention_class: str = ""
+    ) -> Problem | None:
         if self._founding is not None and revision <= self.revision:
             problem = self._found(self._founding, revision, digest, erased)
         else:
             problem = self._follows(revision) or self._link(revision, digest, None, erased)
+            if not problem and self.drops is not None:
+                wrong = self.drops.add_tombstone(retention_class, revision, digest)
+                problem = Problem(revision=revision, message=wrong) if wrong else None
         if problem:
             return problem
         self.tombstones += 1
@@ -116,7 +145,21 @@ class ChainCheck:
         return None
 
     def add_entry(self, row: Row) -> Problem | None:
-        """Check a row that records an erasure."""
+        """Check a row that records an act on the log, as any other row of its resource."""
+        if row["resource"] == erasures.RESOURCE:
+            return self._add_erasure(row)
+        try:
+            if row["resource"] == drops.CONFIDENTIAL and not erasures.is_tombstone(row["object"]):
+                self.confidential = drops.parse_confidential(row["object"])
+            elif row["resource"] == drops.RESOURCE and self.drops is not None:
+                drop = drops.parse(row["object"], revision=row["revision"], dropped_at=row["committed_at"])
+                if wrong := self.drops.prove(drop):
+                    return Problem(revision=row["revision"], message=wrong)
+        except ValueError as error:
+            return Problem(revision=row["revision"], message=str(error))
+        return None
+
+    def _add_erasure(self, row: Row) -> Problem | None:
         if row["operation"] == 1:
             try:
                 erasure = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
@@ -173,6 +216,8 @@ class ChainCheck:
         wrong = founding.problem()
         if not wrong and inside != founding.kept:
             wrong = "a row was copied forward that was never appended"
+        if not wrong and self.drops is not None and not self.drops.drops and founding.kept != founding.objects:
+            wrong = "there are rows of the import missing, and nothing was ever dropped"
         return Problem(revision=founding.jump.first, message=wrong) if wrong else None
 
     def _follows(self, revision: int) -> Problem | None:
@@ -200,10 +245,16 @@ class ChainCheck:
         return None
 
     def _compare_kept(self, revision: int) -> Problem | None:
-        if revision in self.kept and self.kept[revision] != self.digests[-1]:
+        if revision in self.kept and self.digests[-1] not in self.kept[revision]:
             return Problem(revision=revision, message="the row copied forward is not the one that was appended")
         return None
 
 
 def columns_of(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name, _ in DIGESTED}
+    return {name: row[name] for name in COLUMNS}
+
+
+def kept_digests(row: Row) -> Collection[bytes]:
+    """Return the digests of a row copied forward. That of an erased row is compared with its erasure."""
+    digest = digest_among(row, (row["digest"],))
+    return (digest,) if digest == row["digest"] else (digest_of(row), former_digest_of(row))

@@ -1,15 +1,18 @@
 """Checkpoint: the state of a log at a time, in a few lines, to be signed and kept apart from the log.
 
-    kubechronicle checkpoint v1
+    kubechronicle checkpoint v2
     log: 6b1c…                                  the log id
     revision: 4711                              its newest revision at that time
     hash: 5e88…                                 of that revision, and so of all before it (see verify.py)
     committed: 2026-03-02T14:12:00.000000Z      commit time of that revision
     noted: 2026-03-02T15:00:00.000000Z          time of the checkpoint, by the database's clock
+    marks: *=300 events=900                     the compacted revisions, of all others and of single resources
+    confidential: secrets                       resources whose contents SQL hides
     key: 0f3a…                                  SHA-256 of the public key (DER, SubjectPublicKeyInfo)
     signature: …                                Ed25519 over all bytes before this line, base64
 
-ASCII, in this order, each line ended by a line feed. Sans-IO: no keys here (ops/maintenance/checkpoints.py).
+Version 1 has neither marks nor confidential. ASCII, in this order, each line ended by a line feed. Sans-IO: no keys
+here (ops/maintenance/checkpoints.py).
 """
 
 from __future__ import annotations
@@ -19,17 +22,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-FIRST_LINE = "kubechronicle checkpoint v1"
-LONGEST = 4096  # bytes of a file
+from kubechronicle.eventlog.records import Head
+
+FIRST_LINE = "kubechronicle checkpoint v2"
+LONGEST = 256 * 1024  # bytes of a file: a mark for each resource with a policy of its own
 
 _LINES = re.compile(
-    rf"""{FIRST_LINE}
-log: (?P<log>[0-9a-f-]{{36}})
-revision: (?P<revision>\d{{1,19}})
-hash: (?P<hash>[0-9a-f]{{64}})
-committed: (?P<committed>[0-9T:.-]{{26}}Z)
-noted: (?P<noted>[0-9T:.-]{{26}}Z)
-key: (?P<key>[0-9a-f]{{64}})
+    r"""kubechronicle checkpoint v(?P<version>[12])
+log: (?P<log>[0-9a-f-]{36})
+revision: (?P<revision>\d{1,19})
+hash: (?P<hash>[0-9a-f]{64})
+committed: (?P<committed>[0-9T:.-]{26}Z)
+noted: (?P<noted>[0-9T:.-]{26}Z)
+(?:marks: \*=(?P<rest>\d{1,19})(?P<marks>(?: [a-z0-9.-]+=\d{1,19})*)
+confidential:(?P<confidential>(?: [a-z0-9.-]+)*)
+)?key: (?P<key>[0-9a-f]{64})
 """
 )
 _NO_CHECKPOINT = "is no checkpoint as `kubechronicle checkpoint` writes it"
@@ -46,12 +53,18 @@ class Checkpoint:
     committed_at: datetime
     noted_at: datetime
     key: bytes  # SHA-256 of the public key
+    marks: Head | None = None  # None: of version 1
+    confidential: tuple[str, ...] = ()
 
     def signed_text(self) -> str:
         """Return the text to sign."""
+        assert self.marks is not None
+        marks = "".join(f" {name}={mark}" for name, mark in sorted(self.marks.compacted_of.items()))
         return (
             f"{FIRST_LINE}\nlog: {self.log_id}\nrevision: {self.revision}\nhash: {self.hash.hex()}\n"
-            f"committed: {_written(self.committed_at)}\nnoted: {_written(self.noted_at)}\nkey: {self.key.hex()}\n"
+            f"committed: {_written(self.committed_at)}\nnoted: {_written(self.noted_at)}\n"
+            f"marks: *={self.marks.compacted}{marks}\n"
+            f"confidential:{''.join(f' {name}' for name in self.confidential)}\nkey: {self.key.hex()}\n"
         )
 
 
@@ -59,7 +72,7 @@ def parse(text: str) -> tuple[Checkpoint, str, str]:
     """Return the checkpoint, the signed text, and the signature in base64. ValueError: it is no checkpoint."""
     lines = _LINES.match(text)
     signature = _SIGNATURE.fullmatch(text, lines.end()) if lines else None
-    if lines is None or signature is None:
+    if lines is None or signature is None or (lines["version"] == "2") is not (lines["rest"] is not None):
         raise ValueError(_NO_CHECKPOINT)
     try:
         checkpoint = Checkpoint(
@@ -69,10 +82,21 @@ def parse(text: str) -> tuple[Checkpoint, str, str]:
             committed_at=_read(lines["committed"]),
             noted_at=_read(lines["noted"]),
             key=bytes.fromhex(lines["key"]),
+            marks=_marks(lines) if lines["rest"] is not None else None,
+            confidential=tuple((lines["confidential"] or "").split()),
         )
     except ValueError:  # not a time, or not an id
         raise ValueError(_NO_CHECKPOINT) from None
     return checkpoint, lines[0], signature[1]
+
+
+def _marks(lines: re.Match[str]) -> Head:
+    of = (each.partition("=") for each in lines["marks"].split())
+    return Head(
+        revision=int(lines["revision"]),
+        compacted=int(lines["rest"]),
+        compacted_of={name: int(mark) for name, _, mark in of},
+    )
 
 
 def _written(when: datetime) -> str:

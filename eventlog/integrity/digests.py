@@ -4,12 +4,15 @@
 
 The encoding is Postgres' record_send: the number of columns, then for each its type's oid, its length and its binary
 form; big-endian, -1 as the length of null. So different rows have different encodings.
+
+Since schema 21 the retention class is the last column of the digest, because it decides when a row is dropped. Rows
+appended before have a digest without it; their class must be that of their resource (``usual_class``).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -42,6 +45,11 @@ DIGESTED: tuple[tuple[str, int], ...] = (
     ("audit_id", _TEXT),
     ("object", _JSON),
 )
+COLUMNS: tuple[str, ...] = (*(name for name, _ in DIGESTED), "class")
+"""The columns of the present digest."""
+SHORT: frozenset[str] = frozenset(("events", "events.events.k8s.io", "leases.coordination.k8s.io"))
+"""The resources of the class short, as long as digests had no class."""
+_WITH_CLASS = (*DIGESTED, ("class", _TEXT))
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # of Postgres' timestamps
 _COLUMN_HEAD = struct.Struct("!ii")
 _FIXED = {
@@ -51,9 +59,9 @@ _FIXED = {
 
 
 def encode_row(values: Sequence[Any]) -> bytes:
-    """Return the canonical encoding of a row, from its values in the order of DIGESTED."""
-    parts = [len(DIGESTED).to_bytes(4, "big")]
-    for value, (_, oid) in zip(values, DIGESTED, strict=True):
+    """Return the canonical encoding of a row, from its values in the order of COLUMNS, or without class."""
+    parts = [len(values).to_bytes(4, "big")]
+    for value, (_, oid) in zip(values, _WITH_CLASS[: max(len(values), len(DIGESTED))], strict=True):
         if value is None:
             parts.append(_COLUMN_HEAD.pack(oid, -1))
         elif oid == _INT8:
@@ -80,4 +88,29 @@ def _encode_array(values: Sequence[str]) -> bytes:
 
 
 def digest_of(row: Row) -> bytes:
+    """Return the digest of a row, which begins with COLUMNS."""
+    return sha256(encode_row(row[: len(COLUMNS)])).digest()
+
+
+def former_digest_of(row: Row) -> bytes:
+    """Return the digest without class."""
     return sha256(encode_row(row[: len(DIGESTED)])).digest()
+
+
+def digest_among(row: Row, expected: Collection[bytes]) -> bytes:
+    """Return the digest of a row in the version that is expected, or the present one if neither is."""
+    digest = digest_of(row)
+    if digest in expected:
+        return digest
+    former = former_digest_of(row)
+    return former if former in expected else digest
+
+
+def columns_digest(columns: Mapping[str, Any], expected: Collection[bytes] = ()) -> bytes:
+    """Return the same of columns by name."""
+    return digest_among(tuple(columns[name] for name in COLUMNS), expected)
+
+
+def usual_class(resource: str) -> str:
+    """Return the class of a resource's rows whose digest does not cover it."""
+    return "short" if resource in SHORT else "long"

@@ -20,24 +20,28 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kubechronicle.eventlog.integrity import erasures, jumps
-from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem, columns_of
-from kubechronicle.eventlog.integrity.digests import DIGESTED, digest_of
+from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem, columns_of, kept_digests
+from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
+from kubechronicle.eventlog.integrity.digests import COLUMNS
+from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
 from kubechronicle.eventlog.integrity.erasures import Erasure, Remains, Tombstone
 from kubechronicle.eventlog.integrity.jumps import Jump
+from kubechronicle.eventlog.integrity.state_check import compare_state, recorded_drops
 from kubechronicle.eventlog.postgres.session import Row, Session
 
 CHUNK = 1000  # rows at a time
 
-_COLUMNS = ", ".join(name for name, _ in DIGESTED) + ", digest, hash"
+_COLUMNS = ", ".join(COLUMNS) + ", digest, hash"
 _HEAD = "select log_id, revision, hash from kubechronicle.head"
 _LOG = f"select {_COLUMNS} from kubechronicle.log order by revision"
 KEPT = f"select {_COLUMNS} from kubechronicle.kept order by revision"
 _JUMPS = "select first, last, about, hash from kubechronicle.jumps order by first"
-_TOMBSTONES = "select thousand, revisions, digests from kubechronicle.tombstones order by thousand"
+_TOMBSTONES = "select thousand, revisions, digests, class from kubechronicle.tombstones order by thousand"
 ERASED = "select revision, erasure::text, was, remains from kubechronicle.erased order by revision, erasure"
 # Live rows that differ from the log's row of the same revision.
 _WRONG_LIVE = """
@@ -85,6 +89,7 @@ class Verdict:
     erasures: tuple[tuple[Erasure, str], ...] = ()  # each with its revisions as text
     unerased: int = 0  # archived rows that still hold erased data
     jumps: tuple[Jump, ...] = ()
+    drops: tuple[Drop, ...] = ()
 
 
 async def verify(
@@ -93,6 +98,7 @@ async def verify(
     anchors: Mapping[int, bytes] | None = None,
     log_ids: Collection[UUID] = (),
     archived: Iterable[ArchivedRow] = (),
+    checkpoints: Sequence[Checkpoint] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verdict:
     """Recompute the chain from the beginning to the head. Reads all history once, in memory bounded by the number of
@@ -101,6 +107,7 @@ async def verify(
     ``anchors``: noted hashes by revision.
     ``log_ids``: the log ids noted with the anchors.
     ``archived``: the rows of the log's archives, in order; each must be the appended one.
+    ``checkpoints``: states of the log to compare with, beside their hashes.
     ``progress``: called with the verified revision and the newest one, now and then.
     """
     async with session.snapshot():
@@ -110,20 +117,25 @@ async def verify(
             "set local enable_sort = off; set local enable_seqscan = off"
         )
         log_id, head, head_hash = (await session.fetch(_HEAD))[0]
-        kept: dict[int, bytes] = {}
+        kept: dict[int, Collection[bytes]] = {}
         remains: dict[int, Remains] = {}
-        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains)
-        problem = _another_log(log_id, log_ids)
+        recorded, problem = await recorded_drops(session)
+        drop_check = DropCheck(recorded)
+        check = ChainCheck(
+            hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains, drops=drop_check
+        )
+        problem = _another_log(log_id, log_ids) or problem
         async with aclosing(session.rows(KEPT, chunk=CHUNK, size=_size)) as chunks:
             async for chunk in chunks:
-                kept.update((row["revision"], digest_of(row)) for row in chunk)
+                kept.update((row["revision"], kept_digests(row)) for row in chunk)
+                for row in chunk:
+                    drop_check.add_kept(row["revision"], bytes(row["digest"]))
                 remains.update(
                     (row["revision"], rest)
                     for row in chunk
                     if (rest := erasures.remains_of(columns_of(row))) is not None
                 )
-                entries = (row for row in chunk if row["resource"] == erasures.RESOURCE)
-                problem = next(filter(None, map(check.add_entry, entries)), problem)
+                problem = next(filter(None, map(check.add_entry, chunk)), problem)
         archive_check = _ArchiveCheck(iter(archived))
         if problem is None:
             problem = await _feed(session, check, archive_check, lambda revision: progress(revision, head))
@@ -133,6 +145,7 @@ async def verify(
             problem = check.finish(head, bytes(head_hash), live)
         if problem is None and (wrong := await session.fetch(_WRONG_LIVE)):
             problem = Problem(revision=wrong[0][0], message="the table of live objects contradicts the log")
+        problem = problem or await compare_state(session, check, drop_check, checkpoints)
     return Verdict(
         problem=problem,
         revision=check.revision,
@@ -142,6 +155,7 @@ async def verify(
         archived=archive_check.rows_only_archived,
         unerased=archive_check.unerased,
         jumps=tuple(check.jumps),
+        drops=tuple(drop_check.drops),
         erasures=()
         if problem
         else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),
@@ -219,7 +233,9 @@ async def _feed_one(
     if isinstance(link, StoredJump):
         return feed_jump(check, link)
     if isinstance(link, StoredDigest):
-        return check.tombstone(*link, await erased.of(link.revision)) or archive_check.compare(check, stored=False)
+        tombstones = await erased.of(link.revision)
+        problem = check.tombstone(link.revision, link.digest, tombstones, retention_class=link.retention_class)
+        return problem or archive_check.compare(check, stored=False)
     return check.row(link, await erased.of(link["revision"])) or archive_check.compare(check, stored=True)
 
 
@@ -267,6 +283,7 @@ class StoredDigest(NamedTuple):
 
     revision: int
     digest: bytes
+    retention_class: str = ""
 
 
 class StoredJump(NamedTuple):
@@ -339,6 +356,6 @@ async def _digests(session: Session) -> AsyncGenerator[StoredDigest, None]:
                     for link in sorted(gathered):
                         yield link
                     gathered, thousand = [], row["thousand"]
-                gathered += map(StoredDigest, row["revisions"], map(bytes, row["digests"]))
+                gathered += map(StoredDigest, row["revisions"], map(bytes, row["digests"]), repeat(row["class"]))
     for link in sorted(gathered):
         yield link

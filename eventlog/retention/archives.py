@@ -23,7 +23,7 @@ import heapq
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +38,7 @@ import orjson
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
+from kubechronicle.eventlog.integrity.digests import COLUMNS, DIGESTED, columns_digest
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres.session import Row, Session
 
@@ -47,9 +47,9 @@ SUFFIX = ".jsonl.gz"
 CHUNK = 500  # rows at a time: some 2 MB of typical ones
 LONGEST_LINE = 256 * 1024 * 1024  # bytes; a row is an object of a few MB at most
 _NAMES = tuple(name for name, _ in DIGESTED)
-_COLUMNS = ", ".join((*_NAMES, "digest", "hash"))
+_COLUMNS = ", ".join((*COLUMNS, "digest", "hash"))
 _ROWS = f"""
-select {_COLUMNS}, exists (select from kubechronicle.erased e where e.revision = p.revision) as erased
+select {_COLUMNS}, array(select e.remains from kubechronicle.erased e where e.revision = p.revision) as remains
 from kubechronicle.{{}} p order by revision
 """
 _NOTE = """
@@ -183,14 +183,15 @@ def _size(row: Row) -> int:
 
 def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:
     for row in chunk:
-        columns = {name: row[name] for name in _NAMES}
-        packed.write(_line(columns, bytes(row["digest"]), bytes(row["hash"]), erased=row["erased"]))
+        columns = {name: row[name] for name in COLUMNS}
+        packed.write(_line(columns, bytes(row["digest"]), bytes(row["hash"]), remains=list(map(bytes, row["remains"]))))
 
 
-def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, erased: bool) -> bytes:
-    line = {**columns, "digest": digest.hex(), "hash": hash_.hex()}
-    if erased:
-        line["erased"] = sha256(encode_row([columns[name] for name in _NAMES])).hexdigest()
+def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, remains: Collection[bytes]) -> bytes:
+    """Return the line of a row. ``remains``: the digests that its erasures left; the last of them is in the line."""
+    line = {**{name: columns[name] for name in _NAMES}, "digest": digest.hex(), "hash": hash_.hex()}
+    if remains:
+        line["erased"] = columns_digest(columns, remains).hex()
     return orjson.dumps(line) + b"\n"
 
 
@@ -248,7 +249,7 @@ def rows_of(archive: Archive) -> Iterator[ArchivedRow]:
                 if columns["rows"] != count or next(lines, None) is not None:
                     break
                 return
-            yield _row(archive.path, columns)
+            yield _row(archive.path, columns, archive.retention_class)
     raise ArchiveError(f"{archive.path} is cut short: its last line does not have the number of its rows")
 
 
@@ -270,15 +271,17 @@ def rewrite(archive: Archive, changed: Callable[[ArchivedRow], Mapping[str, Any]
     try:
         with _open(unfinished) as file:
             with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed, _reading(path) as lines:
-                packed.write(next(lines))
+                header_line = next(lines)
+                retention_class = _header(path, header_line).retention_class
+                packed.write(header_line)
                 for line in lines:
                     fields = _parsed(path, line)
-                    row = _row(path, fields) if "rows" not in fields else None
+                    row = _row(path, fields, retention_class) if "rows" not in fields else None
                     columns = changed(row) if row is not None else None
                     if row is None or columns is None:
                         packed.write(line)
                         continue
-                    packed.write(_line(columns, row.digest, row.hash, erased=True))
+                    packed.write(_line(columns, row.digest, row.hash, remains=(columns_digest(columns),)))
                     count += 1
             _finish(file, unfinished, path)
     except OSError as error:
@@ -335,14 +338,15 @@ def _header(path: Path, line: bytes) -> Archive:
         raise ArchiveError(f"{path} is no archive of kubechronicle") from None
 
 
-def _row(path: Path, fields: dict[str, Any]) -> ArchivedRow:
+def _row(path: Path, fields: dict[str, Any], retention_class: str) -> ArchivedRow:
     try:
         digest, stored = bytes.fromhex(fields.pop("digest")), bytes.fromhex(fields.pop("hash"))
         erased = fields.pop("erased", None)
         fields["committed_at"] = datetime.fromisoformat(fields["committed_at"])
-        computed = sha256(encode_row([fields[name] for name in _NAMES])).digest()
+        fields["class"] = retention_class
         revision = int(fields["revision"])
         expected = digest if erased is None else bytes.fromhex(erased)
+        computed = columns_digest(fields, (expected,))
     except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise ArchiveError(f"{path} is damaged: a row is not as it was written ({error})") from None
     if computed != expected:

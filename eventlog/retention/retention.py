@@ -7,7 +7,8 @@ dropped once it is below the marks of all resources of its class. The steps leav
 
     archive         if there is a directory: write the rows to a file, sync and rename it (archives.py). The database
                     records that a directory was given once: after that, a server without one drops nothing
-    copy_forward    one transaction: copy the newest row of each object to ``kept``, and all digests to ``tombstones``
+    copy_forward    one transaction: copy the newest row of each object to ``kept``, and all digests to ``tombstones``;
+                    append the entry that records the drop (integrity/drops.py)
     detach          DETACH PARTITION … CONCURRENTLY: waits for readers; nothing waits for it
     drop            drop the table, which no query sees any more
 
@@ -30,6 +31,7 @@ from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.listener import CHANNEL, NOTIFY
 from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Session
+from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import archives
@@ -318,7 +320,8 @@ async def _drop(session: Session, retention_class: str, *, until: int, archive: 
         table = f"kubechronicle.{row['name']}"
         await _archive(session, archive, row["name"], retention_class)
         if not row["detaching"]:
-            await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
+            async with shared_appends(session):  # the log records the drop
+                await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
         mode = "finalize" if row["detaching"] else "concurrently"
         detach = f"alter table {parent} detach partition {table} {mode}"
         if not await _execute_with_lock_timeout(session, detach, DETACH_TIMEOUT):

@@ -11,6 +11,7 @@ import orjson
 import trio
 
 from kubechronicle.eventlog.integrity.erasures import Tombstone
+from kubechronicle.eventlog.integrity.state_check import DROPS
 from kubechronicle.eventlog.integrity.verify import ERASED, KEPT, StoredDigest, StoredJump, links
 from kubechronicle.eventlog.postgres.session import Row, Session
 from kubechronicle.eventlog.transfer.backup_file import TABLES, Digests, Header, Item, Kept, Partition, TableRow, Writer
@@ -99,6 +100,7 @@ async def _header(session: Session) -> Header:
         partitions=[Partition(*row) for row in await session.fetch(_PARTITIONS)],
         classes={row["resource"]: row["class"] for row in await session.fetch(_RESOURCES)},
         confidential=[row["resource"] for row in await session.fetch(_CONFIDENTIAL)],
+        drops=[(row["revision"], row["committed_at"], row["object"]) for row in await session.fetch(DROPS)],
     )
 
 
@@ -130,7 +132,11 @@ async def _items(session: Session) -> AsyncGenerator[Item, None]:
 
 
 def _digests(gathered: list[StoredDigest]) -> Digests:
-    return Digests([each.revision for each in gathered], [each.digest for each in gathered])
+    return Digests(
+        [each.revision for each in gathered],
+        [each.digest for each in gathered],
+        [each.retention_class for each in gathered],
+    )
 
 
 async def _rows(session: Session, statement: str) -> AsyncGenerator[Row, None]:

@@ -28,6 +28,7 @@ from uuid import UUID
 import orjson
 
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.integrity.drops import UNKNOWN
 from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.verify import StoredJump
 from kubechronicle.eventlog.transfer import stored_rows
@@ -60,6 +61,7 @@ class Header:
     ``compacted``, ``compacted_of``: as in Head.
     ``spans``, ``partitioned_until``, ``dropped_until``: of each retention class.
     ``classes``: by resource, where it is not "long". ``confidential``: resources whose contents SQL hides.
+    ``drops``: the recorded drops, each with the revision, time and object of its entry; None: they were not recorded.
     """
 
     log_id: UUID
@@ -76,6 +78,7 @@ class Header:
     partitions: Sequence[Partition]
     classes: Mapping[str, str]
     confidential: Sequence[str]
+    drops: Sequence[tuple[int, datetime, str]] | None = None
 
 
 class Kept(NamedTuple):
@@ -85,10 +88,11 @@ class Kept(NamedTuple):
 
 
 class Digests(NamedTuple):
-    """Digests of rows that are gone or were copied forward, in revision order."""
+    """Digests of rows that are gone or were copied forward, in revision order, with the class of each."""
 
     revisions: Sequence[int]
     digests: Sequence[bytes]
+    classes: Sequence[str]
 
 
 class TableRow(NamedTuple):
@@ -174,6 +178,7 @@ def _header_fields(header: Header) -> dict[str, Any]:
         "partitions": [list(partition) for partition in header.partitions],
         "classes": dict(header.classes),
         "confidential": list(header.confidential),
+        "drops": None if header.drops is None else [list(each) for each in header.drops],
     }
 
 
@@ -183,7 +188,7 @@ def _fields(item: Item) -> list[Any]:
     if isinstance(item, Kept):
         return ["kept", *stored_rows.to_json(item.row)]
     if isinstance(item, Digests):
-        return ["digests", list(item.revisions), b"".join(item.digests).hex()]
+        return ["digests", list(item.revisions), b"".join(item.digests).hex(), list(item.classes)]
     if isinstance(item, StoredJump):
         return ["jump", item.revision, item.last, item.about, item.hash.hex()]
     if isinstance(item, Tombstone):
@@ -268,9 +273,16 @@ class Reader:
                 partitions=partitions,
                 classes=fields["classes"],
                 confidential=fields["confidential"],
+                drops=_drops(fields.get("drops")),
             )
         except (KeyError, TypeError, ValueError, IndexError):
             raise BackupError(f"{self.path} is no backup of kubechronicle") from None
+
+
+def _drops(found: Any) -> list[tuple[int, datetime, str]] | None:
+    if found is None:
+        return None
+    return [(int(revision), datetime.fromisoformat(at), str(body)) for revision, at, body in found]
 
 
 def _item(fields: Sequence[Any]) -> Item:
@@ -284,7 +296,10 @@ def _item(fields: Sequence[Any]) -> Item:
         digests = [packed[at : at + 32] for at in range(0, len(packed), 32)]
         if len(digests) != len(fields[1]):
             raise ValueError("revisions and digests do not match")
-        return Digests(list(map(int, fields[1])), digests)
+        classes = list(map(str, fields[3])) if len(fields) > 3 else [UNKNOWN] * len(digests)
+        if len(digests) != len(classes):
+            raise ValueError("revisions and classes do not match")
+        return Digests(list(map(int, fields[1])), digests, classes)
     if tag == "jump":
         return StoredJump(int(fields[1]), int(fields[2]), str(fields[3]), bytes.fromhex(fields[4]))
     if tag == "erased":

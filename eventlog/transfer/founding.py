@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from kubechronicle.eventlog.integrity import jumps
-from kubechronicle.eventlog.integrity.digests import digest_of
+from kubechronicle.eventlog.integrity.digests import digest_of, usual_class
 from kubechronicle.eventlog.integrity.jumps import Jump
 from kubechronicle.eventlog.records import Key, Operation
 from kubechronicle.eventlog.transfer.loader import Loader
@@ -116,7 +116,8 @@ class Founder:
         rows, self._rows = self._rows, []
         if rows:
             await self.loader.add_kept(rows)
-            await self.loader.add_digests([row["revision"] for row in rows], [row["digest"] for row in rows])
+            revisions, digests = [row["revision"] for row in rows], [row["digest"] for row in rows]
+            await self.loader.add_digests(revisions, digests, [row["class"] for row in rows])
 
     async def _flush_changes(self) -> None:
         rows, self._rows = self._rows, []
@@ -140,6 +141,7 @@ class Founder:
             "user_agent": AGENT,
             "field_manager": change.manager,
             "object": change.body.decode(),
+            "class": usual_class(change.key.resource),
         }
         texts = ("user_name", "user_uid", "impersonator", "verb", "request_uri", "source_address", "audit_id")
         columns |= dict.fromkeys(texts, "")

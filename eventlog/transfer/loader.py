@@ -31,13 +31,14 @@ _CASTS: Final = {
     "user_groups": "array(select json_array_elements_text(u.user_groups::json))",
     "user_extra": "u.user_extra::json",
     "object": "u.object::json",
+    "class": "coalesce(nullif(u.class, ''), (select c.class from kubechronicle.resource_classes c"
+    " where c.resource = u.resource), 'long')",
 }
 _GROUPS: Final = NAMES.index("user_groups")
 # $1 …: one list for each of NAMES.
 _INSERT: Final = f"""
-insert into kubechronicle.{{}} ({", ".join(NAMES)}, class)
-select {", ".join(_CASTS.get(name, f"u.{name}") for name in NAMES)},
-    coalesce((select c.class from kubechronicle.resource_classes c where c.resource = u.resource), 'long')
+insert into kubechronicle.{{}} ({", ".join(NAMES)})
+select {", ".join(_CASTS.get(name, f"u.{name}") for name in NAMES)}
 from unnest({", ".join(f"${at}::{_TYPES.get(name, 'text')}[]" for at, name in enumerate(NAMES, 1))})
     as u ({", ".join(NAMES)})
 """
@@ -49,11 +50,11 @@ _INSERT_LIVE: Final = """
 insert into kubechronicle.live (resource, namespace, name, revision, create_revision, version)
 select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
 """
-# $1 revisions, $2 digests. Rows whose class is not known any more count as long.
+# $1 revisions, $2 digests, $3 classes.
 _DIGESTS: Final = """
 insert into kubechronicle.tombstones as t
-select u.revision / 1000, 'long', array_agg(u.revision order by u.revision), array_agg(u.digest order by u.revision)
-from unnest($1::bigint[], $2::bytea[]) u (revision, digest) group by 1
+select u.revision / 1000, u.class, array_agg(u.revision order by u.revision), array_agg(u.digest order by u.revision)
+from unnest($1::bigint[], $2::bytea[], $3::text[]) u (revision, digest, class) group by 1, 2
 on conflict (thousand, class) do update set revisions = t.revisions || excluded.revisions,
     digests = t.digests || excluded.digests
 """
@@ -98,9 +99,9 @@ class Loader:
             self._partitioned_until = found[0][0]
         await self._insert("log", rows)
 
-    async def add_digests(self, revisions: Sequence[int], digests: Sequence[bytes]) -> None:
-        """Add the digests of rows that are gone or were copied forward."""
-        await self.session.fetch(_DIGESTS, list(revisions), list(digests))
+    async def add_digests(self, revisions: Sequence[int], digests: Sequence[bytes], classes: Sequence[str]) -> None:
+        """Add the digests of rows that are gone or were copied forward, each with its class."""
+        await self.session.fetch(_DIGESTS, list(revisions), list(digests), list(classes))
 
     async def add_jump(self, jump: Jump, hash_: bytes) -> None:
         """Add a jump. Later partitions begin behind it."""

@@ -120,12 +120,15 @@ async def restore(
         raise BadTarget(f"the history in the backup begins at revision {header.compacted}, after {revision}")
     async with loading(session) as loader:
         await _prepare(loader, header)
-        work = _Restoring(loader, revision, BackupCheck(header))
+        work = _Restoring(loader, revision, BackupCheck(header, whole=revision == header.revision))
         items = reader.items()
         while batch := await trio.to_thread.run_sync(_take, items):
             await work.add(batch)
             progress(work.check.chain.revision, revision)
-        return await work.finish()
+        done = await work.finish()
+        if header.drops is None or revision < header.revision:
+            await session.fetch("select kubechronicle.record_earlier_drops()")
+        return done
 
 
 def _take(items: Iterator[Item]) -> list[Item]:
@@ -179,7 +182,7 @@ class _Restoring:
         """Return the part of an item that belongs to the target; None: nothing. BadTarget."""
         if isinstance(item, Digests):
             count = bisect_right(item.revisions, self.target)
-            return Digests(item.revisions[:count], item.digests[:count]) if count else None
+            return Digests(item.revisions[:count], item.digests[:count], item.classes[:count]) if count else None
         if isinstance(item, StoredJump):
             if item.revision <= self.target < item.last:
                 raise BadTarget(f"there is no revision {self.target}; the next one is {item.last}")
@@ -203,7 +206,7 @@ class _Restoring:
             await self.loader.add_erased(items)
         elif kind is Digests:
             for item in items:
-                await self.loader.add_digests(item.revisions, item.digests)
+                await self.loader.add_digests(item.revisions, item.digests, item.classes)
         elif kind is StoredJump:
             for item in items:
                 await self.loader.add_jump(parse(item.revision, item.last, item.about), item.hash)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.eventlog.integrity.digests import DIGESTED
+from kubechronicle.eventlog.integrity.digests import COLUMNS
 
-NAMES: Final = (*(name for name, _ in DIGESTED), "digest", "hash")
+NAMES: Final = (*COLUMNS, "digest", "hash")
+NO_CLASS: Final = ""
+"""The class of rows in a backup before schema 21."""
 _POSITIONS: Final = {name: position for position, name in enumerate(NAMES)}
 _COMMITTED_AT: Final = _POSITIONS["committed_at"]
 
@@ -28,16 +30,18 @@ def from_row(row: Any) -> StoredRow:
 
 
 def of_columns(columns: Mapping[str, Any], digest: bytes, hash_: bytes) -> StoredRow:
-    return StoredRow((*(columns[name] for name, _ in DIGESTED), digest, hash_))
+    return StoredRow((*(columns[name] for name in COLUMNS), digest, hash_))
 
 
 def to_json(row: Sequence[Any]) -> list[Any]:
     """Return the columns for JSON, digest and hash as hexadecimal text."""
-    return [*row[: len(DIGESTED)], bytes(row[-2]).hex(), bytes(row[-1]).hex()]
+    return [*row[: len(COLUMNS)], bytes(row[-2]).hex(), bytes(row[-1]).hex()]
 
 
 def from_json(values: Sequence[Any]) -> StoredRow:
     """Return the row of ``to_json``. ValueError, TypeError."""
+    if len(values) == len(NAMES) - 1:
+        values = [*values[:-2], NO_CLASS, *values[-2:]]
     if len(values) != len(NAMES):
         raise ValueError(f"a row has {len(values)} columns, not {len(NAMES)}")
     columns = list(values)

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kubechronicle.eventlog.integrity.checkpoints import LONGEST, Checkpoint, parse
+from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.ops import terminal
@@ -35,7 +36,11 @@ KEY_FILE = "checkpoint.key"
 KEY_BEGINS = "-----BEGIN PUBLIC KEY-----"
 """The line after a checkpoint on standard output. A file with both is still a checkpoint."""
 LONGEST_KEY = 200
-_HEAD = "select log_id, revision, hash, committed_at, clock_timestamp() as noted_at from kubechronicle.head"
+_HEAD = """
+select revision, compacted_long, compacted_of, log_id, hash, committed_at, clock_timestamp() as noted_at,
+    array(select resource::text from kubechronicle.confidential_resources order by 1) as confidential
+from kubechronicle.head
+"""
 
 
 async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: Path | None) -> int:
@@ -48,16 +53,18 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
         open_session(url, application="kubechronicle checkpoint") as session,
     ):
         await check_schema(session)
-        log_id, revision, digest, committed_at, noted_at = (await session.fetch(_HEAD))[0]
+        found = (await session.fetch(_HEAD))[0]
     key = _private_key(key_file) if key_file is not None else _own_key(settings.data_dir / "pki")
     public = key.public_key()
     checkpoint = Checkpoint(
-        log_id=log_id,
-        revision=revision,
-        hash=bytes(digest),
-        committed_at=committed_at,
-        noted_at=noted_at,
+        log_id=found["log_id"],
+        revision=found["revision"],
+        hash=bytes(found["hash"]),
+        committed_at=found["committed_at"],
+        noted_at=found["noted_at"],
         key=_name_of(public),
+        marks=rows.head(found),
+        confidential=tuple(found["confidential"]),
     )
     text = checkpoint.signed_text()
     signed = f"{text}signature: {base64.b64encode(key.sign(text.encode())).decode()}\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from getpass import getuser
 
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.database import maintenance_database
@@ -15,8 +17,7 @@ from kubechronicle.ops.settings.settings import Settings
 ALWAYS = "secrets"
 RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LISTED = "select resource from kubechronicle.confidential_resources order by 1"
-_ADD = "insert into kubechronicle.confidential_resources select unnest($1::text[]) on conflict do nothing"
-_REMOVE = "delete from kubechronicle.confidential_resources where resource = any ($1::text[])"
+_CHANGE = "select kubechronicle.change_confidential($1::text[], $2::text[], $3)"
 
 
 async def run(settings: Settings, *, add: Sequence[str], remove: Sequence[str]) -> int:
@@ -28,10 +29,9 @@ async def run(settings: Settings, *, add: Sequence[str], remove: Sequence[str]) 
         raise OperatorError(f"--remove: {ALWAYS} are always confidential")
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle history") as session:
         await check_schema(session)
-        if add:
-            await session.fetch(_ADD, list(add))
-        if remove:
-            await session.fetch(_REMOVE, list(remove))
+        if add or remove:
+            async with shared_appends(session):  # the log records the change
+                await session.fetch(_CHANGE, list(add), list(remove), getuser())
         for row in await session.fetch(_LISTED):
             terminal.stdout().line(row["resource"])
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
-from kubechronicle.eventlog.integrity import jumps
+from kubechronicle.eventlog.integrity import drops, jumps
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.verify import Verdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
@@ -72,7 +72,14 @@ async def run_verify(
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
             with Progress("verifying") as progress:
-                verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived, progress=progress)
+                verdict = await verify(
+                    session,
+                    anchors=anchors,
+                    log_ids=log_ids,
+                    archived=archived,
+                    checkpoints=signed,
+                    progress=progress,
+                )
             contents = None if encryption is None else await check_contents(session, encryption)
         except archives.ArchiveError as error:
             terminal.stderr().line(str(error))
@@ -99,7 +106,7 @@ def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_
         + (f"{verdict.archived} by content in archives, " if archives_read else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
-    for line in jumps.summaries(verdict.jumps):
+    for line in (*jumps.summaries(verdict.jumps), *drops.summaries(verdict.drops)):
         out.line(line)
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None

@@ -12,16 +12,15 @@ import orjson
 import pytest
 from erasing_shop import WEB, Command, RunSql, Shop, verified
 
-from kubechronicle.eventlog.erasure.eraser import _digest
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.digests import DIGESTED
+from kubechronicle.eventlog.integrity.digests import COLUMNS, columns_digest
 from kubechronicle.eventlog.integrity.erasures import Erasure
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
 ROW: Final = 13  # of more-0
 EDITED: Final = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}'
 
-COLUMNS: Final = ", ".join((*(name for name, _ in DIGESTED), "class", "digest", "hash"))
+INSERTED: Final = ", ".join((*COLUMNS, "digest", "hash"))
 
 Edit = Callable[[dict[str, Any], str], Mapping[str, Any]]
 
@@ -57,7 +56,7 @@ async def forge(shop: Shop, run_sql: RunSql, edit: Edit, fields: Mapping[str, An
     """Edit the row and add its tombstone; return the erasure with these fields, and the body of its entry."""
     name = str(uuid4())
     async with shop.log._maintenance() as session:
-        names = [name for name, _ in DIGESTED]
+        names = list(COLUMNS)
         row = (await session.fetch(f"select {', '.join(names)} from kubechronicle.log where revision = {ROW}"))[0]
         columns = {name: row[name] for name in names}
         forged = dict(edit(columns, name))
@@ -81,7 +80,7 @@ async def forge(shop: Shop, run_sql: RunSql, edit: Edit, fields: Mapping[str, An
             ),
         )
         forged["user_extra"] = None
-        was, remains = _digest(columns), _digest(forged)
+        was, remains = columns_digest(columns), columns_digest(forged)
         await session.fetch(
             f"insert into kubechronicle.erased values ({ROW}, $1::text::uuid, $2, $3)", name, was, remains
         )
@@ -148,7 +147,7 @@ async def test_an_erasure_is_recorded_by_the_chain_alone(shop: Shop, run_sql: Ru
             "create table beside as select * from kubechronicle.log where revision = 1",
             f"update beside set revision = {revision}, resource = '{erasures.RESOURCE}', name = '{erasure.id}',"
             f" object = '{body.decode()}'",
-            f"insert into kubechronicle.kept ({COLUMNS}) select {COLUMNS} from beside",
+            f"insert into kubechronicle.kept ({INSERTED}) select {INSERTED} from beside",
             "drop table beside",
         )
         problem = (await verified(shop)).problem

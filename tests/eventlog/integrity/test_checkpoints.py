@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint, parse
-from kubechronicle.eventlog.integrity.digests import DIGESTED
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.integrity.digests import COLUMNS
+from kubechronicle.eventlog.records import Batch, Change, Head, Key, Operation, Transaction, Who
 from kubechronicle.ops import cli
 from kubechronicle.ops.exit_codes import MISTAKE
 
@@ -24,7 +25,7 @@ Command = Callable[..., Awaitable[tuple[int, str]]]
 
 REWRITE = (
     "update kubechronicle.log set user_name = 'mallory' where revision = 2",
-    f"update kubechronicle.log set digest = sha256(record_send(row({', '.join(name for name, _ in DIGESTED)})))",
+    f"update kubechronicle.log set digest = sha256(record_send(row({', '.join(COLUMNS)})))",
     "update kubechronicle.log l set hash = c.hash from (select revision, kubechronicle.chain((select"
     " sha256(uuid_send(log_id)) from kubechronicle.head), digest) over (order by revision rows unbounded preceding)"
     " as hash from kubechronicle.log) c where c.revision = l.revision",
@@ -75,7 +76,7 @@ async def test_an_untouched_log_matches_its_checkpoint(noted: str, command: Comm
     key = tmp_path / "pki" / "checkpoint.key"
     assert key.stat().st_mode & 0o777 == 0o600
     code, printed = await command("checkpoint", "--key", str(key))
-    assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v1", "revision: 5"]
+    assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v2", "revision: 5"]
     later = tmp_path / "later"
     later.write_text(printed)  # with the key
     assert (await command("verify", "--checkpoint", noted, "--checkpoint", str(later)))[0] == 0
@@ -95,7 +96,7 @@ async def test_openssl_alone_verifies_the_signature(noted: str, command: Command
     _, printed = await command("checkpoint")
     public = tmp_path / "public.pem"
     public.write_text(printed[printed.index("-----BEGIN") :])
-    split = f"head -n 7 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
+    split = f"head -n 9 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
     verify = f"openssl pkeyutl -verify -pubin -inkey {public} -rawin -in signed -sigfile signature"
     done = await trio.run_process(["sh", "-c", f"{split}; {verify}"], cwd=tmp_path, capture_stdout=True, check=False)
     assert b"Signature Verified Successfully" in done.stdout
@@ -171,10 +172,15 @@ def test_a_checkpoint_is_read_as_it_was_written() -> None:
         committed_at=datetime(1970, 1, 1, tzinfo=UTC),
         noted_at=datetime(2026, 3, 2, 14, 0, 0, 12, tzinfo=UTC),
         key=bytes(range(32)),
+        marks=Head(revision=0, compacted=3, compacted_of={"events": 7, "leases.coordination.k8s.io": 0}),
+        confidential=("secrets", "vaults.example.com"),
     )
     signature = base64.b64encode(bytes(64)).decode()
     text = checkpoint.signed_text()
     assert parse(f"{text}signature: {signature}\n") == (checkpoint, text, signature)
-    for wrong in (text, text.replace("1970-01", "1970-13") + f"signature: {signature}\n"):
+    former = re.sub("marks: .*\nconfidential: .*\n", "", text.replace("checkpoint v2", "checkpoint v1"))
+    earlier, signed, _ = parse(f"{former}signature: {signature}\n")
+    assert (earlier.revision, earlier.marks, signed) == (0, None, former)
+    for wrong in (text, former.replace("v1", "v2"), text.replace("1970-01", "1970-13") + f"signature: {signature}\n"):
         with pytest.raises(ValueError, match="is no checkpoint"):
             parse(wrong)

@@ -166,6 +166,7 @@ DIGESTS = {
     "0018": "a35eeb86e1dedf0a9b4dc7f15c7b3a88d14c3761019c424c8de218b5d7f15cb3",
     "0019": "a61cdef4bba244a1334734a3ee4414350dd8fec3b6db20112f57a7e6745bf138",
     "0020": "0452b0b3294186761137fb3f5c985b76bfe818bd43a0f8d11aad5d3ea37c5f84",
+    "0021": "081d6043f7d98320b69339a83d953d072ff0f606ee7e3bfa5a444180e4c75bd0",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

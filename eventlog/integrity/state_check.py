@@ -1,0 +1,62 @@
+"""The check of the state beside the log: recorded drops, marks, and confidential resources. See drops.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubechronicle.eventlog.integrity import drops
+from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem
+from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
+from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
+from kubechronicle.eventlog.postgres import rows
+from kubechronicle.eventlog.postgres.session import Session
+
+_MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
+_CONFIDENTIAL = "select resource from kubechronicle.confidential_resources order by 1"
+DROPS = f"""
+select r.revision, r.committed_at, r.object from kubechronicle.live e cross join lateral (
+    select revision, committed_at, object from kubechronicle.log where revision = e.revision
+    union all
+    select revision, committed_at, object from kubechronicle.kept where revision = e.revision limit 1) r
+where e.resource = '{drops.RESOURCE}' order by 1
+"""
+
+
+async def recorded_drops(session: Session) -> tuple[list[Drop], Problem | None]:
+    """Return the drops that the log records; their entries are proved later, with the chain."""
+    found = []
+    for row in await session.fetch(DROPS):
+        try:
+            found.append(drops.parse(row["object"], revision=row["revision"], dropped_at=row["committed_at"]))
+        except ValueError as error:
+            return [], Problem(revision=row["revision"], message=str(error))
+    return found, None
+
+
+async def compare_state(
+    session: Session, check: ChainCheck, drop_check: DropCheck, checkpoints: Sequence[Checkpoint]
+) -> Problem | None:
+    """Compare the marks and the confidential resources with the log and with checkpoints."""
+    marks = rows.head((await session.fetch(_MARKS))[0])
+    noted = [each for each in checkpoints if each.marks is not None]
+    for each in noted:
+        assert each.marks is not None
+        if back := drops.marks_moved_back(each.marks, marks):
+            message = f"the mark of {back} is lower than when a checkpoint was signed at this revision"
+            return Problem(revision=each.revision, message=message)
+    found = drop_check.finish(marks, [(each.revision, each.marks) for each in noted if each.marks is not None])
+    if found is not None:
+        return Problem(revision=found[0], message=found[1])
+    confidential = tuple(row[0] for row in await session.fetch(_CONFIDENTIAL))
+    expected = check.confidential
+    if expected is None:
+        newest = max(noted, key=lambda each: each.revision, default=None)
+        expected = newest.confidential if newest is not None else drops.ALWAYS
+    if confidential != expected:
+        message = f"the confidential resources are {_listed(confidential)}, but the log says {_listed(expected)}"
+        return Problem(revision=check.revision, message=message)
+    return None
+
+
+def _listed(resources: Sequence[str]) -> str:
+    return ", ".join(resources) or "none"
