@@ -30,7 +30,7 @@ HOSTILE = (
 # Fields that the client parses. Their values are the server's own.
 PARSED = frozenset({
     "apiVersion", "kind", "resourceVersion", "uid", "operation", "time", "creationTimestamp", "deletionTimestamp",
-    "continue", "op", "path", "field", "code", "type",
+    "continue", "op", "path", "field", "code", "type", "revision",
 })  # fmt: skip
 COLOUR = re.compile("\x1b\\[[0-9]{1,2}m")
 
@@ -117,6 +117,8 @@ TEXT_COMMANDS = (
     ("who", "changed", "deployment/web", "-n", "NS"),
     ("between", "REV", "now", "-n", "NS", "-v"),
     ("between", "REV", "now", "-n", "NS", "--by", "object"),
+    ("incident", "now", "-n", "NS"),
+    ("tree", "deployment/web", "-n", "NS", "--from", "1"),
     ("restore", "-n", "NS", "--to", "REV", "--prune", "--dry-run", "-v", "--show-secrets"),
     ("restore", "-n", "NS", "--to", "REV", "--yes", "--timeout", "0"),
     ("who", "created", "pod/none", "-n", "NS"),
