@@ -28,6 +28,7 @@ from uuid import UUID
 import orjson
 
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.integrity import drops
 from kubechronicle.eventlog.integrity.drops import UNKNOWN
 from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.verify import StoredJump
@@ -282,7 +283,10 @@ class Reader:
 def _drops(found: Any) -> list[tuple[int, datetime, str]] | None:
     if found is None:
         return None
-    return [(int(revision), datetime.fromisoformat(at), str(body)) for revision, at, body in found]
+    recorded = [(int(revision), datetime.fromisoformat(at), str(body)) for revision, at, body in found]
+    for revision, at, body in recorded:
+        drops.parse(body, revision=revision, dropped_at=at)  # ValueError: it is none
+    return recorded
 
 
 def _item(fields: Sequence[Any]) -> Item:

@@ -22,8 +22,7 @@ _NONE: Final[tuple[Tombstone, ...]] = ()
 
 @dataclass(slots=True)
 class BackupCheck:
-    """Call ``add`` for every item in order, then ``finish``. Stop at the first problem. ValueError: the header names a
-    drop that is none.
+    """Call ``add`` for every item in order, then ``finish``. Stop at the first problem.
 
     ``whole``: all items are added, so that the drops can be proved.
     """
