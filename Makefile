@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -43,6 +43,11 @@ lint: install-test
 test-neighbours: install-test
 	@tests/clients/prepare.sh kubectl kubelet neighbours
 	@KUBECHRONICLE_NEIGHBOURS=yes .venv/bin/python -m pytest -q tests/clients/neighbours $(ARGS)
+
+# Drain a server behind a real HAProxy with the shipped configuration.
+test-haproxy: install-test
+	@tests/clients/prepare.sh haproxy
+	@KUBECHRONICLE_HAPROXY=yes .venv/bin/python -m pytest -q tests/clients/failover/test_load_balancer.py $(ARGS)
 
 conformance: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS)

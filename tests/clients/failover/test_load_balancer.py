@@ -1,4 +1,7 @@
-"""Two servers behind a TCP load balancer that asks /readyz: a server that drains and comes back costs no request."""
+"""Two servers behind a TCP load balancer that asks /readyz: a server that drains and comes back costs no request.
+
+With KUBECHRONICLE_HAPROXY=yes also behind a real HAProxy with ops/install/haproxy.cfg (`make test-haproxy`).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,27 @@ import asyncio
 import http.client
 import itertools
 import json
+import os
+import re
 import shutil
+import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import harness
 import postgres_fixture
+import pytest
 from harness import Server, eventually
 
 PAUSE = 0.3
 """Seconds between checks; two failures take a server out of use, as in ops/install/haproxy.cfg."""
 DRAIN = "5s"
+CONFIGURATION = Path(__file__).parents[3] / "ops/install/haproxy.cfg"
 
 
 class Balancer:
@@ -89,27 +99,84 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
+class HAProxy:
+    """A real HAProxy with the shipped configuration. It is observed through its log."""
+
+    def __init__(self, servers: list[Server], folder: Path) -> None:
+        self.port = postgres_fixture.free_port()
+        self._ports = dict(zip(("one", "two"), (server.port for server in servers), strict=True))
+        self._log = folder / "haproxy.log"
+        self._configuration = folder / "haproxy.cfg"
+        text = CONFIGURATION.read_text().replace("bind :6443", f"bind 127.0.0.1:{self.port}")
+        text = text.replace("maxconn 20000", "maxconn 200")  # within the limit of open files
+        for name, port in self._ports.items():
+            text, found = re.subn(rf"server {name} \S+", f"server {name} 127.0.0.1:{port}", text)
+            assert found == 1
+        self._configuration.write_text(text)
+
+    @property
+    def passed(self) -> list[int]:
+        return [self._ports[name] for name in re.findall(r"servers/(one|two) \d+/\d+", self._log.read_text())]
+
+    def in_use(self) -> list[int]:
+        states = dict(re.findall(r"Server servers/(one|two) is (UP|DOWN)", self._log.read_text()))
+        return [port for name, port in self._ports.items() if states.get(name) != "DOWN"]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        program = shutil.which("haproxy") or str(CONFIGURATION.parents[2] / ".cache/bin/haproxy")
+        with self._log.open("wb") as log:
+            process = subprocess.Popen([program, "-db", "-f", str(self._configuration)], stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.skipif(os.environ.get("KUBECHRONICLE_HAPROXY") != "yes", reason="needs HAProxy: make test-haproxy")
+def test_a_server_that_drains_behind_haproxy_costs_no_request() -> None:
+    with _two_servers(drain="15s") as (servers, home):  # as the configuration says
+        balancer = HAProxy(servers, home)
+        with balancer.running():
+            eventually(lambda: _accepts(balancer.port), "HAProxy listens")
+            _drain_one(servers, balancer)
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
+
+
 def test_a_server_that_drains_costs_no_request() -> None:
+    with _two_servers(drain=DRAIN) as (servers, _):
+        balancer = Balancer(servers, servers[0].client_context())
+        with balancer.running():
+            _drain_one(servers, balancer)
+
+
+@contextmanager
+def _two_servers(drain: str) -> Iterator[tuple[list[Server], Path]]:
+    """Yield two servers with the same keys on one database, and a folder."""
     with harness.home("balanced") as home:
         postgres = postgres_fixture.start(home / "postgres")
         servers = [
-            harness.server_in(home / name, database_url=postgres.url, arguments=["--shutdown-delay-duration", DRAIN])
+            harness.server_in(home / name, database_url=postgres.url, arguments=["--shutdown-delay-duration", drain])
             for name in ("one", "two")
         ]
         try:
             servers[0].start()
             shutil.copytree(home / "one" / "pki", home / "two" / "pki", dirs_exist_ok=True)
             servers[1].start()
-            balancer = Balancer(servers, servers[0].client_context())
-            with balancer.running():
-                _drain_one(servers, balancer)
+            yield servers, home
         finally:
             for server in servers:
                 server.close()
             postgres.stop()
 
 
-def _drain_one(servers: list[Server], balancer: Balancer) -> None:
+def _drain_one(servers: list[Server], balancer: Balancer | HAProxy) -> None:
     context, done = servers[0].client_context(), threading.Event()
     answers: list[int | Exception] = []
 
