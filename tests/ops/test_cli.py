@@ -70,7 +70,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["kubeconfig"], "name a user with --user, or a moment of history with --at"),
         (["kubeconfig", "--user", "jane", "--moving"], "--moving goes with --at"),
         (["kubeconfig", "--at", "-2h", "--data-dir", "/none"], "there is no /none/admin.kubeconfig; name its"),
-        (["kubeconfig", "--at", "yesterday"], "--at: 'yesterday' is no moment; name a revision (12345), a time"),
+        (["kubeconfig", "--at", "someday"], "--at: 'someday' is no moment; name a revision (12345), a time"),
         (["kubeconfig", "--at", "9999-01-01"], "--at: 9999-01-01 lies in the future"),
         (["kubeconfig", "--at", "12345", "--moving"], "--moving goes with how long ago, as in --at 2h"),
         (["kubeconfig", "--at", "2h", "--kubeconfig", __file__], "test_cli.py is no kubeconfig"),

@@ -6,7 +6,6 @@ import gzip
 import os
 import signal
 import sys
-from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +16,7 @@ import orjson
 import pytest
 import trio
 from erasing_shop import JANE, MARK, ROWS_OF_WEB, WEB, Command, Opener, RunSql, Shop, verified
+from msgspec import structs
 
 from kubechronicle.eventlog.erasure.eraser import Eraser
 from kubechronicle.eventlog.erasure.plan import ErasureRequest
@@ -281,7 +281,7 @@ async def test_mistakes_are_one_line(shop: Shop, command: Command, run_sql: RunS
     assert (await command("erase", "configmap/web", "-n", "shop"))[0] == 2
     assert (await command("erase", "vaults.example.com/x", "--reason", "r"))[0] == 1
     odd = "a'b\"; drop table x; --\\ {,} ü"
-    await shop.change("odd", "text", who=replace(JANE, user=odd))
+    await shop.change("odd", "text", who=structs.replace(JANE, user=odd))
     assert "1 in the database" in (await command("erase", "--user", odd, "--reason", odd, "--yes"))[1]
     run_sql("alter table kubechronicle.erased rename column was to before")
     code, output = await command("erase", *WEB)  # an error of Postgres

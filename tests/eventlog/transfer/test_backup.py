@@ -272,6 +272,7 @@ DERIVED = {
     "lock_maintenance",
     "migrations",  # the number is in the header
     "servers",  # of the present
+    "shared_keys",  # of the servers: each has them in its pki, too
     "state",  # its marks are in the header
 }
 
