@@ -29,6 +29,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
 
 LARGE: Final = 16 * 1024
@@ -162,7 +163,16 @@ class LargeWork:
 
     async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         # A cancelled request does not wait for the thread, which takes no other work until the function has ended.
-        return await trio.to_thread.run_sync(function, *arguments, limiter=self._threads, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(
+            _with_headroom, function, *arguments, limiter=self._threads, abandon_on_cancel=True
+        )
+
+
+def _with_headroom(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken it
+    while the function waited for the thread."""
+    headroom.require(headroom.MARGIN)
+    return function(*arguments)
 
 
 class _Waiting:
