@@ -19,7 +19,8 @@ class MemoryReads:
     async def record(self, reads: Sequence[ReadRecord], recording: Recording) -> None:
         await trio.lowlevel.checkpoint()
         for read in reads:
-            self._reads.append(read._replace(id=len(self._reads) + 1))
+            # Postgres keeps microseconds: finer times would not be those of the continue tokens.
+            self._reads.append(read._replace(id=len(self._reads) + 1, at=round(read.at * 1_000_000) / 1_000_000))
         self._recordings[recording.id] = recording
 
     async def retain(self, days: int) -> list[str]:
