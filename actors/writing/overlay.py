@@ -3,9 +3,9 @@
     transaction: create namespace a, create configmap a/b (charges quota a/q), create configmap a/c (charges a/q)
     overlay:     namespace a is there for both configmaps; the second charge adds to the first
 
-Each entry of the overlay has a revision that no other entry ever has, so that nothing compiled from an object and kept
-by its revision is mistaken for another state. Several changes of a key are folded into one, with the revision that the
-first one expects: this is what the log will compare.
+The revision of each entry is unique among all entries. So a result that is kept by an object's revision is never taken
+for that of another state. Several changes of a key are folded into one, with the revision that the first one expects:
+the log will compare this one.
 """
 
 from __future__ import annotations

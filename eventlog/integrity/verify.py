@@ -125,17 +125,7 @@ async def verify(
             hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains, drops=drop_check
         )
         problem = _another_log(log_id, log_ids) or problem
-        async with aclosing(session.rows(KEPT, chunk=CHUNK, size=_size)) as chunks:
-            async for chunk in chunks:
-                kept.update((row["revision"], kept_digests(row)) for row in chunk)
-                for row in chunk:
-                    drop_check.add_kept(row["revision"], bytes(row["digest"]))
-                remains.update(
-                    (row["revision"], rest)
-                    for row in chunk
-                    if (rest := erasures.remains_of(columns_of(row))) is not None
-                )
-                problem = next(filter(None, map(check.add_entry, chunk)), problem)
+        problem = await _read_kept(session, check, drop_check, kept, remains) or problem
         archive_check = _ArchiveCheck(iter(archived))
         if problem is None:
             problem = await _feed(session, check, archive_check, lambda revision: progress(revision, head))
@@ -160,6 +150,28 @@ async def verify(
         if problem
         else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),
     )
+
+
+async def _read_kept(
+    session: Session,
+    check: ChainCheck,
+    drop_check: DropCheck,
+    kept: dict[int, Collection[bytes]],
+    remains: dict[int, Remains],
+) -> Problem | None:
+    """Read the rows that were copied forward into ``kept``, what erasures left of them into ``remains``, and the
+    entries of the log among them into the checks. Return the last problem of a chunk."""
+    problem = None
+    async with aclosing(session.rows(KEPT, chunk=CHUNK, size=_size)) as chunks:
+        async for chunk in chunks:
+            kept.update((row["revision"], kept_digests(row)) for row in chunk)
+            for row in chunk:
+                drop_check.add_kept(row["revision"], bytes(row["digest"]))
+            remains.update(
+                (row["revision"], rest) for row in chunk if (rest := erasures.remains_of(columns_of(row))) is not None
+            )
+            problem = next(filter(None, map(check.add_entry, chunk)), problem)
+    return problem
 
 
 def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
