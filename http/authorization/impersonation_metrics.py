@@ -14,8 +14,8 @@ Key = tuple[str, str]
 
 
 class ImpersonationMetrics(Collector):
-    """``attempts``: a refused one has no mode, because several may have been tried. ``checks``: of single rights; one that
-    is made again, with the answer of an external authorizer to another, counts again."""
+    """``attempts``: a refused one has no mode, because several may have been tried. ``checks``: of single rights; one
+    that is made again, with the answer of an external authorizer to another, counts again."""
 
     def __init__(self) -> None:
         self.attempts: dict[Key, Durations] = {}
