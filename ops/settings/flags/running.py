@@ -16,8 +16,8 @@ FLAGS = (
     Flag(
         name="shared-keys-encryption-file", placeholder="FILE", default="",
         help="Share the authorities and the key of service account tokens in DATA_DIR/pki with the other servers on "
-        "--database-url. The database keeps them, encrypted with the key in this file: 32 bytes in base64, the same for "
-        "each server.",
+        "--database-url. The database keeps them, encrypted with the key in this file: 32 bytes in base64, the same "
+        "for each server.",
     ),
     Flag(
         name="storage-initialization-timeout", placeholder="DURATION", default="1m0s",
