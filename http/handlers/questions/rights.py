@@ -11,7 +11,7 @@
 The namespace of the path is that of the request; clusterrevisions are for requests without one.
 
 Rights: those to list revisions there. About another user also the right to create subjectaccessreviews, or
-localsubjectaccessreviews in the namespace. Who can needs the right to list the roles and bindings it is found in.
+localsubjectaccessreviews in the namespace. A list of subjects needs the right to list roles and bindings.
 """
 
 from __future__ import annotations
