@@ -15,9 +15,11 @@ bytes. Users take turns, so one user with many large requests does not keep out 
 
 The way to the thread and back costs about half a millisecond of CPU, and the rules run slower there. So those of inputs
 up to QUICK_BYTES run on the event loop, like small ones, as long as they are quick. A user whose rules took longer than
-SLOW there uses the thread for the next SLOW_FOR seconds:
+SLOW there twice within SLOW_FOR seconds uses the thread for as long:
 
-    alice    40 KB, 1 ms on the event loop      40 KB of invalid items, 200 ms there      thread for a minute
+    alice    40 KB, 1 ms on the event loop    invalid items, 200 ms there    the same again: the thread for a minute
+
+Once does not count: the first object of a kind compiles its rules, and a garbage collection may fall into any write.
 """
 
 from __future__ import annotations
@@ -40,13 +42,14 @@ QUICK_BYTES: Final = 64 * 1024
 """Bytes up to which the rules of a large body or object run on the event loop, unless the user's were slow there."""
 
 SLOW: Final = 0.02
-"""Seconds of CPU on the event loop after which a user's large work runs in the thread."""
+"""Seconds of CPU on the event loop after which work was slow."""
 
 SLOW_FOR: Final = 60.0
-"""Seconds for which it does. So slow rules delay the event loop once a minute for each such user."""
+"""Seconds within which slow work counts, and for which the thread is used after the second time. So slow rules delay
+the event loop twice a minute for each such user."""
 
 SLOW_USERS: Final = 16
-"""Users whose work is slow at the same time. With so many, the large work of all runs in the thread."""
+"""Users whose work was slow at the same time. With so many, the large work of all runs in the thread."""
 
 LARGE_BYTES: Final = 128 * 1024
 """Bytes from which a body counts among HELD_BYTES, and an object is encoded in the thread: that takes 10 ns a byte."""
@@ -68,6 +71,8 @@ HELD_BYTES: Final = 256 * 1024 * 1024
 
 BUSY: Final = "the server handles too many large requests, please try again later"
 
+_NEVER: Final = (0.0, 0)
+
 T = TypeVar("T")
 
 
@@ -80,7 +85,8 @@ class LargeWork:
         self._waiting = 0
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # by user; the next user is the first
         self._held_bytes = 0
-        self._slow: OrderedDict[str, float] = OrderedDict()  # until when, by user; the first to end is the first
+        # Until when work counts as slow, and how often it was, by user; the first to end is the first.
+        self._slow: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def turn(self, user: str) -> Turn:
         return Turn(self, user)
@@ -147,9 +153,9 @@ class LargeWork:
     def is_quick(self, user: str) -> bool:
         """Tell whether the large work of a user may run on the event loop."""
         now = trio.current_time()
-        while self._slow and next(iter(self._slow.values())) <= now:
+        while self._slow and next(iter(self._slow.values()))[0] <= now:
             self._slow.popitem(last=False)
-        return user not in self._slow and len(self._slow) < SLOW_USERS
+        return self._slow.get(user, _NEVER)[1] < 2 and len(self._slow) < SLOW_USERS
 
     def on_loop(self, user: str, function: Callable[..., T], *arguments: object) -> T:
         """Call the function, and note the user if it is slow."""
@@ -158,7 +164,8 @@ class LargeWork:
             return function(*arguments)
         finally:
             if thread_time() - began > SLOW:
-                self._slow[user] = trio.current_time() + SLOW_FOR
+                times = self._slow.get(user, _NEVER)[1] + 1
+                self._slow[user] = trio.current_time() + SLOW_FOR, times
                 self._slow.move_to_end(user)
 
     async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:

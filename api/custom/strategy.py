@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
+from kubechronicle.api.custom.schema.settled import KnownContents
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.metadata import STANDARD_FINALIZERS
@@ -80,7 +81,16 @@ def changes_generation(new: ReadOnlyObject, old: ReadOnlyObject) -> bool:
 class Checks:
     """The checks of a version's objects."""
 
-    __slots__ = ("_api_version", "_kind", "_label_selector", "_replicas", "_rules", "_schema", "_status_replicas")
+    __slots__ = (
+        "_api_version",
+        "_kind",
+        "_label_selector",
+        "_obeying",
+        "_replicas",
+        "_rules",
+        "_schema",
+        "_status_replicas",
+    )
 
     def __init__(
         self, api_version: str, kind: str, subresources: ReadOnlyObject, schema: CompiledSchema, rules: Rules
@@ -90,6 +100,7 @@ class Checks:
         self._kind = kind
         self._schema = schema
         self._rules = rules
+        self._obeying = KnownContents() if rules.of_contents else None  # contents for which no rule fails
         self._replicas = scale.get("specReplicasPath", "")
         self._status_replicas = scale.get("statusReplicasPath", "")
         self._label_selector = scale.get("labelSelectorPath") or ""
@@ -122,20 +133,34 @@ class Checks:
         self, causes: list[Cause], new: Object, old: Object | None, warnings: list[str], *, whole: bool
     ) -> list[Cause]:
         """Add the problems of the contents. ``whole``: the object has the right type, and is checked in full."""
+        digest = self._schema.digest(new) if whole else None
         if whole:
-            causes += self._schema.validate(new, old)
+            causes += self._schema.validate(new, old, digest)
             if self._replicas:
                 causes += self._number(new, self._replicas)
                 causes += self._scale_status(new)
-        return self._checked_by_rules(causes, new, old, warnings)
+        return self._checked_by_rules(causes, new, old, warnings, digest)
 
     def _checked_by_rules(
-        self, causes: list[Cause], new: Object, old: Object | None, warnings: list[str]
+        self,
+        causes: list[Cause],
+        new: Object,
+        old: Object | None,
+        warnings: list[str],
+        digest: bytes | None = None,
     ) -> list[Cause]:
-        """Return the causes with those of the rules, which are evaluated unless a value blocks that."""
+        """Return the causes with those of the rules, which are evaluated unless a value blocks that.
+
+        Nor are they evaluated again for contents that obey them all: ``digest`` is theirs.
+        """
         if any(cause.reason in _BLOCKING for cause in causes):
             return [*causes, invalid_value("<nil>", None, NOT_CHECKED)] if self._rules else causes
+        known = None if digest is None else self._obeying
+        if known is not None and digest in known:
+            return causes
         found, tolerated = self._rules.validate(new, old)
+        if known is not None and not (found or tolerated):
+            known.add(digest)
         warnings += tolerated
         return causes + found
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from kubechronicle.api.custom.strategy import STATUS, Checks, changes_generation, finalizer_warnings
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
@@ -54,9 +56,22 @@ def _stored(rt: ResourceType, obj: Object) -> tuple[Object, Object | None]:
 
     It may be converted, or lose fields that webhooks have added.
     """
-    settled = rt.is_storage_version and rt.custom.storage.schema.is_settled(obj)
-    requested = None if settled else copy_object(obj)
-    return custom_versions.to_stored(rt, obj, settled=settled), requested
+    if rt.is_storage_version and rt.custom.storage.schema.is_settled(obj):
+        return custom_versions.to_stored(rt, obj, settled=True), None
+    before = _text(obj)
+    requested = copy_object(obj) if before is None else None
+    stored = custom_versions.to_stored(rt, obj)
+    if before is None or _text(stored) == before:
+        return stored, requested
+    return stored, orjson.loads(before)  # cheaper than a copy
+
+
+def _text(obj: Object) -> bytes | None:
+    """Return the JSON of an object; None if it is too deep, or has an integer beyond 64 bits."""
+    try:
+        return orjson.dumps(obj)
+    except TypeError:
+        return None
 
 
 def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteContext, known: Sequence[Cause]) -> Prepared:

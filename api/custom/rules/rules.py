@@ -88,11 +88,16 @@ NEW: Final = _Place(None)
 class Rules:
     """The rules of a schema. Immutable; concurrent use is safe."""
 
-    __slots__ = ("_root", "_structure")
+    __slots__ = ("_root", "_structure", "of_contents")
 
     def __init__(self, schema: Schema, *, resource: bool = True) -> None:
-        """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them."""
+        """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them.
+
+        ``of_contents``: the result for an object depends neither on its own metadata nor on the stored object, as long
+        as no rule fails.
+        """
         self._root = _node(schema, resource=resource)
+        self.of_contents = self._root is not None and _is_of_contents(self._root)
         self._structure = Node(schema if self._root is not None else {})
 
     def __bool__(self) -> bool:
@@ -265,6 +270,19 @@ def _node(schema: Schema, *, resource: bool) -> _Node | None:
         if escape(name) is None or (of is not None and below.of is not None)
     }
     return node
+
+
+def _is_of_contents(root: _Node) -> bool:
+    """Return whether no rule can see the metadata of the root, or the stored object."""
+    if root.rules or "metadata" in root.fields:
+        return False
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        if any(rule.uses_old for rule in node.rules):
+            return False
+        nodes += [below for below in (*node.fields.values(), node.values, node.items) if below is not None]
+    return True
 
 
 def _part(schema: Any) -> _Node | None:

@@ -92,12 +92,17 @@ class CompiledSchema:
         unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
         return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
 
-    def validate(self, obj: Object, old: Object | None = None) -> list[Cause]:
+    def digest(self, obj: Object) -> bytes | None:
+        """Return the digest of an object's contents for ``validate``; None if its validity depends on its metadata."""
+        return None if self._valid is None else digest_of(obj)
+
+    def validate(self, obj: Object, old: Object | None = None, digest: bytes | None = None) -> list[Cause]:
         """Return the problems of an object; in an update, those of values that it changes.
 
-        Not those of the root's own metadata and of the scale paths.
+        Not those of the root's own metadata and of the scale paths. ``digest``: of the object, if the caller has it.
         """
-        digest = None if self._valid is None else digest_of(obj)
+        if digest is None:
+            digest = self.digest(obj)
         if self._valid is not None and digest in self._valid:
             return []
         correlated = None if old is None else Correlated(obj, old, self.root)
