@@ -33,7 +33,7 @@ from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
 from kubechronicle.eventlog.postgres.listener import Listener
-from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
+from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
@@ -46,6 +46,7 @@ from kubechronicle.eventlog.postgres.session import (
     UniqueViolation,
     acquire,
 )
+from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
 from kubechronicle.eventlog.records import Batch, BatchResult, Head
 from kubechronicle.eventlog.retention import retention
 
@@ -55,7 +56,7 @@ APPEND_BOUND = 40.0  # seconds: above the statement timeout, so that Postgres us
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 
 
-class PostgresLog(LogReads):
+class PostgresLog(StandbyReads):
     """A RevisionLog in Postgres. Made by ``open_postgres_log``."""
 
     def __init__(
@@ -63,13 +64,15 @@ class PostgresLog(LogReads):
         connect: Callable[[], Awaitable[Session]],
         connect_unbounded: Callable[[], Awaitable[Session]] | None = None,
         connect_to_listen: Callable[[], Awaitable[Session]] | None = None,
+        standby: Standby | None = None,
     ) -> None:
         """``connect_unbounded``: opens a connection for maintenance, whose statements may take long.
         ``connect_to_listen``: opens one for the listener, if the one for appends leads through a pooler.
+        ``standby``: for searches and lists of the past.
         """
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
-        super().__init__(Pool(connect))
+        super().__init__(Pool(connect), standby)
         self.recorded = RecordedReads(self._pool)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
@@ -92,6 +95,8 @@ class PostgresLog(LogReads):
     async def aclose(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pool.aclose)
+            if self.standby is not None:
+                nursery.start_soon(self.standby.aclose)
             for session in (self._appending, self._listening):
                 if session is not None:
                     nursery.start_soon(session.close)
@@ -258,11 +263,14 @@ class PostgresLog(LogReads):
 
 
 @asynccontextmanager
-async def open_postgres_log(url: str, *, instance: str, direct_url: str = "") -> AsyncIterator[PostgresLog]:
+async def open_postgres_log(
+    url: str, *, instance: str, direct_url: str = "", standby_url: str = ""
+) -> AsyncIterator[PostgresLog]:
     """Open the log in the migrated database at ``url``.
 
     ``instance``: the name of this server among those on the same database, shown in pg_stat_activity.
     ``direct_url``: the database's own address, if ``url`` leads through a pooler in transaction mode.
+    ``standby_url``: the address of a hot standby, for searches and lists of the past.
     SetupError: a mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
@@ -287,13 +295,20 @@ async def open_postgres_log(url: str, *, instance: str, direct_url: str = "") ->
     async def connect_unbounded() -> Session:
         return await connection.connect(direct_url or url, application=application)
 
+    async def connect_to_standby() -> Session:
+        return await connection.connect(
+            standby_url, application=application, bound=connection.ANSWER_BOUND, primary=False
+        )
+
     session = await connect_unbounded()
     try:
         await refuse_transaction_mode(session)
         await check_schema(session)
+        log_id = (await session.fetch(LOG_ID))[0][0]
     finally:
         await session.close()
-    log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None)
+    standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
+    log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby)
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:

@@ -56,6 +56,8 @@ class Plan:
     http: HttpSettings
     database_direct_url: str = ""
     """The database's own address, if the server reaches it through a pooler in transaction mode."""
+    history_database_url: str = ""
+    """The address of a hot standby, for searches and lists of the past."""
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     token_webhook: TokenWebhook | None = None

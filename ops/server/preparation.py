@@ -184,6 +184,8 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     """Check everything that can be checked without starting anything. Raise OperatorError."""
     if settings.database_direct_url is not None and settings.database_url is None:
         raise OperatorError("--database-direct-url: give the address of the pooler too, by --database-url")
+    if settings.history_database_url is not None and settings.database_url is None:
+        raise OperatorError("--history-database-url: give the primary too, by --database-url")
     if settings.shared_keys_encryption_file is not None:
         if settings.database_url is None:
             raise OperatorError(f"{FLAG}: give --database-url too; an embedded database has one server")
@@ -225,6 +227,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
     access = authentication.authentication_plan(settings, client_cas, pki.front_proxy_ca_file if own_proxy else None)
     return Plan(
         database_direct_url=settings.database_direct_url or "",
+        history_database_url=settings.history_database_url or "",
         listen=_listen(settings, addresses, pki, access.files),
         advertised=Advertised(address=str(addresses.advertised), port=addresses.port),
         services=ServiceNetwork(

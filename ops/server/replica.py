@@ -18,7 +18,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
-from kubechronicle.ops.server.collectors.storage import SizeCollector
+from kubechronicle.ops.server.collectors.storage import SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
@@ -51,7 +51,12 @@ async def run_server(
 ) -> None:
     """Serve over the database until stopped. ``background``: tasks to run meanwhile."""
     instance = f"{socket.gethostname()}-{os.getpid()}"
-    opening = open_postgres_log(database_url, instance=instance, direct_url=plan.database_direct_url)
+    opening = open_postgres_log(
+        database_url,
+        instance=instance,
+        direct_url=plan.database_direct_url,
+        standby_url=plan.history_database_url,
+    )
     async with opening as revision_log, trio.open_nursery() as nursery:
         if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
@@ -65,6 +70,8 @@ async def run_server(
         nursery.start_soon(revision_log.clocks.run)
         assembly.application.metrics.registry.register(SizeCollector(revision_log.size))
         nursery.start_soon(revision_log.size.run)
+        if revision_log.standby is not None:
+            assembly.application.metrics.registry.register(StandbyCollector(revision_log.standby))
         for task in background:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)

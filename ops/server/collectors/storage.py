@@ -14,6 +14,7 @@ from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
 from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
 from kubechronicle.eventlog.postgres.size import DatabaseSize
+from kubechronicle.eventlog.postgres.standby_reads import Standby
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.eventlog.views.window import RECENT_EVENTS
 
@@ -47,6 +48,26 @@ class SizeCollector(Collector):
             )
             size.add_metric(["postgres"], self._size.bytes)
             yield size
+
+
+class StandbyCollector(Collector):
+    """The reads of the past that the standby of --history-database-url has answered, or the primary in its place."""
+
+    def __init__(self, standby: Standby) -> None:
+        self._standby = standby
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        reads = CounterMetricFamily(
+            "kubechronicle_history_reads",
+            "Searches and lists of the past, by the database that answered: standby, or primary in its place.",
+            labels=["database"],
+        )
+        reads.add_metric(["standby"], self._standby.served)
+        reads.add_metric(["primary"], self._standby.passed_over)
+        yield reads
 
 
 class StorageCollector(Collector):

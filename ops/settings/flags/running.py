@@ -14,6 +14,11 @@ FLAGS = (
         "transaction mode: for LISTEN, migrations and retention. Reads and writes go through the pooler.",
     ),
     Flag(
+        name="history-database-url", placeholder="URL", default="", environment="HISTORY_DATABASE_URL",
+        help="A hot standby of the database of --database-url: searches and lists of the past run there, and see each "
+        "change acknowledged before. While it is behind or away, the database of --database-url answers them.",
+    ),
+    Flag(
         name="shared-keys-encryption-file", placeholder="FILE", default="",
         help="Share the authorities and the key of service account tokens in DATA_DIR/pki with the other servers on "
         "--database-url. The database keeps them, encrypted with the key in this file: 32 bytes in base64, the same "
