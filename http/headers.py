@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 HeaderList: TypeAlias = Iterable[tuple[str, str]]
@@ -53,6 +53,11 @@ class Headers:
         headers = Headers.__new__(Headers)
         headers._items, headers._first = self._items, self._first.copy()
         return headers
+
+    @property
+    def first(self) -> Mapping[str, str]:
+        """The first value of each field, by its name in lower case."""
+        return self._first
 
     def get(self, name: str, default: str = "") -> str:
         """Return the field's first value (as Go's Header.Get), or `default`."""

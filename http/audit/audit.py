@@ -49,10 +49,12 @@ class Audit:
     metrics: AuditMetrics
     blocking: bool = field(init=False)
     _strict: list[bool] = field(init=False)
+    _only: Backend | None = field(init=False)
     _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)
+        self._only = self.backends[0] if len(self.backends) == 1 else None
         self._strict = [backend.mode == BLOCKING_STRICT for backend in self.backends]
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
@@ -74,9 +76,10 @@ class Audit:
 
     def _template(self, request: Request, user: User | None, info: RequestInfo) -> Template:
         """Return the template of a request. Those of direct clients are kept by the User object."""
-        headers, peer = request.headers, request.client[0]
-        agent = headers.get("user-agent")
-        if headers.get("x-forwarded-for") or headers.get("x-real-ip") or len(agent) > MAX_USER_AGENT:
+        fields, peer = request.headers.first, request.client[0]
+        agent = fields.get("user-agent", "")
+        if "x-forwarded-for" in fields or "x-real-ip" in fields or len(agent) > MAX_USER_AGENT:
+            headers = request.headers
             return self._new_template(user, info, source_addresses(headers, peer), agent)
         name, path = info.name, info.path
         key: tuple[object, ...]
@@ -109,6 +112,9 @@ class Audit:
     def offer(self, event: Offered) -> None:
         """Pass an event to the backends, without waiting."""
         self.metrics.events += 1
+        if self._only is not None:
+            self._only.offer(event)
+            return
         for backend in self.backends:
             backend.offer(event)
 

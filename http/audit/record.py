@@ -24,8 +24,10 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.messages import Headers
 
 MAX_USER_AGENT: Final = 1024
-SIZE: Final = 1024
-"""Bytes of a record in memory, beside its texts and objects."""
+SIZE: Final = 1536
+"""Bytes of a record in memory, beside its objects and unusually long texts."""
+USUAL: Final = 256
+"""Characters of a URI that SIZE includes."""
 CUT: Final = "...TRUNCATED"
 METADATA, REQUEST, REQUEST_RESPONSE = 1, 2, 3
 """Ranks of levels, as in Decision."""
@@ -63,43 +65,38 @@ class Template:
 class RequestAudit:
     """The record of one request.
 
-    ``annotations``: those of the events, apart from the verdict. ``late``: those that only the last event has.
+    ``late``: the annotations that only the last event has. ``size``: see Finished of api/audit/events.py.
     """
 
-    __slots__ = (
-        "_audit_id",
-        "_changed",
-        "_more",
-        "_name",
-        "_request",
-        "_response",
-        "_stage",
-        "_stage_time",
-        "_status",
-        "_template",
-        "_uri",
-        "_verdict",
-        "annotations",
-        "decision",
-        "late",
-        "received",
-        "size",
-    )
+    # Most requests change none of these, so a record has only what differs. Each attribute costs twice: when it is
+    # set, and as memory that the next request finds cold.
+    late: dict[str, str] | None = None
+    size = SIZE
+    _annotations: dict[str, str] | None = None
+    _more = b""
+    _verdict: tuple[str, str] | None = None
+    _request: Payload | None = None
+    _changed: dict[str, str] | None = None
+    _stage = policies.COMPLETE
+    _status = b""
+    _response: Payload | None = None
 
     def __init__(self, template: Template, audit_id: str, uri: str, info: RequestInfo, received: float) -> None:
         """``received``: seconds since the epoch."""
         self.decision = template.decision
         self.received = received
-        self.annotations: dict[str, str] = {}
-        self.late: dict[str, str] | None = None
         self._template = template
         self._audit_id = audit_id
         self._uri = uri
-        self._name = info.name  # nothing else of it: the less a record holds, the warmer the memory of the next request
-        self._more = b""
-        self._verdict: tuple[str, str] | None = None
-        self._request: Payload | None = None
-        self._changed: dict[str, str] | None = None
+        self._name = info.name
+        self._stage_time = 0.0
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the events, apart from the verdict."""
+        if self._annotations is None:
+            self._annotations = {}
+        return self._annotations
 
     # -- what filters and handlers add --------------------------------------------------------------------------------
 
@@ -139,24 +136,39 @@ class RequestAudit:
 
     # -- the last event, made when it is written (Finished of api/audit/events.py) -------------------------------------
 
+    def complete(self, moment: float, status: bytes) -> None:
+        """Note the facts of the last event of a request that was answered, if its answer is not shown."""
+        self._stage_time, self._status = moment, status
+        if self._request is not None or len(self._uri) > USUAL:
+            self._measure()
+
     def finish(self, stage: str, moment: float, status: bytes, response: Payload | None) -> None:
         """Note the facts of the last event; for the parameters see ``event``. Nothing is noted later."""
         self._stage, self._stage_time, self._status, self._response = stage, moment, status, response
-        size = SIZE + 2 * len(self._uri) + len(status)
+        self._measure()
+
+    def _measure(self) -> None:
+        size = SIZE + 2 * len(self._uri) + len(self._status)
         if self._request is not None:
             size += self._request.size
-        self.size = size if response is None else size + response.size
+        self.size = size if self._response is None else size + self._response.size
 
     def made(self) -> Event | Line:
         """Return the last event."""
+        if self._response is None and self._request is None and self._is_plain():
+            return self._line(self._stage, self._stage_time, self._status)
         return self.event(self._stage, self._stage_time, status=self._status, response=self._response)
+
+    def _is_plain(self) -> bool:
+        """Return whether nothing is noted but the verdict, apart from objects."""
+        return self._annotations is None and self._changed is None and not self._more
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event | Line:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
         request, dumps = self._request, orjson.dumps
-        if request is None and response is None and self._changed is None and not self.annotations and not self._more:
+        if request is None and response is None and self._is_plain():
             return self._line(stage, moment, status)
         decision, template = self.decision, self._template
         head = (
@@ -171,7 +183,7 @@ class RequestAudit:
             status,
         )
         times = shown_times(self.received, moment)
-        tail = (times, self._shown_annotations() if self.annotations else _verdict(self._verdict))
+        tail = (times, self._shown_annotations() if self._annotations else _verdict(self._verdict))
         if request is None and response is None:
             return b"".join((*head, *tail))
         omit = decision.omit_managed_fields
@@ -181,10 +193,10 @@ class RequestAudit:
 
     def _line(self, stage: str, moment: float, status: bytes) -> Line:
         """Return the event of a request about which nothing is noted but the verdict: most reads."""
-        template, name, dumps = self._template, self._name, orjson.dumps
+        template, name, verdict, dumps = self._template, self._name, self._verdict, orjson.dumps
         return b"".join(
             (
-                template.decision.opening,
+                self.decision.opening,
                 dumps(self._audit_id),
                 STAGES[stage],
                 dumps(self._uri),
@@ -194,13 +206,13 @@ class RequestAudit:
                 b',"responseStatus":' if status else b"",
                 status,
                 shown_times(self.received, moment),
-                _verdict(self._verdict),
+                _verdicts.get(verdict) or _verdict(verdict),
             )
         )
 
     def _shown_annotations(self) -> bytes:
         """Return the annotations and the end of the event."""
-        found = self.annotations
+        found: Mapping[str, str] = self._annotations or {}
         if self._verdict is not None:
             found = {DECISION: self._verdict[0], REASON: self._verdict[1], **found}
         everything = self.decision.rank >= REQUEST
@@ -227,7 +239,7 @@ DECISION: Final = "authorization.k8s.io/decision"
 REASON: Final = "authorization.k8s.io/reason"
 _FROM_OBJECT: Final = ("namespace", "name", "uid", "resourceVersion")
 MOST_KEPT: Final = 1024
-_verdicts: dict[tuple[str, str], bytes] = {}
+_verdicts: dict[tuple[str, str] | None, bytes] = {}
 """The ends of events by verdict. Names of bindings are among the reasons, so all are forgotten when there are more."""
 
 
@@ -272,14 +284,15 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-_codes: dict[int, bytes] = {}
+CODES: Final[dict[int, bytes]] = {}
+"""Results of ``code_status``."""
 
 
 def code_status(code: int) -> bytes:
     """Return the status of an event for an answer that is no Status object."""
-    known = _codes.get(code)
+    known = CODES.get(code)
     if known is None:
-        known = _codes[code] = b'{"metadata":{},"code":%d}' % code
+        known = CODES[code] = b'{"metadata":{},"code":%d}' % code
     return known
 
 

@@ -26,6 +26,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.request_parts import CURRENT, WRITE, Parts
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
+    CODES,
     REASON,
     REQUEST_RESPONSE,
     RequestAudit,
@@ -53,6 +54,7 @@ SLOW: Final = 0.5
 """Seconds from which an event tells how long the request took."""
 _JSON_STATUS: Final = b'{"kind":"Status","apiVersion":"v1"'
 _PROTOBUF_STATUS: Final = b"k8s\x00\n\x0c\n\x02v1\x12\x06Status"
+_STATUSES: Final = (_JSON_STATUS, _PROTOBUF_STATUS)
 
 
 def audited(audit: Audit, following: Next) -> Next:
@@ -90,7 +92,16 @@ def audited(audit: Audit, following: Next) -> Next:
             raise
         if response.body.__class__ is bytes and served is None:
             if record.decision.complete:
-                finish(record, context, *_shown(record, response))
+                body, now = response.body, time.time()
+                if (
+                    record.decision.rank < REQUEST_RESPONSE
+                    and record.late is None
+                    and now - record.received <= SLOW
+                    and not body.startswith(_STATUSES)
+                ):
+                    record.complete(now, CODES.get(response.status) or code_status(response.status))
+                else:
+                    finish(record, context, *_shown(record, response))
                 if audit.blocking:
                     await audit.deliver(record)
                 else:
@@ -202,7 +213,7 @@ def _shown(record: RequestAudit, response: Response) -> tuple[bytes, Payload | N
     """Return the status and the object of an answer that is no stream."""
     body, code = response.body, response.status
     shown = code_status(code)
-    if isinstance(body, bytes) and body.startswith((_JSON_STATUS, _PROTOBUF_STATUS)):
+    if isinstance(body, bytes) and body.startswith(_STATUSES):
         shown = shown_status(_status_of(body), code)
     if record.decision.rank < REQUEST_RESPONSE or not body:
         return shown, None
