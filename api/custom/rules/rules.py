@@ -16,6 +16,7 @@ from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import NONE, OptionalValue
+from kubechronicle.api.custom.rules.durations import COMPILATION, EVALUATION
 from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
 from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, Rule, Scope
 from kubechronicle.api.custom.rules.stored_items import StoredItems
@@ -143,7 +144,15 @@ class _Node:
         if new is None:
             return
         if self.rules:
-            self._evaluate_rules(run, path, new, old, place)
+            clock = EVALUATION.clock
+            if clock is None:
+                self._evaluate_rules(run, path, new, old, place)
+            else:
+                began = clock()
+                try:
+                    self._evaluate_rules(run, path, new, old, place)
+                finally:
+                    EVALUATION.add(clock() - began)
         if type(new) is list:
             self._evaluate_items(run, path, new, old, place)
         elif type(new) is dict:
@@ -258,9 +267,13 @@ def _node(schema: Schema, *, resource: bool) -> _Node | None:
     of = schemas.object_type_of(schema, TYPE_NAME, resource=resource)
     rules = []
     if written:
+        clock = COMPILATION.clock
+        began = 0.0 if clock is None else clock()
         scope = None if of is None else Scope(of, None)
         for rule in written:
             rules.append(Rule(rule.get("rule") or "") if scope is None else scope.compile(rule, _path(rule, schema)))
+        if clock is not None:
+            COMPILATION.add(clock() - began)
     node = _Node(schema, of, rules)
     node.items, node.values = items, values
     # Fields that expressions cannot name, for lack of a type, have no rules.

@@ -1,4 +1,4 @@
-"""Metrics of the process and of the program: ``process_*``, ``kubernetes_build_info``, ``version_info``."""
+"""Metrics of the process and of the program: ``process_*``, ``kubernetes_build_info``, ``version_info``, and rules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.ops.server.collectors.rules import RuleCollector
+
 _TRAFFIC: Final = Path("/proc/self/net/dev")
 
 
@@ -20,6 +22,7 @@ def register(registry: CollectorRegistry, version: Mapping[str, str]) -> None:
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Program(version))
+    registry.register(RuleCollector())
 
 
 class _Program(Collector):

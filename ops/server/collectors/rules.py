@@ -1,0 +1,33 @@
+"""Metrics of the rules of custom resources (x-kubernetes-validations), read at each request for /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from time import perf_counter
+from typing import Final
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from kubechronicle.api.custom.rules.durations import BOUNDS, COMPILATION, EVALUATION
+
+_BOUNDS: Final = (*map(floatToGoString, BOUNDS), "+Inf")
+
+
+class RuleCollector(Collector):
+    """The durations of compilation and evaluation, which are measured from now on."""
+
+    def __init__(self) -> None:
+        COMPILATION.clock = EVALUATION.clock = perf_counter
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        for name, measured in (("compilation", COMPILATION), ("evaluation", EVALUATION)):
+            family = HistogramMetricFamily(f"apiserver_cel_{name}_duration_seconds", f"CEL {name} time in seconds.")
+            counts = list(accumulate(map(float, measured.counts)))
+            family.add_metric((), list(zip(_BOUNDS, counts, strict=True)), measured.total)
+            yield family
