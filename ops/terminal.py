@@ -20,7 +20,6 @@ from typing import Any, Final, TextIO, TypeAlias
 
 import orjson
 
-from kubechronicle.api.codecs import yaml_writer
 from kubechronicle.api.values.printable import printable, printable_json, printable_lines
 
 COLOURS: Final[Mapping[str, str]] = {
@@ -128,4 +127,6 @@ def json_text(value: Any, *, options: int = orjson.OPT_INDENT_2) -> str:
 
 def yaml_text(value: Any) -> str:
     """Return YAML as kubectl prints it: keys sorted, ambiguous strings quoted, unprintable characters as escapes."""
+    from kubechronicle.api.codecs import yaml_writer  # most commands print none, and start sooner without it
+
     return yaml_writer.write(value)

@@ -9,11 +9,10 @@ client.at(moment).pages("/api/v1/namespaces/shop/pods")
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -76,7 +75,7 @@ class Client:
     omissions: list[str] = field(default_factory=list)
     compressed: bool = True
     shows_secrets: bool = False
-    mask: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    mask: str = field(default_factory=lambda: os.urandom(16).hex(), repr=False)
 
     def at(self, moment: str) -> Client:
         """Return this client at a moment of ``resolve_moment``."""
@@ -196,6 +195,8 @@ class Client:
         if not self.skew:
             reply = self.transport.send("GET", "/version", {"Accept": JSON}, None)
             date = reply.headers.get("date", "")
+            from email.utils import parsedate_to_datetime
+
             local_time = datetime.now(UTC)
             try:
                 skew = parsedate_to_datetime(date) - local_time

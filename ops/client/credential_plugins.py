@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,6 +48,8 @@ def run(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Issued:
         spec["cluster"] = {name: cluster[name] for name in CLUSTER_FIELDS if name in cluster}
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     variables = {str(each["name"]): str(each.get("value") or "") for each in plugin.get("env") or []}
+    import subprocess  # few kubeconfigs have a plugin, and commands start sooner without it
+
     try:
         process = subprocess.run(
             [command, *map(str, plugin.get("args") or [])],

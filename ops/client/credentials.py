@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import ssl
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,15 +43,32 @@ def load_credentials(server: Server) -> Credentials:
 
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path) -> None:
-    # OpenSSL reads certificates only from files. Only its owner can read this one, and it is removed at once.
-    with tempfile.NamedTemporaryFile(prefix="kubechronicle-") as file:
-        file.write(_read(certificate, "client certificate") + b"\n" + _read(key, "client key"))
-        file.flush()
+    with _file_of(_read(certificate, "client certificate") + b"\n" + _read(key, "client key")) as file:
         try:
-            context.load_cert_chain(file.name, password=_reject_encrypted_key)
+            context.load_cert_chain(file, password=_reject_encrypted_key)
         except (ssl.SSLError, ValueError, OSError) as error:
             pair = f"{_name(certificate)} and {_name(key)}"
             raise ValueError(f"{pair} are no client certificate (PEM) and its key: {_reason(error)}") from None
+
+
+@contextmanager
+def _file_of(content: bytes) -> Iterator[str]:
+    """Provide the name of a file with this content: OpenSSL reads certificates only from files.
+
+    On Linux it is in memory. Elsewhere only its owner can read it, and it is removed at once.
+    """
+    if not hasattr(os, "memfd_create"):
+        from tempfile import NamedTemporaryFile
+
+        with NamedTemporaryFile(prefix="kubechronicle-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    with open(os.memfd_create("kubechronicle"), "wb") as memory:
+        memory.write(content)
+        memory.flush()
+        yield f"/proc/self/fd/{memory.fileno()}"
 
 
 def _reject_encrypted_key() -> str:

@@ -6,7 +6,6 @@ either case; the group, or version and group, may follow after a dot. The first 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -97,6 +96,8 @@ class Kinds:
             if name in _names(kind) and _is_group(kind, group):
                 return kind
         known = {name for kind in self.all for name in (*_names(kind), kind.full_name)}
+        import difflib
+
         similar = difflib.get_close_matches(text.lower(), sorted(known), n=1)
         hint = f"; did you mean {similar[0]}?" if similar else "; `kubectl api-resources` lists all kinds"
         raise OperatorError(f"the server has no kind {text!r}{hint}")

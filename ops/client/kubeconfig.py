@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
@@ -250,9 +249,11 @@ def _proxy(url: str) -> str:
     """Return the proxy of the environment (HTTPS_PROXY, NO_PROXY) as net/http does."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].rpartition("@")[2]
-    if host.startswith(("127.", "localhost", "[::1]")) or proxy_bypass(host):
+    if host.startswith(("127.", "localhost", "[::1]")):
         return ""
-    return getproxies().get(scheme, "")
+    from urllib.request import getproxies, proxy_bypass  # takes some milliseconds, which a local server does not need
+
+    return "" if proxy_bypass(host) else getproxies().get(scheme, "")
 
 
 def _has(document: Mapping[str, Any], section: str, name: str) -> bool:
