@@ -17,6 +17,7 @@ from typing import Any, Final
 from kubechronicle.actors.history.known_fields import unknown_fields
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany
 from kubechronicle.eventlog.log import RevisionLog
@@ -74,6 +75,7 @@ async def extent(
         ]
     if selected.fields:
         answer["fields"] = await unknown_fields(log, reads, held, [term.value for term in selected.fields])
+    answer["message"] = covered(answer)
     return answer
 
 

@@ -79,6 +79,21 @@ export function scopes(namespace, { clusterScoped = false } = {}) {
   return [own, { ...cluster, fields: itself, optional: true }];
 }
 
+/** Return sentences about what a search covered and since when, one for each list that may be read. */
+export async function covered(places, fields, signal) {
+  const found = [];
+  for (const place of places) {
+    try {
+      const extent = await get(place.path, { summary: "extent", fieldSelector: selector(place.fields, fields) }, signal, place.lacking);
+      found.push(place.optional ? `Outside of namespaces: ${extent.message}.` : `${extent.message[0].toUpperCase()}${extent.message.slice(1)}.`);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      found.push(place.optional ? `Objects outside of namespaces were not searched. You lack ${place.lacking}.` : "What was searched is not known.");
+    }
+  }
+  return found;
+}
+
 /** The changes of several scopes in one order, newest first or (``order``) oldest first, in pages. */
 export class Changes {
   constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "", values = "" } = {}) {

@@ -2,7 +2,7 @@
 
 import { breakable, count, h, loading, say, when, zoneName } from "./dom.js";
 import { exportButtons } from "./export.js";
-import { ApiError, Changes, number, resourceName, scopes, selector } from "./api.js";
+import { ApiError, Changes, covered, number, resourceName, scopes, selector } from "./api.js";
 
 // The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
 export const NOISE = "noise=hidden";
@@ -70,6 +70,7 @@ export class ChangeList {
       this.element.replaceChildren(...this.changes.notes.map((note) => h("p.note", {}, note)), shown, this.#more(),
         found.length ? exportButtons(() => new Changes(scopes(namespace), fields, { signal, page: 500 })) : "");
       say(found.length ? count(found.length, "change") : this.empty);
+      if (!found.length && this.changes.ended) this.element.append(await searched(scopes(namespace), fields, signal));
     } catch (error) {
       failed(this.element, error);
     } finally {
@@ -130,6 +131,11 @@ export class ChangeList {
     } }, "Older changes");
     return h("p.end", {}, button);
   }
+}
+
+/** Say what an empty answer rests on: "no changes" may stand for a mistyped name or a time that is not kept. */
+export async function searched(places, fields, signal) {
+  return h("p.note.searched", {}, (await covered(places, fields, signal)).join(" "));
 }
 
 /** Show an error in place of the content. */

@@ -2,7 +2,7 @@
 
 import { breakable, choice, count, field, h, loading, say, timeText, when, zoneName } from "./dom.js";
 import { ApiError, get, resourceName, scopes, selector } from "./api.js";
-import { failed, link, operation, summary, user } from "./changes.js";
+import { failed, link, operation, searched, summary, user } from "./changes.js";
 import { complete } from "./facets.js";
 
 const BEFORE = [["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"]];
@@ -36,7 +36,8 @@ export function incident({ query, go, signal }) {
       if (Number.isNaN(end)) throw new ApiError(400, `${state.at} is not a time such as 2026-01-31T09:30:00Z.`);
       const begin = end - parseInt(state.before, 10) * UNITS[state.before.at(-1)] * 1000;
       const answer = await asked(new Date(begin).toISOString(), state.at ? new Date(end).toISOString() : "");
-      found.replaceChildren(...drawn(answer, begin, end));
+      const basis = answer.changes.length ? null : await searched(scopes(state.ns), selector({ "time.from": new Date(begin).toISOString(), "time.to": new Date(end).toISOString() }), signal);
+      found.replaceChildren(...drawn(answer, begin, end, basis));
       say(count(answer.changes.length, "change"));
     } catch (error) {
       failed(found, error);
@@ -60,9 +61,9 @@ export function incident({ query, go, signal }) {
   return { title: "Incident", element: h("div.page", {}, h("h1", {}, "What changed before this?"), form, found) };
 }
 
-function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, end) {
+function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, end, basis) {
   const of = `from ${timeText(begin)} to ${timeText(end)} ${zoneName()}`;
-  if (!changes.length) return [h("p.empty", {}, `Nothing changed ${of}.`)];
+  if (!changes.length) return [h("p.empty", {}, `Nothing changed ${of}.`), basis];
   const below = new Map();
   for (const each of changes) if (each.because) below.set(each.because, [...below.get(each.because) ?? [], each]);
   const known = new Set(changes.map((each) => each.metadata.name));

@@ -2,7 +2,7 @@
 
 import { copyable, count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
-import { failed, operation, summary, user } from "./changes.js";
+import { failed, operation, searched, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
 import { restoring } from "./deleted.js";
 import { readers } from "./readers.js";
@@ -48,7 +48,8 @@ export function object({ path, query, go, signal }) {
     }
     if (!known.length) {
       list.replaceChildren();
-      panel.replaceChildren(h("p.empty", {}, "Nothing is known of this object: it never was, or its history is not kept any more."));
+      panel.replaceChildren(h("p.empty", {}, "Nothing is known of this object: it never was, or its history is not kept any more."),
+        await searched(places, subject, signal));
       return;
     }
     const to = known.find((each) => each.metadata.name === state.rev) ?? known[0];

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = planner.plan()
     screen, is_text = session.screen, session.screen.format == "text"
     if is_text:
-        _print_plan(session, plan, planner.moment)
+        _print_plan(session, plan, planner.moment, compared=len(planner.past.objects))
         if planner.subject is not None and planner.subject.kind.full_name == "namespaces":
             screen.line(f"only the namespace itself; `restore -n {planner.subject.name}` restores its objects")
         if planner.newer:
@@ -150,7 +150,8 @@ def _moment_text(moment: str) -> str:
     return f"revision {moment}" if moment.isdigit() else f"{format_time(moment)} ({ago(moment, utc_now())})"
 
 
-def _print_plan(session: Session, plan: Sequence[Step], moment: str) -> None:
+def _print_plan(session: Session, plan: Sequence[Step], moment: str, *, compared: int) -> None:
+    """Print a plan. ``compared``: the objects of then that were compared with those of now."""
     screen, arguments = session.screen, session.arguments
     subject = "/".join(arguments.words) if arguments.words else f"namespace {session.namespace}"
     screen.line(Painted(f"To restore {subject} as of {_moment_text(moment)}:", "strong"))
@@ -161,12 +162,7 @@ def _print_plan(session: Session, plan: Sequence[Step], moment: str) -> None:
     to_do = [f"{counts[action]} to {word}" for action, word in WORDS.items() if action != "leave" and counts[action]]
     if not to_do:
         ended = sum(step.ended for step in plan)
-        as_it_was = "every object that existed then is as it was"
-        screen.line(
-            f"Nothing to restore: {ended} of the objects were being deleted then, and every other is as it was."
-            if ended
-            else f"Nothing to restore: {as_it_was}."
-        )
+        screen.line(f"Nothing to restore: {_unchanged(compared, ended)}.")
         return
     left = [f"{counts['leave']} left to controllers"] if counts["leave"] else []
     screen.line(", ".join(to_do + left))
@@ -175,6 +171,15 @@ def _print_plan(session: Session, plan: Sequence[Step], moment: str) -> None:
         screen.line(Painted(f"{rejected} would be rejected by the server as of now", "old"))
     if counts["replace"] and not arguments.replace:
         screen.line(f"{counts['replace']} cannot be changed in place; --replace deletes and creates such objects")
+
+
+def _unchanged(compared: int, ended: int) -> str:
+    """Return what a plan without steps rests on. ``ended``: the objects that were being deleted then."""
+    if ended:
+        return f"{ended} of the {compared} objects of then were being deleted, and every other is as it was"
+    if compared == 1:
+        return "the one object of then is as it was"
+    return f"each of the {compared} objects of then is as it was" if compared else "there was no object then"
 
 
 def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> None:

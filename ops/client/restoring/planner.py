@@ -19,6 +19,8 @@ from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.client.restoring.deletions import described, last_deletion, mark, moment_before
 from kubechronicle.ops.client.restoring.steps import Restorer, object_name, wait_until_gone
+from kubechronicle.ops.client.revision_reader import RevisionQuery, scopes_of
+from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.states import State, read_state
 from kubechronicle.ops.client.subjects import Subject
@@ -81,7 +83,10 @@ class Planner:
         else:
             began = mark(client, subject, live["metadata"]["uid"], live["metadata"]["resourceVersion"])
         if began is None:
-            raise OperatorError(f"history has no deletion of {subject.description}; --to names the moment to restore")
+            searched = explain(self.session, Search(RevisionQuery(scopes_of(subject)), subject))
+            raise OperatorError(
+                f"history has no deletion of {subject.description}: {searched}; --to names the moment to restore"
+            )
         self.session.screen.note(f"the deletion began with {described(began)}")
         return moment_before(began)
 

@@ -43,6 +43,8 @@ async def test_an_extent_counts_the_changes_of_the_named_objects(autojump_clock:
         assert bounded["bounds"]["after"] == str(first + 1)
         none = await extent(server, "object.resource=configmaps,object.name=b")
         assert none["held"] == {"changes": 0, "operations": {}}
+        assert none["message"].startswith("the history has no change of it; it begins at 2")
+        assert found["message"].startswith("3 changes were searched, from 2")
 
 
 async def test_an_extent_names_the_beginning_of_shorter_histories(autojump_clock: Any) -> None:

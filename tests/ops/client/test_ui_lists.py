@@ -111,6 +111,27 @@ async def test_the_cluster_at_a_moment(served: Served) -> None:
         assert not page.errors
 
 
+async def test_an_empty_answer_says_what_was_searched(served: Served) -> None:
+    async with browser() as chromium:
+        page = await chromium.page(f"{served.admin}#/timeline?ns=shop&q=object.name%3Dcrat")
+        await page.wait(f"{SETTLED} && document.querySelector('.searched')")
+        text = await page.text(".changes")
+        assert "There are no changes in this time that match." in text
+        assert "The history has no change of it; it begins at 2" in text
+        assert "Outside of namespaces: the history has no change of it" in text
+        await go_to(page, "#/object/shop/configmaps/never")
+        await page.wait("document.querySelector('.panel .searched')")
+        assert "The history has no change of it; it begins at 2" in await page.text(".panel")
+        await go_to(page, "#/incident?ns=shop&before=5m&at=2020-01-01T00%3A00%3A00Z")
+        await page.wait("document.querySelector('.searched')")
+        assert "lies in that time: they were made from" in await page.text("#main")
+        assert not page.errors
+        # Joe may read the changes in the namespace alone.
+        page = await chromium.page(f"{served.joe}#/timeline?ns=shop&q=object.name%3Dcrat")
+        await page.wait(f"{SETTLED} && document.querySelector('.searched')")
+        assert "Objects outside of namespaces were not searched." in await page.text(".changes")
+
+
 async def test_the_slider(served: Served) -> None:
     async with browser() as chromium:
         page = await chromium.page(f"{served.admin}#/cluster?ns=shop", width=400, height=900, dark=True)
