@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
+from typing import Final
 
 import trio
 
@@ -45,6 +46,9 @@ create table if not exists kubechronicle.migrations (
     applied_at timestamptz not null default now()
 )
 """
+ENGINES: Final = {"-YB-": "YugabyteDB", "Redshift": "Redshift", "Greenplum": "Greenplum"}
+"""Names of engines derived from Postgres, by their marks in version(): PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64-…"""
+
 _EXISTS = "select to_regclass('kubechronicle.migrations') is not null"
 # The lock waits for other servers, however long their migrations take. It conflicts with writers, not with readers.
 _BEGIN = """
@@ -236,8 +240,19 @@ async def _end_readers(session: Session) -> None:
     await trio.sleep(RETRY_SECONDS)
 
 
+def other_engine(version: str) -> str:
+    """Return the name of an engine that only speaks Postgres' protocol; "" for Postgres. ``version``: of version()."""
+    if not version.startswith("PostgreSQL "):  # CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, …)
+        return version.split(" ", 1)[0] or "unknown"
+    return next((name for mark, name in ENGINES.items() if mark in version), "")
+
+
 async def check_version(session: Session) -> None:
-    """SetupError: Postgres is too old, or the encoding of the database is not UTF-8."""
+    """SetupError: it is no Postgres, or too old, or the encoding of the database is not UTF-8."""
+    shown = (await session.fetch("select version()"))[0][0]
+    engine = other_engine(shown)
+    if engine:
+        raise SetupError(f"the database is {engine}; the log needs Postgres itself (docs/engines.md says why)")
     version = int((await session.fetch("select current_setting('server_version_num')::int"))[0][0])
     if version < OLDEST_POSTGRES * 10000:
         raise SetupError(

@@ -73,7 +73,8 @@ def test_a_cluster_starts_and_stops(home: Path, folder: Path) -> None:
     process = up(home, folder, "--nodes", "2")
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "the API server is ready\n"
+        first = process.stdout.readline()
+        assert first == "the API server is ready\n", process.communicate(timeout=PATIENCE)[1]
         assert process.stdout.readline().startswith("2 simulated nodes are ready; stop the cluster with Ctrl-C")
         assert str(home / "admin.kubeconfig") in process.stdout.readline()
         api = Api(home / "admin.kubeconfig")
