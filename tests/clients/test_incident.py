@@ -145,7 +145,7 @@ def test_the_incident(incident: Incident) -> None:
     assert f"namespace/{name} created" in ask(*restore, "--yes")
     differences = incident.now.call("diff", "-f", str(incident.export))
     assert (differences.returncode, differences.stdout) == (0, ""), differences.stdout + differences.stderr
-    assert ask(*restore, "--yes").endswith("every object that existed then is as it was.\n")
+    assert ask(*restore, "--yes").endswith(" objects of then is as it was.\n")
     assert ask("diff", *before, "--from", yesterday, "--no-status") == ""
 
 
