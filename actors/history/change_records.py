@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import orjson
+from msgspec import UNSET, UnsetType, field
 
 from kubechronicle.api.history import revisions
+from kubechronicle.api.history.revisions import API_VERSION
 from kubechronicle.eventlog.records import Operation, Record, Who
 
 
@@ -61,64 +65,99 @@ def states_json(record: Record, before: Record | None) -> bytes:
     compared: there are no differences, labels or kinds beside the objects. With an object that cannot be decrypted, the
     change is redacted.
     """
-    key, who = record.key, record.who or Who(user="")
-    deleted = record.operation is Operation.DELETE
-    reference = {"resource": key.resource.partition(".")[0], "name": key.name, "uid": record.uid}
-    metadata = {"name": str(record.revision), "resourceVersion": str(record.revision)}
-    if key.namespace:
-        metadata["namespace"] = reference["namespace"] = key.namespace
-    head: dict[str, Any] = {
-        "apiVersion": revisions.API_VERSION,
-        "kind": "Revision" if key.namespace else "ClusterRevision",
-        "metadata": metadata,
-        "operation": revisions.OPERATIONS[int(record.operation)],
-        "time": record.committed_at,
-        "object": reference,
-        "version": record.version,
-        "who": _who_of(who),
-        "request": {"verb": who.verb, "uri": who.request_uri, "auditID": who.audit_id},
-    }
-    if record.previous_revision:
-        head["previousRevision"] = str(record.previous_revision)
-    before_erased = before is not None and before.erased
-    if record.erased or before_erased:
-        head["erased" if record.erased else "beforeErased"] = True
+    key, who = record.key, record.who or _NOBODY
+    number, namespace = str(record.revision), key.namespace or UNSET
+    erased, before_erased = record.erased, before is not None and before.erased
+    head = _Head(
+        API_VERSION,
+        "ClusterRevision" if namespace is UNSET else "Revision",
+        _Metadata(number, number, namespace),
+        revisions.OPERATIONS[record.operation],
+        record.committed_at,
+        _Reference(key.resource.partition(".")[0], key.name, record.uid, namespace),
+        record.version,
+        _who_of(who),
+        _Request(who.verb, who.request_uri, who.audit_id),
+        str(record.previous_revision) if record.previous_revision else UNSET,
+        erased or UNSET,
+        (before_erased and not erased) or UNSET,
+    )
     if problem := problem_of(record, before):
-        return orjson.dumps({**head, "redacted": True, "problem": problem}, option=orjson.OPT_UTC_Z)
-    parts = [orjson.dumps(head, option=orjson.OPT_UTC_Z)[:-1]]
-    if before is not None and not before_erased and not record.erased:
+        head.redacted, head.problem = True, problem
+        return _encoded(head)
+    parts = [_encoded(head)[:-1]]
+    if before is not None and not before_erased and not erased:
         parts += (b',"before":', before.body)
-    if not record.erased:
-        parts += (b',"last":' if deleted else b',"after":', record.body)
-    return b"".join((*parts, b"}"))
+    if not erased:
+        parts += (b',"last":' if record.operation is Operation.DELETE else b',"after":', record.body)
+    parts.append(b"}")
+    return b"".join(parts)
 
 
-def _who_of(who: Who) -> orjson.Fragment:
+class _Metadata(msgspec.Struct, gc=False):
+    name: str
+    resource_version: str = field(name="resourceVersion")
+    namespace: str | UnsetType
+
+
+class _Reference(msgspec.Struct, gc=False):
+    resource: str
+    name: str
+    uid: str
+    namespace: str | UnsetType
+
+
+class _Request(msgspec.Struct, gc=False):
+    verb: str
+    uri: str
+    audit_id: str = field(name="auditID")
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    """A Revision without its objects. Such a record is encoded sooner than dictionaries are made."""
+
+    api_version: str
+    kind: str
+    metadata: _Metadata
+    operation: str
+    time: datetime
+    object: _Reference
+    version: int
+    who: msgspec.Raw
+    request: _Request
+    previous_revision: str | UnsetType
+    erased: bool | UnsetType
+    before_erased: bool | UnsetType
+    redacted: bool | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+
+
+_encoded: Final = msgspec.json.Encoder().encode
+_NOBODY: Final = Who(user="")
+
+
+def _who_of(who: Who) -> msgspec.Raw:
     if who.extra:
-        return orjson.Fragment(_who_json(who, who.extra))
-    return orjson.Fragment(
-        _plain_who(
-            who.user, who.uid, who.groups, who.impersonator, who.source_address, who.user_agent, who.field_manager
-        )
+        return msgspec.Raw(_who_json(who, who.extra))
+    return _plain_who(
+        who.user, who.uid, who.groups, who.impersonator, who.source_address, who.user_agent, who.field_manager
     )
 
 
 @lru_cache(maxsize=256)
-def _plain_who(*fields: Any) -> bytes:
+def _plain_who(*fields: Any) -> msgspec.Raw:
     """Return the JSON of a Who without extra, kept: few clients make most of the changes."""
     user, uid, groups, impersonator, address, agent, manager = fields
-    return _who_json(
-        Who(
-            user=user,
-            uid=uid,
-            groups=groups,
-            impersonator=impersonator,
-            source_address=address,
-            user_agent=agent,
-            field_manager=manager,
-        ),
-        {},
+    who = Who(
+        user=user,
+        uid=uid,
+        groups=groups,
+        impersonator=impersonator,
+        source_address=address,
+        user_agent=agent,
+        field_manager=manager,
     )
+    return msgspec.Raw(_who_json(who, {}))
 
 
 def _who_json(who: Who, extra: Mapping[str, Any]) -> bytes:

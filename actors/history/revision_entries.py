@@ -19,6 +19,10 @@ from kubechronicle.eventlog.records import Key, Record
 
 KEY_BYTES: Final = 16
 
+NAMESPACED: Final = f"revisions.{revisions.GROUP}"
+CLUSTER_SCOPED: Final = f"clusterrevisions.{revisions.GROUP}"
+"""The resources of Revisions and ClusterRevisions."""
+
 RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
 """Record that the values of these Secrets are shown to the client. Raises the errors of the log."""
 
@@ -54,8 +58,8 @@ def matches(selected: RevisionSelection, record: Record, before: Record | None) 
 
 def entry_of(record: Record, before: Record | None, content: Content, values: SecretValues, *, readable: bool) -> Entry:
     """Return the revision of a change. ``readable``: the client may read the object."""
-    kind = "revisions" if record.key.namespace else "clusterrevisions"
-    key = Key(f"{kind}.{revisions.GROUP}", record.key.namespace, str(record.revision))
+    namespace = record.key.namespace
+    key = Key(NAMESPACED if namespace else CLUSTER_SCOPED, namespace, str(record.revision))
     if content in PLAIN and readable:
         before = before if content == "states" else None
         return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})

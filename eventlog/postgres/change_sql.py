@@ -40,13 +40,15 @@ def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str
 
     Columns: HEAD_COLUMNS, the record, WHO_COLUMNS, the replaced record if it is wanted. If nothing matches: one row,
     nulls after the head. Cost: one index range, of the key, resource, namespace or user that the query names, else of
-    the newest (or oldest) rows.
+    the newest (or oldest) rows. Postgres does not know that the head is one row: without its limit, it would keep a
+    copy of the changes for others.
     """
     conditions, arguments = conditions_of(query)
     arguments.append(limit)
     order = "desc" if query.newest_first else "asc"
     text = f"""
-select {HEAD_COLUMNS}, r.*{", p.*" if query.with_replaced else ""} from kubechronicle.head h left join lateral (
+select {HEAD_COLUMNS}, r.*{", p.*" if query.with_replaced else ""} from
+    (select * from kubechronicle.head limit 1) h left join lateral (
     select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
     where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
 {_REPLACED if query.with_replaced else ""}

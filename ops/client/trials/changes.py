@@ -6,8 +6,10 @@ import queue
 import re
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from kubechronicle.api.admission.logged_changes import LoggedChange, group_of
@@ -122,57 +124,77 @@ def merged(sources: Sequence[Source], context: Sequence[Source]) -> list[Source]
     return lists
 
 
-def changes(
-    client: Client, sources: Sequence[Source], bounds: Bounds, *, old_read: bool
-) -> Iterator[tuple[str, LoggedChange]]:
-    """Yield the changes of all lists in the order of the log, each with its resource. ApiError, OperatorError.
+Run = tuple[str, Sequence[LoggedChange]]
+"""Changes that follow each other, of one resource; "": of several, each with a resource of its own (resource_of)."""
+
+
+def changes(client: Client, sources: Sequence[Source], bounds: Bounds, *, old_read: bool) -> Iterator[Run]:
+    """Yield the changes of all lists in the order of the log. ApiError, OperatorError.
 
     ``old_read``: the changes have the objects before them.
     """
     stop = threading.Event()
     try:
-        yield from _merged([_ahead(client, each, bounds, stop, old_read=old_read) for each in sources])
+        yield from _merged(
+            _List(each.resource, _ahead(client, each, bounds, stop, old_read=old_read)) for each in sources
+        )
     finally:
         stop.set()
 
 
-class _Head:
-    """One list: its next change, and the rest."""
+class _List:
+    """One list: the rest of its page, and its next pages. ``number``: the revision of its next change."""
 
-    def __init__(self, rest: Iterator[tuple[str, LoggedChange]]) -> None:
-        self._rest = rest
+    def __init__(self, resource: str, pages: Iterator[Sequence[LoggedChange]]) -> None:
+        self.resource = resource
+        self._pages = pages
+        self._page: Sequence[LoggedChange] = ()
+        self._at = 0
         self.number = 0
 
-    def advance(self) -> bool:
-        """Go to the next change. Return False at the end."""
-        found = next(self._rest, None)
-        if found is None:
-            return False
-        self.resource, self.change = found
-        self.number = self.change.revision
+    def begin(self) -> bool:
+        """Go to the next change, if need be that of another page. Return False at the end."""
+        while self._at == len(self._page):
+            page = next(self._pages, None)
+            if page is None:
+                return False
+            self._page, self._at = page, 0
+        self.number = self._page[self._at].revision
         return True
 
+    def take(self, after: int, until: int) -> Sequence[LoggedChange]:
+        """Return the next changes of the page with ``after`` < revision <= ``until``."""
+        begin, page = self._at, self._page
+        if page[-1].revision <= until:
+            self._at = len(page)
+        else:
+            self._at = bisect_right(page, until, begin, key=_revision_of)
+        if self.number <= after:  # lists may overlap
+            begin = bisect_right(page, after, begin, self._at, key=_revision_of)
+        return page[begin : self._at]
 
-def _merged(lists: Iterable[Iterator[tuple[str, LoggedChange]]]) -> Iterator[tuple[str, LoggedChange]]:
+
+_revision_of: Final = attrgetter("revision")
+
+
+def _merged(lists: Iterable[_List]) -> Iterator[Run]:
     """Yield changes by their revisions. Mostly, many changes of one list follow each other."""
-    heads = [head for head in map(_Head, lists) if head.advance()]
+    rest = [each for each in lists if each.begin()]
     last = 0
-    while heads:
-        head = min(heads, key=lambda each: each.number)
-        limit = min((each.number for each in heads if each is not head), default=sys.maxsize)
-        while head.number <= limit:
-            if head.number != last:  # lists may overlap
-                last = head.number
-                yield head.resource, head.change
-            if not head.advance():
-                heads.remove(head)
-                break
+    while rest:
+        first = min(rest, key=lambda each: each.number)
+        until = min((each.number for each in rest if each is not first), default=sys.maxsize)
+        if run := first.take(last, until):
+            last = run[-1].revision
+            yield first.resource, run
+        if not first.begin():
+            rest.remove(first)
 
 
 def _ahead(
     client: Client, source: Source, bounds: Bounds, stop: threading.Event, *, old_read: bool
-) -> Iterator[tuple[str, LoggedChange]]:
-    """Yield the changes of one list, whose next pages are read in a thread meanwhile."""
+) -> Iterator[Sequence[LoggedChange]]:
+    """Yield the pages of one list. The next ones are read in a thread meanwhile."""
     pages: queue.Queue[Sequence[LoggedChange] | Exception | None] = queue.Queue(PAGES_AHEAD)
 
     def put(value: Sequence[LoggedChange] | Exception | None) -> bool:
@@ -203,8 +225,7 @@ def _ahead(
             if isinstance(page, ApiError) and page.code == 404:
                 raise OperatorError(NO_HISTORY) from None
             raise page
-        for change in page:
-            yield source.resource or resource_of(change), change
+        yield page
 
 
 def _query(source: Source, bounds: Bounds) -> dict[str, str]:

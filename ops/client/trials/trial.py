@@ -23,7 +23,7 @@ from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.output import Progress
-from kubechronicle.ops.client.trials.changes import MOST_LISTS, Bounds, Source, changes, merged, sources_of
+from kubechronicle.ops.client.trials.changes import MOST_LISTS, Bounds, Source, changes, merged, resource_of, sources_of
 from kubechronicle.ops.client.trials.policy_files import PolicyFile, everything, name_of
 from kubechronicle.ops.client.trials.report import Report
 from kubechronicle.ops.errors import OperatorError
@@ -76,16 +76,19 @@ class Trial:
         for rt in self.context if self.bounds.after else ():
             for obj in _objects_at(self.client, rt, self.bounds.after):
                 states.add(rt.resource, obj)
-        judged = {each.resource for each in self.sources}
+        judged, followed = {each.resource for each in self.sources}, {rt.resource for rt in self.context}
         context = [Source(rt.resource, rt.namespaced) for rt in self.context]
         sources, writes = merged(self.sources, context), Writes(self.registry, old_read=self.old_read)
-        for resource, change in changes(self.client, sources, self.bounds, old_read=self.old_read):
-            report.read += 1
-            if report.read % REPORTED_EVERY == 0:
-                progress.reach(change.revision - self.bounds.after, f"{report.judged:,} writes")
-            if resource in judged:
-                self._judge(resource, change, writes, states, report)
-            states.apply(resource, change)
+        for source, run in changes(self.client, sources, self.bounds, old_read=self.old_read):
+            for change in run:
+                resource = source or resource_of(change)
+                report.read += 1
+                if report.read % REPORTED_EVERY == 0:
+                    progress.reach(change.revision - self.bounds.after, f"{report.judged:,} writes")
+                if resource in judged:
+                    self._judge(resource, change, writes, states, report)
+                if resource in followed:
+                    states.apply(resource, change)
 
     def _judge(self, resource: str, change: LoggedChange, writes: Writes, states: States, report: Report) -> None:
         if self.namespace and change.object.namespace != self.namespace:
