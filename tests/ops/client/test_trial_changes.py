@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -46,7 +47,7 @@ def paged_lists(draw: st.DrawFn) -> dict[str, list[list[int]]]:
         revisions = sorted(draw(st.sets(st.integers(1, 40))))
         cuts = sorted(draw(st.lists(st.integers(0, len(revisions)), max_size=4)))
         edges = [0, *cuts, len(revisions)]
-        found[resource] = [revisions[first:last] for first, last in zip(edges, edges[1:], strict=False)]
+        found[resource] = [revisions[first:last] for first, last in pairwise(edges)]
     return found
 
 
