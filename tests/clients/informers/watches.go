@@ -184,7 +184,8 @@ func (w *plainWatches) problem(format string, args ...any) {
 	}
 }
 
-// complete waits, at most settleTimeout, until every revision up to the current head has been seen.
+// complete waits, at most settleTimeout, until every revision up to the current head and one bookmark have been seen. A
+// server sends a bookmark about 5 s after a watch began, so restarts in quick succession leave no time for one before.
 func (w *plainWatches) complete(ctx context.Context) (err error) {
 	if w.to, err = w.head(ctx); err != nil {
 		return err
@@ -197,8 +198,9 @@ func (w *plainWatches) complete(ctx context.Context) (err error) {
 				w.missing = append(w.missing, revision)
 			}
 		}
+		done := len(w.missing) == 0 && w.bookmarks > 0
 		w.Unlock()
-		if len(w.missing) == 0 || time.Now().After(end) {
+		if done || time.Now().After(end) {
 			return nil
 		}
 	}
