@@ -29,6 +29,25 @@ export class ApiError extends Error {
   }
 }
 
+// kubechronicle ui tells with each answer whether it carries out restores.
+let offered = false;
+export const offersRestores = () => offered;
+
+/** Ask kubechronicle ui for the plan of a restore, or with ``plan``, the digest of the shown plan, to carry it out. */
+export async function askRestore(asked) {
+  let answer;
+  try {
+    answer = await fetch(`${BASE}restores`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), redirect: "error", cache: "no-store",
+    });
+  } catch (error) {
+    throw new ApiError(0, String(error.message ?? error));
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, body.message ?? answer.statusText);
+  return body;
+}
+
 /** ``accept``: the media type. ``notes``: a set that gets the warnings of the answer. */
 export async function get(path, query, signal, lacking, notes, accept = "application/json") {
   const masks = path.startsWith(API) && !query.values ? { mask: MASK } : {};
@@ -42,6 +61,7 @@ export async function get(path, query, signal, lacking, notes, accept = "applica
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, String(error.message ?? error));
   }
+  offered ||= answer.headers.get("kubechronicle-restores") === "offered";
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new ApiError(answer.status, body.message ?? answer.statusText, lacking);
   for (const [, text] of (answer.headers.get("Warning") ?? "").matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)) notes?.add(text.replace(/\\(.)/g, "$1"));

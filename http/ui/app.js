@@ -137,7 +137,7 @@ const ACTIONS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.closest("input:not([type=radio], [type=checkbox]), select, textarea");
   if (typing) {
     if (event.key === "Escape") event.target.blur();

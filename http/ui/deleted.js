@@ -1,9 +1,9 @@
 // Deleted objects: author, time, and the command that restores each.
 
-import { choice, copyable, field, h, when, zoneName } from "./dom.js";
-import { shellWord } from "./printable.js";
+import { choice, field, h, when, zoneName } from "./dom.js";
 import { Changes, deletionMark, number, resourceName, scopes, selector } from "./api.js";
 import { ChangeList, NOISE, link, user } from "./changes.js";
+import { beforeDeletion, bringBack } from "./restore.js";
 
 const SINCE = [["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"], ["", "as long as is kept"]];
 
@@ -21,7 +21,7 @@ export function deleted({ query, go, signal }) {
       ["Object", (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
         `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],
       ["Bring it back", (revision, { again, marks }) => (again.has(key(revision)) && again.get(key(revision)) > number(revision)
-        ? h("span.faint", {}, "it has been created again since") : copyable(restoring(revision, marks.get(revision))))],
+        ? h("span.faint", {}, "it has been created again since") : bringBack(beforeDeletion(revision, marks.get(revision))))],
     ],
   });
   const form = h("form.filters", { onsubmit: (event) => {
@@ -61,15 +61,3 @@ export function deleted({ query, go, signal }) {
 }
 
 const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;
-
-/**
- * The command that restores the object of a deletion, as before its ``mark`` for deletion if it had one. A namespace is
- * restored with its content.
- */
-export function restoring(revision, mark) {
-  const { object } = revision;
-  const before = `--to ${number(mark ?? revision) - 1}`;
-  if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${shellWord(object.name)} ${before}`;
-  const what = shellWord(`${resourceName(object)}/${object.name}`);
-  return `kubectl chronicle restore ${what}${object.namespace ? ` -n ${shellWord(object.namespace)}` : ""} ${before}`;
-}

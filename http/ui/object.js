@@ -1,10 +1,10 @@
 // One object: its revisions, any two of them side by side, and the last author of each field.
 
-import { copyable, count, h, loading, say, timeText, when } from "./dom.js";
+import { count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
 import { failed, operation, searched, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
-import { restoring } from "./deleted.js";
+import { beforeDeletion, bringBack, stateAt } from "./restore.js";
 import { readers } from "./readers.js";
 import { sides } from "./sides.js";
 import { tree } from "./tree.js";
@@ -106,7 +106,10 @@ export function object({ path, query, go, signal }) {
       const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
       const gone = to === known[0] && to.operation === "Delete" && !now.erased;
       const mark = gone ? await deletionMark(now, signal) : undefined;
-      panel.replaceChildren(facts(now), gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), copyable(restoring(to, mark))) : "", hidden ?? sides(before, after, fromTitle, title(now)));
+      const earlier = to !== known[0] && after && !hidden;
+      const back = gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), bringBack(beforeDeletion(to, mark)))
+        : earlier ? h("details.back", {}, h("summary", {}, "Restore this state"), bringBack(stateAt(to))) : "";
+      panel.replaceChildren(facts(now), back, hidden ?? sides(before, after, fromTitle, title(now)));
       say(`Revision ${now.metadata.name}`);
     } catch (error) {
       failed(panel, error);

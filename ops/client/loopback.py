@@ -8,20 +8,26 @@ Everything that reaches it acts with these credentials, so only the page may rea
                                Origin and Sec-Fetch-Site, if the browser sends them
     a compromised page         only GET, HEAD and reviews of the user's own rights are forwarded, nothing that reaches a
                                container; responses outside /ui/ have headers that keep the browser from running them
+
+The only writes are those of restores (restoring/page.py), which this program plans and carries out itself. The page
+asks for them with POST, and learns from a header of each answer that it may.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import unquote
 
+import orjson
+
 from kubechronicle.api.history.web_page import HEADERS, PREFIX
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
+from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
@@ -48,7 +54,9 @@ DATA_HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-MAX_REVIEW_BYTES: Final = 64 * 1024
+RESTORES: Final = "/restores"
+RESTORES_HEADER: Final = "kubechronicle-restores"
+MAX_BODY_BYTES: Final = 64 * 1024
 # Seconds a browser may take to send a request, or keep an idle connection.
 TIMEOUT: Final = 60.0
 
@@ -62,13 +70,18 @@ class Rejected(Exception):
 
 
 class Loopback(ThreadingHTTPServer):
-    """The proxy. The constructor listens on ``port`` (0: a free one) and raises OSError; ``serve_forever`` serves."""
+    """The proxy. The constructor listens on ``port`` (0: a free one) and raises OSError; ``serve_forever`` serves.
+
+    ``restores``: answers the body of a request to restore with an HTTP status and JSON; None offers no restores
+    """
 
     daemon_threads = True
 
-    def __init__(self, transport: Transport, *, port: int = 0) -> None:
+    def __init__(
+        self, transport: Transport, *, port: int = 0, restores: Callable[[bytes], tuple[int, Object]] | None = None
+    ) -> None:
         super().__init__((HOST, port), _Handler)
-        self.transport = transport
+        self.transport, self.restores = transport, restores
         self.secret = secrets.token_urlsafe(24)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
@@ -89,7 +102,8 @@ class Loopback(ThreadingHTTPServer):
         if not slash or not hmac.compare_digest(secret.encode(), self.secret.encode()):
             raise Rejected(404, "open the URL printed by kubechronicle ui")
         path, _, query = f"/{rest}".partition("?")
-        _check_request(method, path, Query(query))
+        if not (self.restores is not None and (method, path) == ("POST", RESTORES)):
+            _check_request(method, path, Query(query))
         return f"/{rest}"
 
 
@@ -127,7 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             target = self.server.check(self.command, self.path, dict(self.headers.items()))
             if self.command == "POST":
-                body = self._read_review()
+                body = self._read_json()
+            if target == RESTORES and body is not None and self.server.restores is not None:
+                self._send_restore(*self.server.restores(body))
+                return
             fields = {name: self.headers[name] for name in FORWARDED_REQUEST_HEADERS if name in self.headers}
             self._send_reply(self.server.transport.send(self.command, target, fields, body), target)
         except Rejected as error:
@@ -136,20 +153,24 @@ class _Handler(BaseHTTPRequestHandler):
         except OperatorError as error:
             self._send_text(502, str(error))
 
-    def _read_review(self) -> bytes:
+    def _read_json(self) -> bytes:
         """Return the body. Raises Rejected."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MAX_REVIEW_BYTES:
-            raise Rejected(413, "the body is too large for a review")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            raise Rejected(413, "the body is too large")
         # Pages of other sites can send some other content types without the browser's preflight request.
         if self.headers.get_content_type() != "application/json":
-            raise Rejected(415, "a review must be JSON")
+            raise Rejected(415, "the body must be JSON")
         return self.rfile.read(int(length))
 
     def _send_reply(self, reply: Reply, target: str) -> None:
         own = dict(HEADERS) if target.startswith(PREFIX) else DATA_HEADERS
         forwarded = {name: reply.headers[name] for name in FORWARDED_RESPONSE_HEADERS if name in reply.headers}
-        self._send(reply.status, {**forwarded, **own}, reply.body)
+        offered = {} if self.server.restores is None else {RESTORES_HEADER: "offered"}
+        self._send(reply.status, {**forwarded, **own, **offered}, reply.body)
+
+    def _send_restore(self, status: int, document: Object) -> None:
+        self._send(status, {**DATA_HEADERS, "content-type": "application/json"}, orjson.dumps(document))
 
     def _send_text(self, status: int, text: str) -> None:
         self._send(

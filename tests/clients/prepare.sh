@@ -17,6 +17,7 @@
 # Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
 #        prepare.sh haproxy   unpacks Debian's HAProxy into .cache/haproxy, if none is installed
+#        prepare.sh axe   fetches axe-core, the rules of accessibility, with npm
 #        prepare.sh projects   fetches the definitions of other projects
 #        prepare.sh generated   makes definitions with controller-gen, as projects do
 #        prepare.sh go      prints the path of the go command, for `make differential`
@@ -29,6 +30,7 @@ clients=$root/tests/clients
 cache=$root/.cache
 bin=$cache/bin
 python=${PYTHON:-$root/.venv/bin/python}
+axe=4.11.0
 minimum=1.26 # required by tests/clients/go.mod and the client modules
 
 say() { printf 'prepare: %s\n' "$*" >&2; }
@@ -67,6 +69,15 @@ unpack_haproxy() {
     chmod +x "$bin/haproxy.new"
     "$bin/haproxy.new" -v >/dev/null || { say "the unpacked haproxy does not run; install HAProxy"; exit 2; }
     mv "$bin/haproxy.new" "$bin/haproxy"
+}
+
+fetch_axe() {
+    if [ "$(cat "$cache/axe/.version" 2>/dev/null)" = "$axe" ]; then return; fi
+    command -v npm >/dev/null 2>&1 || { say "no npm here, which fetches axe-core"; exit 2; }
+    rm -rf "$cache/axe"
+    mkdir -p "$cache/axe"
+    (cd "$cache/axe" && tar -xzf "$(npm pack --silent "axe-core@$axe")") || { say "npm cannot fetch axe-core"; exit 2; }
+    printf '%s\n' "$axe" >"$cache/axe/.version"
 }
 
 # One process at a time; the second finds everything built.
@@ -172,9 +183,10 @@ for program in "$@"; do
         build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
         ;;
     haproxy) unpack_haproxy ;;
+    axe) fetch_axe ;;
     projects) projects ;;
     generated) generated ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, haproxy, projects, generated or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, haproxy, axe, projects, generated or go)"; exit 2 ;;
     esac
 done

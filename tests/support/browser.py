@@ -42,6 +42,11 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 PATIENCE = 60.0
+# True in the web page of a server once it shows the part that its address names.
+SETTLED = (
+    "document.getElementById('main')?.dataset.address === location.hash && document.querySelector('h1')"
+    " && !document.querySelector('.loading, [aria-busy]')"
+)
 
 
 def executable() -> str:

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Action, Step
-from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Progress, Screen, ago, format_time, utc_now
+from kubechronicle.ops.client.restoring.documents import agreed, result_document, step_document
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.steps import Result, object_name
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             screen.line(f"{planner.newer} did not exist then; --prune deletes such objects")
     for resource, reason in planner.unread.items():
         screen.note(f"skipped: {resource}: {reason}")
-    to_do = _agreed(arguments, plan)
+    to_do = agreed(plan, replace=arguments.replace)
     if arguments.dry_run or not to_do:
         if not is_text:
             screen.document({"plan": [step_document(step) for step in plan]})
@@ -99,21 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
     confirm(arguments, is_text=is_text)
     if planner.wait_for_namespace():
         plan = planner.plan()
-        to_do = _agreed(arguments, plan)
+        to_do = agreed(plan, replace=arguments.replace)
     results = _carry_out(planner, to_do)
     if is_text:
         print_results(screen, results)
     else:
         screen.document(
-            {"plan": [step_document(step) for step in plan], "results": [_result_document(each) for each in results]}
+            {"plan": [step_document(step) for step in plan], "results": [result_document(each) for each in results]}
         )
     is_whole = _is_whole(arguments, plan) and not planner.unread
     return 0 if is_whole and not any(each.failed for each in results) else 1
-
-
-def _agreed(arguments: argparse.Namespace, plan: Sequence[Step]) -> list[Step]:
-    """Return the steps to carry out."""
-    return [step for step in plan if step.action != "leave" and (step.action != "replace" or arguments.replace)]
 
 
 def _is_whole(arguments: argparse.Namespace, plan: Sequence[Step]) -> bool:
@@ -200,16 +195,3 @@ def print_results(screen: Screen, results: Sequence[Result], done: str = "restor
     failed = sum(each.failed for each in results)
     if failed:
         screen.line(f"{failed} of {len(results)} could not be {done}")
-
-
-def step_document(step: Step) -> Object:
-    group, kind, namespace, name = step.key
-    document: Object = {"action": step.action, "group": group, "kind": kind, "namespace": namespace, "name": name}
-    if step.changes and kind != "Secret":
-        document["changes"] = [change.operation() | {"field": change.field} for change in step.changes]
-    reasons = {"why": step.why, "rejected": step.problem}
-    return document | {name: text for name, text in reasons.items() if text}
-
-
-def _result_document(result: Result) -> Object:
-    return step_document(result.step) | {"outcome": result.outcome, "failed": result.failed}

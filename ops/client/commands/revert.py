@@ -14,8 +14,9 @@ from typing import Final
 from kubechronicle.api.history.restore_plan import Step
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.commands.restore import SIGNS, confirm, print_results, step_document
+from kubechronicle.ops.client.commands.restore import SIGNS, confirm, print_results
 from kubechronicle.ops.client.output import Progress, Screen
+from kubechronicle.ops.client.restoring.documents import step_document
 from kubechronicle.ops.client.restoring.steps import Restorer, Result, object_name
 from kubechronicle.ops.client.restoring.user_changes import Reversal, UserChanges, read_changes, reversals
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, scopes_in, scopes_of

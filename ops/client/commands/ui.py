@@ -10,6 +10,7 @@ from kubechronicle.api.history.web_page import PREFIX
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.restoring.page import PageRestores
 from kubechronicle.ops.client.session import connect
 from kubechronicle.ops.client.transport import Transport
 from kubechronicle.ops.errors import OperatorError
@@ -29,15 +30,17 @@ REASONS: Final = {
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", metavar="PORT", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the URL without opening it")
+    parser.add_argument("--read-only", action="store_true", help="offer no restores on the page")
     kubeconfig.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve the page until the command is interrupted."""
-    transport = connect(kubeconfig.load(arguments)).transport
-    check(transport)
+    client = connect(kubeconfig.load(arguments))
+    check(client.transport)
+    restores = None if arguments.read_only else PageRestores(client).answer
     try:
-        loopback = Loopback(transport, port=arguments.port)
+        loopback = Loopback(client.transport, port=arguments.port, restores=restores)
     except (OSError, OverflowError) as error:
         raise OperatorError(f"--port: cannot listen on port {arguments.port}: {error}") from None
     with loopback:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -58,15 +59,21 @@ class Proxy:
             return response.status, received, response.read()
 
 
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
+@contextmanager
+def running(**options: Any) -> Iterator[Proxy]:
     transport = RecordingTransport()
-    with Loopback(transport) as loopback:
+    with Loopback(transport, **options) as loopback:
         thread = threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield Proxy(loopback, transport)
         loopback.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with running() as made:
+        yield made
 
 
 def test_forwarded_requests(proxy: Proxy) -> None:
@@ -168,6 +175,31 @@ def test_reviews_are_small_and_json(proxy: Proxy) -> None:
     assert proxy.ask("POST", REVIEWS, b"{}", Content_Type="text/plain")[0] == 415
     assert proxy.ask("POST", REVIEWS, b" " * 100_000, Content_Type="application/json")[0] == 413
     assert not proxy.transport.requests
+
+
+def test_restores_are_asked_by_the_page_alone() -> None:
+    asked: list[bytes] = []
+
+    def restores(body: bytes) -> tuple[int, Any]:
+        asked.append(body)
+        return 409, {"message": "look again"}
+
+    with running(restores=restores) as proxy:
+        assert proxy.ask("GET", "/ui/")[1]["kubechronicle-restores"] == "offered"
+        status, headers, body = proxy.ask("POST", "/restores", b"{}", Content_Type="application/json")
+        assert (status, body) == (409, b'{"message":"look again"}')
+        assert "sandbox" in headers["content-security-policy"]
+        assert asked == [b"{}"]
+        json = {"Content_Type": "application/json"}
+        assert proxy.ask("POST", "/restores", b"{}", Content_Type="text/plain")[0] == 415
+        assert proxy.ask("POST", "/restores", b"{}", Origin="http://evil.example", **json)[0] == 403
+        assert proxy.ask("POST", "/restores", b"{}", secret="wrong", **json)[0] == 404
+        assert proxy.ask("GET", "/restores")[0] == 404
+        assert proxy.ask("POST", "/restores", b" " * 100_000, **json)[0] == 413
+        assert asked == [b"{}"]
+    with running() as proxy:
+        assert "kubechronicle-restores" not in proxy.ask("GET", "/ui/")[1]
+        assert proxy.ask("POST", "/restores", b"{}", Content_Type="application/json")[0] == 404
 
 
 @pytest.mark.parametrize(

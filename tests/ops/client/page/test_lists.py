@@ -10,17 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 import trio
-from browser import Page, browser, executable
+from browser import SETTLED, Page, browser, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 
 from kubechronicle.ops.client.loopback import Loopback
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-SETTLED = (
-    "document.getElementById('main')?.dataset.address === location.hash && document.querySelector('h1')"
-    " && !document.querySelector('.loading, [aria-busy]')"
-)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import trio
-from browser import Browser, Page, browser, executable
+from browser import SETTLED, Browser, Page, browser, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 
@@ -23,10 +23,6 @@ from kubechronicle.ops.client.transport import Reply, Transport
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 WEB = "#/object/shop/deployments.apps/web"
-SETTLED = (
-    "document.getElementById('main')?.dataset.address === location.hash && document.querySelector('h1')"
-    " && !document.querySelector('.loading, [aria-busy]')"
-)
 THREE = "document.querySelectorAll('tbody tr').length === 3"
 HOSTILE = "<img src=x onerror=document.title='run'>"
 
