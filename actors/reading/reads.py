@@ -266,11 +266,8 @@ class Reads:
     ) -> Listing:
         """List objects. ``revision`` None: consistent; 0: at once; else not older than it, or ``exact``ly it."""
         after: tuple[str, str] | None = None
-        if (limit or continue_token) and selection.fields is not None and selection.names_one(rt.namespaced):
-            # A list of one object has no pages; but a malformed token is rejected.
-            if continue_token:
-                parse_continue(rt, selection, continue_token)
-            limit, continue_token = 0, ""
+        if limit and selection.fields is not None and selection.names_one(rt.namespaced):
+            limit = 0  # a list of one object has no pages; but a token skips it, if it was on a page before
         if continue_token:
             read_at, after = parse_continue(rt, selection, continue_token)
             revision, exact = (None, False) if read_at == INCONSISTENT else (read_at, True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kubechronicle.api.cel.syntax.escaping import RESERVED
+
 MAX_TYPE_SIZE: Final = 512
 """Types in one type. Lists in lists reach half of it, but maps in maps are twice as large with each level: without a
 bound, a text of 600 characters would have a type of a million."""
@@ -71,8 +73,10 @@ class Type:
         return self._fields
 
     def field(self, name: str) -> Field | None:
-        """Return the field with this name in CEL, or None."""
+        """Return the field with this name in CEL, or None. A reserved word may stand for its escaped form."""
         field = self.fields.get(name)
+        if field is None and name in RESERVED:
+            field = self.fields.get(f"__{name}__")
         if field is None:
             return None
         if isinstance(field, Type):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
@@ -18,6 +20,7 @@ from kubechronicle.api.values.objects import Object, ReadOnlyObject
 GROUP: Final = "apiextensions.k8s.io"
 KIND: Final = "ConversionReview"
 VERSIONS: Final = ("v1", "v1beta1")
+_REVIEWS: Final = frozenset(f"{GROUP}/{version}" for version in VERSIONS)
 _CHANGEABLE: Final = ("labels", "annotations")
 _CONSTANT: Final = (("name", "name"), ("namespace", "namespace"), ("UID", "uid"))
 
@@ -70,14 +73,13 @@ def converted(answer: Any, objects: Sequence[Object], api_version: str, *, asked
 
 def _results(answer: Any, first: Object, asked: Object) -> list[Any]:
     api_version = asked["apiVersion"]
+    if answer is None:
+        answer = {}
     if not isinstance(answer, Mapping):
         raise failed(first, "failed: " + _no_object(answer))
-    kind, version = answer.get("kind") or KIND, answer.get("apiVersion") or api_version
-    if (kind, version) != (KIND, api_version):
-        raise failed(
-            first,
-            f'failed: no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"',
-        )
+    why = _not_the_review(answer.get("kind") or "", answer.get("apiVersion") or "", api_version)
+    if why:
+        raise failed(first, f"failed: {why}")
     response = answer.get("response")
     if response is None:
         raise failed(first, "failed: no response provided")
@@ -97,6 +99,22 @@ def _results(answer: Any, first: Object, asked: Object) -> list[Any]:
     if objects is not None and not isinstance(objects, list):
         raise failed(first, f"failed: {_wrong_type(objects, 'response.convertedObjects', '[]runtime.RawExtension')}")
     return objects or []
+
+
+def _not_the_review(kind: str, version: str, wanted: str) -> str:
+    """Return the reason why an answer of this kind and version is no review of the wanted version, empty if it is one.
+
+    A missing kind or version is decoded as the wanted one. A review of version v1 must name both all the same.
+    """
+    if (kind or KIND) != KIND or (version or wanted) not in _REVIEWS:
+        kind, version = kind or KIND, version or wanted
+        return f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+    if (version or wanted) != wanted:
+        given, into = version.rpartition("/")[2], wanted.rpartition("/")[2]
+        return f"converting ({given}.{KIND}) to ({into}.{KIND}): unknown conversion"
+    if wanted.endswith("/v1") and not (kind and version):
+        return f"expected webhook response of {wanted}, Kind={KIND}, got {version or '/'}, Kind={kind}"
+    return ""
 
 
 def _no_object(value: Any) -> str:
@@ -120,7 +138,8 @@ def _checked(obj: Object, result: Any, api_version: str, index: int, *, several:
     """Return a converted object with the metadata of the original. StatusError 500."""
     place = f"converted object at index {index}" if several else "object at index 0"
     if not isinstance(result, Mapping) or not isinstance(result.get("kind"), str) or not result["kind"]:
-        raise failed(obj, f"returned invalid {place}: Object 'Kind' is missing")
+        why = _no_resource(result)
+        raise failed(obj, f"returned invalid {place}: {why}") if several else status.unknown(why)
     version = str(result.get("apiVersion") or "")
     if version != api_version:
         raise failed(
@@ -141,6 +160,13 @@ def _checked(obj: Object, result: Any, api_version: str, index: int, *, several:
         at = f"metadata in object at index {index}" if several else "metadata"
         raise failed(obj, f"returned invalid {at}: {error}") from None
     return {**result, "metadata": restored}
+
+
+def _no_resource(value: Any) -> str:
+    """Return the reason why a converted object can't be decoded. Its text is not shown as the webhook spaced it."""
+    if value is None or isinstance(value, Mapping):
+        return f"Object 'Kind' is missing in '{orjson.dumps(value).decode()}'"
+    return f"json: cannot unmarshal {_json_type(value)} into Go value of type map[string]interface {{}}"
 
 
 def _text(meta: Any, name: str) -> str:

@@ -32,6 +32,10 @@ SECURITY_SCHEME: Final[Document] = {
 }
 
 
+_CUSTOM_INFO: Final = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+"""The head of the documents of custom resources (apiextensions-apiserver ``pkg/controller/openapi/builder``)."""
+
+
 def served(registry: Registry, pages: Collection[str]) -> list[str]:
     """Return the paths of all documents. ``pages``: the paths of the server beside /api and /apis."""
     paths = ["api", "apis"]
@@ -100,12 +104,13 @@ def document(registry: Registry, path: str, *, server_version: str) -> Document:
     writer = schemas.Writer(v3=True, served=registry.resources(group, version))
     needed: set[str] = set()
     written = {each.path: _path(each, writer, needed) for each in paths}
-    components: Document = {"securitySchemes": SECURITY_SCHEME}
+    custom = any(rt.custom is not None for rt in registry.resources(group, version))
+    components: Document = {} if custom else {"securitySchemes": SECURITY_SCHEME}
     if needed:
         components["schemas"] = schemas.components(needed, writer.write)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": server_version},
+        "info": _CUSTOM_INFO if custom else {"title": "Kubernetes", "version": server_version},
         "paths": dict(sorted(written.items())),
         "components": components,
     }

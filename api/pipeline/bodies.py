@@ -174,7 +174,7 @@ def decode_delete_options(obj: Any) -> Object:
     """Return the decoded body of a DELETE, of the right kind and types, for options.parse_delete_options. 400."""
     if not isinstance(obj, dict):
         raise status.bad_request(not_an_object(obj))
-    api_version, kind = obj.get("apiVersion") or "v1", obj.get("kind") or "DeleteOptions"
+    api_version, kind = obj.get("apiVersion") or "meta.k8s.io/v1", obj.get("kind") or "DeleteOptions"
     if kind != "DeleteOptions":
         raise status.bad_request(
             f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(api_version))} "

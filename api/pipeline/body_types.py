@@ -13,6 +13,8 @@ from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
 DEFINITIONS: Final = "apiextensions.k8s.io"
+_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
+_DEFINITIONS_SCHEME: Final = "pkg/runtime/scheme.go:111"
 OLD_VERSIONS: Final = {
     "apps": ("v1beta1", "v1beta2"),
     "autoscaling": ("v2beta1", "v2beta2"),
@@ -93,7 +95,7 @@ def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
         return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
-        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        f'in scheme "{_DEFINITIONS_SCHEME if rt.group == DEFINITIONS else _SCHEME}"'
     )
 
 
@@ -104,5 +106,5 @@ def why_not_internal(rt: ResourceType, kind: str) -> str:
         return f"converting ({internal}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(rt.group)} "
-        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        f'in scheme "{_DEFINITIONS_SCHEME if rt.group == DEFINITIONS else _SCHEME}"'
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
-
 from kubechronicle.api.codecs.complaints import Complaints
 from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
@@ -49,7 +47,7 @@ def decode(
 
 def match_type(rt: ResourceType, obj: Object, raw: bytes) -> None:
     """Check that the object of a body has a kind and a readable apiVersion. 400 otherwise, which shows the body."""
-    problem = _type_problem(obj, lambda: _text(obj, raw))
+    problem = _type_problem(obj, lambda: raw.decode("utf-8", "replace"))
     api_version = "" if problem else obj.get("apiVersion") or ""
     if api_version.count("/") > 1:
         problem = f"unexpected GroupVersion string: {api_version}"
@@ -91,12 +89,6 @@ def _type_problem(obj: Object, shown: Callable[[], str]) -> str:
         if value is not None and not isinstance(value, str):
             return body_types.not_a_text(name, value)
     return "" if obj.get("kind") else f"Object 'Kind' is missing in '{shown()}'"
-
-
-def _text(obj: Object, raw: bytes) -> str:
-    """Return the text of an object: the body if that is JSON."""
-    text = raw if raw.startswith((b"{", b"null")) else orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
-    return text.decode("utf-8", "replace")
 
 
 def _unknown_fields(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> list[str]:

@@ -20,7 +20,14 @@ Cell = Callable[[Any, Since], Any]
 _CREATED: Final = ".metadata.creationTimestamp"
 
 
+_ABSENT: Final = object()
+_NULL_TEXT: Final = "<no value>"
+"""A null in a column of strings; in the others it leaves the cell empty, as missing data does."""
+
+
 def _string(value: Any, since: Since) -> Any:
+    if value is None:
+        return _NULL_TEXT
     return go_json(value) if isinstance(value, dict | list) else plain_text(value)
 
 
@@ -85,8 +92,8 @@ def custom_printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
     def cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
         row: list[Any] = [name_of(obj)]
         for find, cell in found:
-            value = next(find(obj), None)
-            row.append(None if value is None or cell is None else cell(value, since))
+            value = next(find(obj), _ABSENT)
+            row.append(None if value is _ABSENT or cell is None else cell(value, since))
         return row
 
     return Printer((NAME, *map(_column, columns)), cells)

@@ -1,7 +1,8 @@
 """Simple JSON paths, as additional printer columns of custom resources use them.
 
-Supported: ``.name``, ``.a\\.b``, ``['name']``, ``[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``.*``, ``..name`` and filters
-such as ``[?(@.type=="Ready")]``. A path may be in braces. Missing data is no error: the path finds nothing.
+Supported: ``.name``, ``.a\\.b``, ``['name']``, ``[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``.*``, ``..name``, unions
+such as ``['a','b']``, and filters such as ``[?(@.type=="Ready")]``. A path may be in braces. Missing data is no error:
+the path finds nothing.
 Source: client-go ``util/jsonpath``.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -32,9 +33,11 @@ _STEP: Final = re.compile(
     |\[\s*(?P<all>\*)\s*\]
     |\[\s*\?\((?P<filter>.*?)\)\s*\]
     |\[\s*(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\s*\]
-    |\[\s*(?P<index>-?\d+)\s*\]""",
+    |\[\s*(?P<index>-?\d+)\s*\]
+    |\[(?P<union>(?:'[^']*'|"[^"]*"|[^'"\]])*,(?:'[^']*'|"[^"]*"|[^'"\]])*)\]""",
     re.VERBOSE,
 )
+_MEMBER: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^'",])+""")
 _FILTER: Final = re.compile(r"\s*@(?P<left>.*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>.+?)\s*)?\Z", re.DOTALL)
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
@@ -81,6 +84,9 @@ def _step(match: re.Match[str]) -> Finder:
         return _children
     if kind == "filter":
         return _filtered(text)
+    if kind == "union":
+        members = [list(_steps(f"[{member.strip()}]")) for member in _MEMBER.findall(text)]
+        return _union([_chain(member) for member in members])
     if kind == "slice":
         parts = [int(part) if part else None for part in text.split(":")]
         return _sliced(slice(*parts))
@@ -122,6 +128,10 @@ def _children(value: Any) -> Iterator[Any]:
         yield from (value[key] for key in sorted(value))
     elif isinstance(value, list):
         yield from value
+
+
+def _union(members: Sequence[Finder]) -> Finder:
+    return lambda value: (found for member in members for found in member(value))
 
 
 def _sliced(part: slice) -> Finder:

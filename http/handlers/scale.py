@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from kubechronicle.actors.writing.writes import Written
-from kubechronicle.api.builtin.autoscaling.columns import SCALE
+from kubechronicle.api.builtin.autoscaling.columns import CUSTOM_SCALE, SCALE
+from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_update_options
 from kubechronicle.api.pipeline import scale as scales
@@ -26,7 +27,7 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
     info = context.info
     if request.method == "PATCH":
         patch_type(request, rt)
-    object_form(request, context)  # 406 comes before everything that can be wrong with the body
+    _form(request, context, rt)  # 406 comes before everything that can be wrong with the body
     if request.method == "GET":
         entry = await backend.reads.get(rt, info.namespace, info.name)
         if entry is None:
@@ -84,8 +85,13 @@ async def _patch(backend: Backend, request: Request, context: Context, rt: Resou
     )
 
 
+def _form(request: Request, context: Context, rt: ResourceType) -> Representation:
+    """Return the form of the Scale: of a custom resource there is no protobuf one. NotAcceptableError."""
+    return object_form(request, context, protobuf=rt.custom is None)
+
+
 def _response(request: Request, context: Context, rt: ResourceType, obj: Object) -> Response:
-    form = object_form(request, context)
+    form = _form(request, context, rt)
     if form.kind == "PartialObjectMetadataList":
         raise status.not_acceptable_because(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)"
@@ -98,7 +104,7 @@ def _response(request: Request, context: Context, rt: ResourceType, obj: Object)
             include_object=include_object_policy(context.query.get("includeObject")),
             list_metadata={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
             version=f"meta.k8s.io/{form.version}",
-            printer=SCALE,
+            printer=SCALE if rt.custom is None else CUSTOM_SCALE,
         )
     elif form.kind:
         obj = partial_object_metadata(obj, f"meta.k8s.io/{form.version}")

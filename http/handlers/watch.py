@@ -332,7 +332,7 @@ class WatchStream:
         self._over = now >= self._ends
         if not self._bookmarks or now < self._next_bookmark:
             return []
-        self._next_bookmark = _bookmark_time(self._ends) if now < self._ends - LAST_BOOKMARK else math.inf
+        self._next_bookmark = _bookmark_time(self._ends)
         return self._bookmark()
 
     def _bookmark(self) -> list[bytes]:
@@ -354,8 +354,9 @@ def _take_none(batch: Batch) -> bool:
 
 
 def _bookmark_time(ends: float) -> float:
-    now = trio.current_time()
-    return min(now + BOOKMARK_INTERVAL * (0.75 + random.random() / 2), max(now, ends - LAST_BOOKMARK))
+    """Return when the next bookmark is due; ``inf`` shortly before the end, as in watches of two seconds or less."""
+    now, last = trio.current_time(), ends - LAST_BOOKMARK
+    return min(now + BOOKMARK_INTERVAL * (0.75 + random.random() / 2), last) if now < last else math.inf
 
 
 def _joined(frames: list[bytes]) -> Iterator[bytes]:

@@ -252,6 +252,6 @@ def _decoded(answer: Answer) -> Any:
         if value is None and answer.body.strip() != b"null":
             raise WebhookError(NO_JSON)
         return value
-    if isinstance(value, dict) and value.get("kind") == "Status" and value.get("message"):
-        raise WebhookError(str(value["message"]), code=answer.status)
+    if isinstance(value, dict) and value.get("kind") == "Status" and value.get("status") == "Failure":
+        raise WebhookError(str(value.get("message") or ""), code=answer.status)
     raise WebhookError(failure(answer), code=answer.status)

@@ -46,17 +46,21 @@ def has_tables(info: RequestInfo) -> bool:
 
 def object_form(request: Request, context: Context, *, protobuf: bool = True, tables: bool = True) -> Representation:
     """Negotiate the form of an object or a list. ``protobuf``, ``tables``: True if the kind has such a form.
-    NotAcceptableError."""
+    NotAcceptableError.
+
+    Kinds without protobuf are custom resources. No router of kube-apiserver checks their media types before.
+    """
     accept = request.headers.get("accept")
     tables = tables and has_tables(context.info)
-    negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
+    if protobuf:
+        negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
     return _pretty(negotiate.resource(accept, protobuf=protobuf, tables=tables), request, context)
 
 
 def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
     """Negotiate the form of a watch. ``protobuf``: True if the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
-    if request.websocket is None:
+    if request.websocket is None and protobuf:
         negotiate.check_route(accept, lists=True)
     return negotiate.watch(accept, protobuf=protobuf)
 

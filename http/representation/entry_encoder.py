@@ -208,6 +208,8 @@ class EntryEncoder:
     def _check_object_form(self) -> None:
         self.check_rows()
         if self.form.kind == "PartialObjectMetadataList":
+            if self.rt.custom is not None:  # unstructured objects pass for lists, until their items are read
+                raise status.unknown("content is not a list")
             raise status.not_acceptable_because(
                 "you requested PartialObjectMetadataList, but the requested object is not a list "
                 f"(*{_go_type(self.rt, self.rt.kind)})"
@@ -359,6 +361,6 @@ class EntryEncoder:
 def _go_type(rt: ResourceType, kind: str) -> str:
     """Return the internal Go type in the error message: ``rbac.Role`` of rbac.authorization.k8s.io. Events have one."""
     if rt.custom is not None:
-        return "unstructured.Unstructured" if kind == rt.kind else "unstructured.UnstructuredList"
+        return "unstructured.UnstructuredList"
     package = rt.group.partition(".")[0]
     return f"{'core' if package in ('', 'events') else package}.{kind}"

@@ -182,7 +182,7 @@ class _Check:
 
         value: Any = as_decoded(schema["default"])
         failures = Failures(str(where))
-        apply(keywords.table(schema), value, None, failures)
+        apply(keywords.structural_table(schema), value, None, failures)
         if failures:
             self.causes.extend(failures.causes())
         else:

@@ -84,7 +84,18 @@ SCALE: Final = Printer(
     ),
     _scale,
 )
-"""Columns of the scale subresource, the same for every scalable kind."""
+"""Columns of the scale subresource, the same for every built-in kind that scales."""
+
+CUSTOM_SCALE: Final = Printer(
+    (
+        NAME,
+        Column("Desired", "integer", text="Number of desired replicas"),
+        Column("Available", "integer", text="Number of actual replicas"),
+        Column(AGE.name, "date", field=AGE.field),
+    ),
+    _scale,
+)
+"""Columns of the scale subresource of custom resources (apiextensions-apiserver ``pkg/apiserver``)."""
 
 PRINTERS: Final[Mapping[str, Printer]] = {
     "horizontalpodautoscalers.autoscaling": Printer(

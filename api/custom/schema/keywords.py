@@ -38,10 +38,20 @@ def table(schema: Schema) -> Table:
     return Table(schema, compile_check, root=True)
 
 
+def structural_table(schema: Schema) -> Table:
+    """Return the checks of defaults by their schema, in which x-kubernetes-int-or-string allows all types.
+
+    kube-apiserver checks them by the structural form, which has no type there (``pkg/apiserver/schema``).
+    """
+    return Table(schema, _compile_structural_check, root=True)
+
+
 def types_of(schema: Schema) -> tuple[str, ...]:
     """Return the types that a schema names."""
-    if schema.get("x-kubernetes-int-or-string"):
-        return ("integer", "string")
+    return ("integer", "string") if schema.get("x-kubernetes-int-or-string") else _named_types(schema)
+
+
+def _named_types(schema: Schema) -> tuple[str, ...]:
     name = schema.get("type")
     return (name,) if name else ()
 
@@ -58,8 +68,15 @@ def format_of(schema: Schema) -> str:
 
 def compile_check(table: Table, cls: type) -> Entry:
     """Return the number of positive checks of all values of a class, and their check, None if no value fails."""
-    schema = table.schema
-    types, format_name = types_of(schema), format_of(schema)
+    return _compiled(table, cls, types_of(table.schema))
+
+
+def _compile_structural_check(table: Table, cls: type) -> Entry:
+    return _compiled(table, cls, _named_types(table.schema))
+
+
+def _compiled(table: Table, cls: type, types: Sequence[str]) -> Entry:
+    schema, format_name = table.schema, format_of(table.schema)
     typed, accepted = _type_check(types, format_name, bool(schema.get("nullable")), cls)
     checks = [] if typed is None else [typed]
     if cls is _NULL:

@@ -89,6 +89,7 @@ def evaluate(expression: str) -> Any:
     [
         "self.kind == 'Widget' && self.metadata.name == 'w' && !has(self.metadata.generateName)",
         "self.spec.__namespace__ == 'n' && self.spec.x__dash__ray == 1 && self.spec.a__dot__b__slash__c",
+        "self.spec.namespace == 'n' && has(self.spec.namespace) && self.spec.?namespace.orValue('') == 'n'",
         "self.spec.under__underscores__score == 'u'",
         "type(self.spec.port) == int && self.spec.port == 80",
         "self.spec.ratio == 1.0 && type(self.spec.ratio) == double",
@@ -115,7 +116,7 @@ def test_holds(expression: str) -> None:
         ("self.spec.free == 1", "undefined field 'free'"),
         ("self.spec.open.any == 1", "undefined field 'any'"),
         ("self.spec.nope", "undefined field 'nope'"),
-        ("self.spec.namespace", "undefined field 'namespace'"),
+        ("self.spec.return", "undefined field 'return'"),
         ("self.spec.ratio == 'x'", "found no matching overload for '_==_' applied to '(double, string)'"),
         ("self.metadata.labels", "undefined field 'labels'"),
     ],

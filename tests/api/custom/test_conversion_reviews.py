@@ -112,11 +112,47 @@ def test_labels_of_a_webhook_must_be_valid() -> None:
             answer({**in_v2(widget()), "kind": "Gadget"}),
             "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)",
         ),
-        (answer({}), "returned invalid object at index 0: Object 'Kind' is missing"),
+        (
+            {**answer(), "apiVersion": "apiextensions.k8s.io/v1beta1"},
+            "failed: converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+        ),
+        (
+            {**answer(), "apiVersion": None},
+            "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
+            "/, Kind=ConversionReview",
+        ),
+        (
+            {**answer(), "kind": ""},
+            "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
+            "apiextensions.k8s.io/v1, Kind=",
+        ),
+        (
+            None,
+            "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=",
+        ),
     ],
 )
 def test_answers_that_cannot_be_used(answered: Any, why: str) -> None:
     assert failure(answered) == why
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"a": 1}, "Object 'Kind' is missing in '{\"a\":1}'"),
+        (None, "Object 'Kind' is missing in 'null'"),
+        ("x", "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+    ],
+)
+def test_a_result_without_a_kind_is_named_alone_or_by_its_place(result: Any, why: str) -> None:
+    sent = widget()
+    with pytest.raises(StatusError) as caught:
+        converted(answer(result), [sent], V2, asked=asked(sent))
+    assert (caught.value.code, caught.value.message) == (500, why)
+    several = (widget("a"), widget("b"))
+    assert failure(answer(in_v2(several[0]), result), *several) == (
+        f"returned invalid converted object at index 1: {why}"
+    )
 
 
 def test_text_is_no_review() -> None:
@@ -127,6 +163,8 @@ def test_a_review_of_v1beta1_needs_no_uid() -> None:
     obj = widget()
     answered = {**answer(in_v2(obj), uid=""), "apiVersion": "apiextensions.k8s.io/v1beta1"}
     sent = asked(obj, versions=("v1beta1",))
+    assert converted(answered, [obj], V2, asked=sent)[0]["apiVersion"] == V2
+    del answered["apiVersion"]
     assert converted(answered, [obj], V2, asked=sent)[0]["apiVersion"] == V2
 
 

@@ -453,6 +453,8 @@ def test_custom_columns() -> None:
     }
     assert cells(rt, obj) == ["a", 3, "red", True, '["x","y"]', "True", "1s"]
     assert cells(rt, {"spec": {"size": "3", "ok": "yes"}}) == ["a", None, None, None, None, None, "1s"]
+    nulls = {"size": None, "color": None, "ok": None, "tags": None}
+    assert cells(rt, {"spec": nulls}) == ["a", None, "<no value>", None, "<no value>", None, "1s"]
     definitions = column_definitions(rt)
     assert definitions[1]["description"] == "how big"
     assert definitions[2]["description"] == "Custom resource definition column (in JSONPath format): .spec.color"
@@ -485,6 +487,10 @@ DOCUMENT = {"a": {"b.c": 1, "list": [{"n": 1, "s": "x"}, {"n": 2, "s": "y"}, {"n
         (".a.list[?(@.s)].n", [1, 2]),
         (".a.list[?(@.n!=2)].n", [1, 3]),
         ("..n", [1, 2, 3]),
+        (".a['x','b.c']", [1]),
+        (".a.list[2, 0].n", [3, 1]),
+        (".a.list[0,1:2].n", [1, 2]),
+        (".a.list[0]['n', \"s\"]", [1, "x"]),
         (".a.nope.x", []),
         (".a.list[9]", []),
         (".a.list.n", []),

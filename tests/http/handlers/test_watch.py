@@ -327,6 +327,18 @@ async def test_bookmarks_come_about_once_a_minute_and_before_the_end(autojump_cl
         assert trio.current_time() - started == pytest.approx(300, abs=1)
 
 
+@pytest.mark.parametrize(("seconds", "bookmarks"), [(2, []), (3, ["BOOKMARK"])])
+async def test_watches_too_short_for_the_last_bookmark_have_none(
+    seconds: int, bookmarks: list[str], autojump_clock: MockClock
+) -> None:
+    async with (
+        open_server() as server,
+        server.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion=1") as watch,
+    ):
+        await server.post(PODS, pod("of-no-concern"))
+        assert [event["type"] for event in await watch.rest()] == bookmarks
+
+
 async def test_bookmarks_need_the_option_and_a_new_revision(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         async with server.watch(f"{WATCH}&timeoutSeconds=300") as watch:

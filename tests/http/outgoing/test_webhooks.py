@@ -63,6 +63,8 @@ async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing
         (500, b"boom", 'an error on the server ("boom") has prevented the request from succeeding'),
         (404, b"", "the server could not find the requested resource"),
         (403, b'{"kind":"Status","status":"Failure","message":"go away"}', "go away"),
+        (404, b'{"kind":"Status","status":"Failure"}', ""),
+        (404, b'{"kind":"Status","message":"no failure"}', "the server could not find the requested resource"),
         (200, b"oops", NO_JSON),
     ],
 )
