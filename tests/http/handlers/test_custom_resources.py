@@ -252,6 +252,37 @@ async def test_lists_have_the_form_of_an_untyped_list(autojump_clock: MockClock)
         assert "continue" not in (await server.get(WIDGETS, headers=partial))["metadata"]
 
 
+async def test_media_types_are_refused_without_a_route(autojump_clock: MockClock) -> None:
+    scaled = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    async with serving() as server:
+        await define(server, definition(version(schema={"openAPIV3Schema": scaled}, subresources=SUBRESOURCES)))
+        await server.post(WIDGETS, {**widget("a"), "spec": {"n": 1}})
+        for target in (WIDGETS, f"{WIDGETS}/a"):
+            refusal = (await server.ask("GET", target, headers={"accept": "text/html"})).refused(406)
+            assert refusal["message"].startswith("only the following media types are accepted: application/json,")
+            assert "details" not in refusal
+        protobuf = {"accept": "application/vnd.kubernetes.protobuf"}
+        assert (await server.ask("GET", f"{WIDGETS}/a/scale", headers=protobuf)).status == 406
+        partials = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+        refusal = (await server.ask("GET", f"{WIDGETS}/a", headers=partials)).refused(500)
+        assert refusal["message"] == "content is not a list"
+
+
+async def test_a_scale_is_shown_with_columns_of_its_own(autojump_clock: MockClock) -> None:
+    scaled = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    async with serving() as server:
+        await define(server, definition(version(schema={"openAPIV3Schema": scaled}, subresources=SUBRESOURCES)))
+        await server.post(WIDGETS, {**widget("a"), "spec": {"n": 3}})
+        table = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+        shown = await server.get(f"{WIDGETS}/a/scale", headers=table)
+        columns = [(one["name"], one["type"], one["format"]) for one in shown["columnDefinitions"]]
+        assert columns == [
+            ("Name", "string", "name"), ("Desired", "integer", ""), ("Available", "integer", ""), ("Age", "date", "")
+        ]  # fmt: skip
+        assert shown["columnDefinitions"][1]["description"] == "Number of desired replicas"
+        assert shown["rows"][0]["cells"][:3] == ["a", 3, 0]
+
+
 async def test_selectable_fields_also_select_objects_that_are_older(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     async with serving(MemoryLog(store)) as server:

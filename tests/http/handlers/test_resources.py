@@ -396,6 +396,17 @@ async def test_partial_metadata(autojump_clock: MockClock) -> None:
         assert protobuf.decode(as_protobuf.body)["kind"] == "PartialObjectMetadataList"
 
 
+async def test_a_token_skips_the_object_of_a_list_by_name(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for name in ("a", "b", "c"):
+            await server.post(MAPS, configmap(name))
+        token = (await server.get(f"{MAPS}?limit=2"))["metadata"]["continue"]
+        for name, found in (("a", []), ("b", []), ("c", ["c"])):
+            listed = await server.get(f"{MAPS}?limit=1&continue={token}&fieldSelector=metadata.name={name}")
+            assert [item["metadata"]["name"] for item in listed["items"]] == found
+            assert "continue" not in listed["metadata"]
+
+
 @pytest.mark.parametrize(
     ("target", "go_type"),
     [
