@@ -48,7 +48,7 @@ def object_form(request: Request, context: Context, *, protobuf: bool = True, ta
     """Negotiate the form of an object or a list. ``protobuf``, ``tables``: True if the kind has such a form.
     NotAcceptableError.
 
-    Kinds without protobuf are custom resources. No router of kube-apiserver checks their media types before.
+    Of kinds without protobuf, such as custom resources, no router of kube-apiserver checks the media types before.
     """
     accept = request.headers.get("accept")
     tables = tables and has_tables(context.info)
