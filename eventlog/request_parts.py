@@ -39,34 +39,35 @@ class Spans(Protocol):
 class Parts:
     """The parts of one request. ``spans``: None if it is not traced.
 
-    ``serialization``: the seconds of that part, for a read that is answered at once; the others are added.
+    ``serialization``: the seconds of that part, for a read that is answered at once. ``added``: the others; None: there
+    are none yet.
     """
 
-    __slots__ = ("_seconds", "serialization", "spans")
+    __slots__ = ("added", "serialization", "spans")
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] | None = None
+        self.added: dict[str, float] | None = None
         self.serialization = 0.0
         self.spans: Spans | None = None
 
     def add(self, name: str, seconds: float, *, longest: bool = False) -> None:
         """Add seconds to a part. ``longest``: the parts of this name run side by side, and the longest one counts."""
-        if self._seconds is None:
-            self._seconds = {}
-        known = self._seconds.get(name, 0.0)
-        self._seconds[name] = max(known, seconds) if longest else known + seconds
+        if self.added is None:
+            self.added = {}
+        known = self.added.get(name, 0.0)
+        self.added[name] = max(known, seconds) if longest else known + seconds
 
     @property
     def seconds(self) -> Mapping[str, float]:
         if self.serialization:
             self.add(SERIALIZATION, self.serialization)
             self.serialization = 0.0
-        return self._seconds or {}
+        return self.added or {}
 
     @property
     def webhooks(self) -> float:
         """The seconds in which the request waited for admission webhooks."""
-        found = self._seconds
+        found = self.added
         return 0.0 if found is None else found.get(MUTATING, 0.0) + found.get(VALIDATING, 0.0)
 
 

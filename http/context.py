@@ -18,6 +18,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
+from kubechronicle.http.authorization.decision import Verdict
 from kubechronicle.http.messages import Request
 
 # Bounds of fields that the log keeps for years and that clients control.
@@ -41,14 +42,14 @@ def audit_ids() -> Iterator[str]:
 class AuditRecord(Protocol):
     """The facts that filters and handlers add to the audit event of a request (http/audit/record.py)."""
 
+    verdict: Verdict | None
+
     @property
     def annotations(self) -> dict[str, str]: ...
 
     def annotate(self, key: str, value: str) -> None: ...
 
     def annotate_late(self, key: str, value: str) -> None: ...
-
-    def decided(self, decision: str, reason: str) -> None: ...
 
     def impersonates(self, user: User, constraint: str = "") -> None: ...
 

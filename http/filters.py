@@ -25,7 +25,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
-from kubechronicle.http.audit.requests import audited, note_verdict
+from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
@@ -305,7 +305,7 @@ def authorize(services: Services, following: Next) -> Next:
         context.authorized = seconds = time.perf_counter() - started
         metrics.observe(verdict, seconds)
         if context.audit is not None:
-            note_verdict(context.audit, verdict)
+            context.audit.verdict = verdict
         return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
 
     async def ask(
@@ -315,7 +315,7 @@ def authorize(services: Services, following: Next) -> Next:
         context.authorized = seconds = time.perf_counter() - started
         metrics.observe(verdict, seconds)
         if context.audit is not None:
-            note_verdict(context.audit, verdict)
+            context.audit.verdict = verdict
         return await (
             following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
         )

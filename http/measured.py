@@ -117,7 +117,8 @@ def _count(
 
 def _excluded(context: Context) -> float:
     """Return the seconds of a request that the service level indicator leaves out: in queues, and for webhooks."""
-    return context.waited if context.parts is None else context.waited + context.parts.webhooks
+    parts = context.parts
+    return context.waited if parts is None or parts.added is None else context.waited + parts.webhooks
 
 
 class SlowRequests:

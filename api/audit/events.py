@@ -158,26 +158,29 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-_seconds: dict[int, bytes] = {}
+SECONDS: Final[dict[int, bytes]] = {}
+"""Results of ``second_text``."""
 _MOST_SECONDS: Final = 64
+THOUSAND: Final = tuple(b"%03d" % number for number in range(1000))
+"""Three digits each. Two of them are found in less time than six digits are formatted."""
 
 
 def shown_times(received: float, moment: float) -> bytes:
     """Return the fields of an event's times, which are seconds since the epoch, as metav1.MicroTime."""
     first, second = int(received), int(moment)
     return b',"requestReceivedTimestamp":"%b%06dZ","stageTimestamp":"%b%06dZ"' % (
-        _seconds.get(first) or _second(first),
+        SECONDS.get(first) or second_text(first),
         int((received - first) * 1_000_000),
-        _seconds.get(second) or _second(second),
+        SECONDS.get(second) or second_text(second),
         int((moment - second) * 1_000_000),
     )
 
 
-def _second(second: int) -> bytes:
+def second_text(second: int) -> bytes:
     """Return ``2026-03-01T12:00:00.``, to which the microseconds are added."""
-    if len(_seconds) >= _MOST_SECONDS:
-        _seconds.clear()
-    text = _seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.").encode()
+    if len(SECONDS) >= _MOST_SECONDS:
+        SECONDS.clear()
+    text = SECONDS[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.").encode()
     return text
 
 

@@ -62,8 +62,7 @@ class Audit:
         info = context.info
         if info.field_selector:
             info = authorized_as(context)
-        user = context.user if authenticated else None
-        template = self._template(request, user, info)
+        template = self._template(request, context.user if authenticated else None, info)
         decision = template.decision
         self.metrics.levels[decision.level] += 1
         if not decision.rank:

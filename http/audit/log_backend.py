@@ -19,7 +19,7 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import trio
 from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
@@ -52,6 +52,13 @@ _STOP: Final = None
 Item = Offered | Delivery
 
 
+class _Batch(NamedTuple):
+    """Events that are passed to the thread together. ``size``: their estimated bytes."""
+
+    items: list[Item]
+    size: int
+
+
 class LogBackend:
     def __init__(self, settings: LogSettings, metrics: AuditMetrics) -> None:
         self.mode = settings.mode
@@ -69,8 +76,9 @@ class LogBackend:
         )
         self._most_events = settings.batch.buffer_size
         self._waiting: list[Item] = []
+        self._waiting_bytes = 0
         self._some, self._full = trio.Event(), trio.Event()
-        self._queue: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
         self._taken_events = self._taken_bytes = 0
         self._done_events = self._done_bytes = 0
@@ -96,6 +104,7 @@ class LogBackend:
             return self._refuse(event)
         self._taken_events += 1
         self._taken_bytes += size
+        self._waiting_bytes += size
         waiting = self._waiting
         if not waiting:
             self._some.set()
@@ -152,9 +161,10 @@ class LogBackend:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            self._queue.put(waiting)
+        batch = _Batch(self._waiting, self._waiting_bytes)
+        self._waiting, self._waiting_bytes = [], 0
+        if batch.items:
+            self._queue.put(batch)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -173,12 +183,14 @@ class LogBackend:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function, *arguments)
 
-    def _write_waiting(self, first: list[Item] | None) -> bool:
+    def _write_waiting(self, first: _Batch | None) -> bool:
         """Write the first events and all that wait behind them. Returns False at the end of the queue."""
         taken: list[Item] = []
+        size = 0
         item = first
         while item is not _STOP:
-            taken += item
+            taken += item.items
+            size += item.size
             if len(taken) >= MOST_WRITTEN:
                 break
             try:
@@ -187,6 +199,7 @@ class LogBackend:
                 break
         for start in range(0, len(taken), MOST_WRITTEN):
             self._write(taken[start : start + MOST_WRITTEN])
+        self._done_bytes += size
         return item is not _STOP
 
     def _write(self, taken: list[Item]) -> None:
@@ -195,20 +208,18 @@ class LogBackend:
         else:
             deliveries = [each for each in taken if isinstance(each, Delivery)]
             events = [each.event if isinstance(each, Delivery) else each for each in taken]
-        sizes = sum([len(each) + OVERHEAD if isinstance(each, bytes) else each.size for each in events])
         written, why = self._write_events(events)
         # The counts come first: a request that learns the outcome may read them at once.
         if written < len(events):
             self._metrics.failed(PLUGIN, len(events) - written)
             log_lost(PLUGIN, why, events[written:])
         self._done_events += len(events)
-        self._done_bytes += sizes
         if deliveries:
             self._tell(_finish, deliveries, written)
 
     def _write_events(self, events: list[Offered]) -> tuple[int, str]:
         """Return the number of events that were written, and the reason why the next one was not."""
-        lines = list(map(self._line, events))
+        lines = self._lines(events)
         written = 0
         while True:
             try:
@@ -221,18 +232,22 @@ class LogBackend:
                 self._drops.error(f"the audit log cannot be written: {error.strerror or error}")
                 self._stopping.wait(RETRY)
 
-    def _line(self, event: Offered) -> bytes:
+    def _lines(self, events: list[Offered]) -> list[bytes]:
+        """Return the lines of events, in their order."""
+        if not self._plain:
+            return [self._line(Event.of(event)) for event in events]
+        lines = []
+        for event in events:
+            if not isinstance(event, bytes):
+                made = event if isinstance(event, Event) else event.made()
+                event = made if isinstance(made, bytes) else made.encoded() + b"\n"
+            lines.append(event)
+        return lines
+
+    def _line(self, event: Event) -> bytes:
         """Return the line of an event; b"" for one that is too long even without its objects."""
-        if not isinstance(event, bytes) and not isinstance(event, Event):
-            event = event.made()
-        if isinstance(event, bytes):
-            if self._plain:
-                return event
-            event = Event.of(event)
         if self._legacy:
             return f"{legacy_line(event.facts())}\n".encode(errors="replace")
-        if not self._settings.truncate.enabled:
-            return event.encoded() + b"\n"
         fitted = event.fitted(self._settings.truncate.max_event_size)
         if fitted:
             return fitted + b"\n"

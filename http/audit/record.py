@@ -11,18 +11,32 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
+from orjson import dumps
 
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Line, is_quick, json_bytes, objects_of, shown_times
-from kubechronicle.api.audit.matching import Decision
+from kubechronicle.api.audit.events import (
+    SECONDS,
+    THOUSAND,
+    Event,
+    Line,
+    is_quick,
+    json_bytes,
+    objects_of,
+    second_text,
+    shown_times,
+)
+from kubechronicle.api.audit.matching import Decision as AuditDecision
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.messages import Headers
 
+ALLOW: Final = Decision.ALLOW
 MAX_USER_AGENT: Final = 1024
 SIZE: Final = 1536
 """Bytes of a record in memory, beside its objects and unusually long texts."""
@@ -39,14 +53,14 @@ class Template:
     """The parts of events that requests of one user for one kind of resource share.
 
     ``subject``: the fields from verb to userAgent. ``reference``: objectRef in pieces, of a request without a name:
-    before the namespace, the namespace, after the name, the end. ``before_name`` and ``after_name``: all of that, of
-    a request for which only its path is known.
+    before the namespace, the namespace, after the name, the end. ``before_name``, ``named`` and ``after_name``: all of
+    that, of a request for which only its path is known; ``named`` goes before its name.
     """
 
-    __slots__ = ("after_name", "before_name", "decision", "reference", "subject", "user")
+    __slots__ = ("after_name", "before_name", "decision", "named", "reference", "subject", "user")
 
     def __init__(
-        self, decision: Decision, user: User | None, info: RequestInfo, sources: list[str], agent: str
+        self, decision: AuditDecision, user: User | None, info: RequestInfo, sources: list[str], agent: str
     ) -> None:
         self.decision = decision
         self.user = user
@@ -59,43 +73,66 @@ class Template:
         self.reference = _reference(info) if info.is_resource else None
         first, namespace, version, end = self.reference or (b"", b"", b"", b"")
         self.before_name = self.subject + first + namespace
+        self.named = self.before_name + b',"name":'
         self.after_name = version + end
 
 
-class RequestAudit:
-    """The record of one request.
+class RequestAudit(Parts):
+    """The record of one request. A read notes the parts of its time here, too: it needs no other object.
 
-    ``late``: the annotations that only the last event has. ``size``: see Finished of api/audit/events.py.
+    ``verdict``: of the authorizers, None before it. ``late``: the annotations that only the last event has.
+    ``moment`` and ``status``: of the last event. ``size``: see Finished of api/audit/events.py.
     """
 
-    # Most requests change none of these, so a record has only what differs. Each attribute costs twice: when it is
-    # set, and as memory that the next request finds cold.
-    late: dict[str, str] | None = None
-    size = SIZE
-    _annotations: dict[str, str] | None = None
-    _more = b""
-    _verdict: tuple[str, str] | None = None
-    _request: Payload | None = None
-    _changed: dict[str, str] | None = None
-    _stage = policies.COMPLETE
-    _status = b""
-    _response: Payload | None = None
+    # An attribute with a default of the class would be read in ten times the time of a slot.
+    __slots__ = (
+        "_annotations",
+        "_audit_id",
+        "_changed",
+        "_is_plain",
+        "_more",
+        "_name",
+        "_request",
+        "_response",
+        "_stage",
+        "_template",
+        "_uri",
+        "decision",
+        "late",
+        "moment",
+        "received",
+        "size",
+        "status",
+        "verdict",
+    )
 
     def __init__(self, template: Template, audit_id: str, uri: str, info: RequestInfo, received: float) -> None:
         """``received``: seconds since the epoch."""
+        self.added, self.serialization, self.spans = None, 0.0, None  # as Parts does, without a call
         self.decision = template.decision
         self.received = received
+        self.verdict: Verdict | None = None
+        self.late: dict[str, str] | None = None
+        self.moment = 0.0
+        self.status = b""
+        self.size = SIZE if len(uri) <= USUAL else SIZE + 2 * len(uri)
         self._template = template
         self._audit_id = audit_id
         self._uri = uri
         self._name = info.name
-        self._stage_time = 0.0
+        self._is_plain = True  # nothing is noted but the verdict
+        self._annotations: dict[str, str] | None = None
+        self._more = b""
+        self._changed: dict[str, str] | None = None
+        self._request: Payload | None = None
+        self._response: Payload | None = None
+        self._stage = policies.COMPLETE
 
     @property
     def annotations(self) -> dict[str, str]:
         """The annotations of the events, apart from the verdict."""
         if self._annotations is None:
-            self._annotations = {}
+            self._annotations, self._is_plain = {}, False
         return self._annotations
 
     # -- what filters and handlers add --------------------------------------------------------------------------------
@@ -110,67 +147,58 @@ class RequestAudit:
             self.late = {}
         self.late.setdefault(key, value)
 
-    def decided(self, decision: str, reason: str) -> None:
-        """Annotate the decision of the authorizers, and its reason."""
-        self._verdict = (decision, reason)
-
     def impersonates(self, user: User, constraint: str = "") -> None:
         """Record the impersonated user. ``constraint``: the verb of the constrained mode (KEP-5284); "": legacy."""
         fields: dict[str, Any] = {"impersonatedUser": user_info(user)}
         if constraint:
             fields["authenticationMetadata"] = {"impersonationConstraint": constraint}
-        self._more = _fields(fields)
+        self._more, self._is_plain = _fields(fields), False
 
     def note_object(self, obj: Object) -> None:
         """Record the decoded object of the request, in its version, before anything changes it. May run in a thread."""
         meta = obj.get("metadata")
         if isinstance(meta, dict):
-            self._changed = {key: value for key in _FROM_OBJECT if (value := meta.get(key))}
+            self._changed, self._is_plain = {key: value for key in _FROM_OBJECT if (value := meta.get(key))}, False
         if self.decision.rank >= REQUEST:
-            self._request = Payload(orjson.dumps(obj))
+            self._show_request(Payload(orjson.dumps(obj)))
 
     def note_body(self, body: bytes, media_type: str) -> None:
         """Record the body of a patch as it was sent."""
         if self.decision.rank >= REQUEST:
-            self._request = Payload(body, media_type, checked=False)
+            self._show_request(Payload(body, media_type, checked=False))
+
+    def _show_request(self, payload: Payload) -> None:
+        if self._request is not None:  # of an attempt before
+            self.size -= self._request.size
+        self.size += payload.size
+        self._request, self._is_plain = payload, False
 
     # -- the last event, made when it is written (Finished of api/audit/events.py) -------------------------------------
 
-    def complete(self, moment: float, status: bytes) -> None:
-        """Note the facts of the last event of a request that was answered, if its answer is not shown."""
-        self._stage_time, self._status = moment, status
-        if self._request is not None or len(self._uri) > USUAL:
-            self._measure()
-
     def finish(self, stage: str, moment: float, status: bytes, response: Payload | None) -> None:
-        """Note the facts of the last event; for the parameters see ``event``. Nothing is noted later."""
-        self._stage, self._stage_time, self._status, self._response = stage, moment, status, response
-        self._measure()
+        """Note the facts of the last event; for the parameters see ``event``. Nothing is noted later.
 
-    def _measure(self) -> None:
-        size = SIZE + 2 * len(self._uri) + len(self._status)
-        if self._request is not None:
-            size += self._request.size
-        self.size = size if self._response is None else size + self._response.size
+        Of a usual answer, whose object is not shown, the caller sets ``moment`` and ``status`` alone.
+        """
+        self._stage, self.moment, self.status = stage, moment, status
+        self.size += len(status)
+        if response is not None:
+            self.size += response.size
+            self._response, self._is_plain = response, False
 
     def made(self) -> Event | Line:
         """Return the last event."""
-        if self._response is None and self._request is None and self._is_plain():
-            return self._line(self._stage, self._stage_time, self._status)
-        return self.event(self._stage, self._stage_time, status=self._status, response=self._response)
-
-    def _is_plain(self) -> bool:
-        """Return whether nothing is noted but the verdict, apart from objects."""
-        return self._annotations is None and self._changed is None and not self._more
+        if self._is_plain:
+            return self._line(self._stage, self.moment, self.status)
+        return self.event(self._stage, self.moment, status=self.status, response=self._response)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event | Line:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
-        request, dumps = self._request, orjson.dumps
-        if request is None and response is None and self._is_plain():
+        if self._is_plain and response is None:
             return self._line(stage, moment, status)
-        decision, template = self.decision, self._template
+        request, decision, template = self._request, self.decision, self._template
         head = (
             decision.opening,
             dumps(self._audit_id),
@@ -183,7 +211,7 @@ class RequestAudit:
             status,
         )
         times = shown_times(self.received, moment)
-        tail = (times, self._shown_annotations() if self._annotations else _verdict(self._verdict))
+        tail = (times, self._shown_annotations() if self._annotations else _verdict(self.verdict))
         if request is None and response is None:
             return b"".join((*head, *tail))
         omit = decision.omit_managed_fields
@@ -192,29 +220,45 @@ class RequestAudit:
         return Event(b"".join(head), b"".join(tail)[:-1], request, response, omit_managed_fields=omit)
 
     def _line(self, stage: str, moment: float, status: bytes) -> Line:
-        """Return the event of a request about which nothing is noted but the verdict: most reads."""
-        template, name, verdict, dumps = self._template, self._name, self._verdict, orjson.dumps
+        """Return the event of a request about which nothing is noted but the verdict: most reads.
+
+        It is one long join, because most events are made here.
+        """
+        template, name, verdict, received = self._template, self._name, self.verdict, self.received
+        first, second = int(received), int(moment)
+        micros, later = int((received - first) * 1_000_000), int((moment - second) * 1_000_000)
+        named = name and template.reference
         return b"".join(
             (
                 self.decision.opening,
                 dumps(self._audit_id),
                 STAGES[stage],
                 dumps(self._uri),
-                template.before_name,
-                b',"name":' + json_bytes(name) if name and template.reference else b"",
+                template.named if named else template.before_name,
+                json_bytes(name) if named else b"",
                 template.after_name,
                 b',"responseStatus":' if status else b"",
                 status,
-                shown_times(self.received, moment),
-                _verdicts.get(verdict) or _verdict(verdict),
+                b',"requestReceivedTimestamp":"',
+                SECONDS.get(first) or second_text(first),
+                THOUSAND[micros // 1000],
+                THOUSAND[micros % 1000],
+                b'Z","stageTimestamp":"',
+                SECONDS.get(second) or second_text(second),
+                THOUSAND[later // 1000],
+                THOUSAND[later % 1000],
+                b'Z"',
+                _allowed.get(verdict.reason) or _verdict(verdict)
+                if verdict is not None and verdict.decision is ALLOW
+                else _verdict(verdict),
             )
         )
 
     def _shown_annotations(self) -> bytes:
         """Return the annotations and the end of the event."""
         found: Mapping[str, str] = self._annotations or {}
-        if self._verdict is not None:
-            found = {DECISION: self._verdict[0], REASON: self._verdict[1], **found}
+        if self.verdict is not None:
+            found = {**_annotations(self.verdict), **found}
         everything = self.decision.rank >= REQUEST
         shown = {key: found[key] for key in sorted(found) if everything or not key.startswith(FULL_ANNOTATIONS)}
         return b',"annotations":%b}\n' % json_bytes(shown)
@@ -239,21 +283,32 @@ DECISION: Final = "authorization.k8s.io/decision"
 REASON: Final = "authorization.k8s.io/reason"
 _FROM_OBJECT: Final = ("namespace", "name", "uid", "resourceVersion")
 MOST_KEPT: Final = 1024
-_verdicts: dict[tuple[str, str] | None, bytes] = {}
-"""The ends of events by verdict. Names of bindings are among the reasons, so all are forgotten when there are more."""
+_allowed: dict[str, bytes] = {}
+_forbidden: dict[str, bytes] = {}
+"""The ends of events by the reason of the verdict. Names of bindings are among the reasons, so all are forgotten when
+there are more."""
 
 
-def _verdict(verdict: tuple[str, str] | None) -> bytes:
+def _verdict(verdict: Verdict | None) -> bytes:
     """Return the annotations of the verdict and the end of an event."""
     if verdict is None:
         return b"}\n"
-    known = _verdicts.get(verdict)
-    if known is None:
-        if len(_verdicts) >= MOST_KEPT:
-            _verdicts.clear()
-        shown = json_bytes({DECISION: verdict[0], REASON: verdict[1]})
-        known = _verdicts[verdict] = b',"annotations":%b}\n' % shown
+    kept = _allowed if verdict.decision is ALLOW else _forbidden
+    known = kept.get(verdict.reason)
+    if known is None or verdict.error:
+        known = b',"annotations":%b}\n' % json_bytes(_annotations(verdict))
+        if not verdict.error:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[verdict.reason] = known
     return known
+
+
+def _annotations(verdict: Verdict) -> dict[str, str]:
+    """Return the annotations of a verdict: the decision of the authorizers, and its reason."""
+    if verdict.decision is ALLOW:
+        return {DECISION: "allow", REASON: verdict.reason}
+    return {REASON: "internal error"} if verdict.error else {DECISION: "forbid", REASON: verdict.reason}
 
 
 def _fields(values: Mapping[str, Any]) -> bytes:

@@ -23,11 +23,10 @@ from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.codecs.errors import CodecError, NotAcceptableError
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.eventlog.request_parts import CURRENT, WRITE, Parts
+from kubechronicle.eventlog.request_parts import CURRENT, WRITE
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
     CODES,
-    REASON,
     REQUEST_RESPONSE,
     RequestAudit,
     code_status,
@@ -36,8 +35,7 @@ from kubechronicle.http.audit.record import (
     response_payload,
     shown_status,
 )
-from kubechronicle.http.authorization.decision import Decision, Verdict
-from kubechronicle.http.context import AuditRecord, Context
+from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, HeaderList, Request, Response, Upgrade, WebSocket
@@ -46,7 +44,6 @@ from kubechronicle.http.wire.exchange import close_iterator
 
 Next = Callable[[Request], Awaitable[Response]]
 
-ALLOW: Final = Decision.ALLOW
 NOT_STORED: Final = "failed to store audit event"
 CLOSED_EARLY: Final = b'{"metadata":{},"status":"Success","message":"Connection closed early","code":200}'
 LATENCY: Final = "apiserver.latency.k8s.io/"
@@ -79,8 +76,8 @@ def audited(audit: Audit, following: Next) -> Next:
             served = _Served(audit, record, context)
             served.watch_switches(request)
         if context.parts is None:  # a read
-            context.parts = parts = Parts()
-            CURRENT.set(parts)  # it stays until the next request of this task: to reset it takes as long
+            context.parts = record
+            CURRENT.set(record)  # it stays until the next request of this task: to reset it takes as long
         try:
             response = await following(request)
         except Exception as error:
@@ -99,7 +96,7 @@ def audited(audit: Audit, following: Next) -> Next:
                     and now - record.received <= SLOW
                     and not body.startswith(_STATUSES)
                 ):
-                    record.complete(now, CODES.get(response.status) or code_status(response.status))
+                    record.moment, record.status = now, CODES.get(response.status) or code_status(response.status)
                 else:
                     finish(record, context, *_shown(record, response))
                 if audit.blocking:
@@ -231,15 +228,6 @@ def finish(record: RequestAudit, context: Context, shown: bytes, payload: Payloa
             if seconds:
                 record.annotate(f"{LATENCY}{name}", go_seconds(seconds))
     record.finish(COMPLETE, now, shown, payload)
-
-
-def note_verdict(record: AuditRecord, verdict: Verdict) -> None:
-    """Annotate the decision of the authorizers, and its reason."""
-    allowed = verdict.decision is ALLOW
-    if verdict.error and not allowed:
-        record.annotate(REASON, "internal error")
-        return
-    record.decided("allow" if allowed else "forbid", verdict.reason)
 
 
 def _latencies(context: Context, total: float) -> dict[str, float]:

@@ -135,7 +135,7 @@ class AuthenticationChain:
                 continue
             if identified is not None:
                 warnings.extend(identified.warnings)
-                if notes is not None:
+                if identified.annotations and notes is not None:
                     notes.update(identified.annotations)
                 return self._authenticated(identified.user)
         raise rejected if rejected is not None else Rejected(INVALID)
