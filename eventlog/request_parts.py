@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 LOG: Final = "etcd"
 SERIALIZATION: Final = "serialize-response-object"
+TRANSFORM: Final = "transform-response-object"
 CONVERSION: Final = "decode-response-object"
 WRITE: Final = "response-write"
 MUTATING: Final = "mutating-webhook"

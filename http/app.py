@@ -54,7 +54,8 @@ class HttpSettings:
     ``server_address``: host:port for clients, in discovery.
     ``encoding_cache``: bytes of the cache of encoded objects and lists.
     ``ui``: serve the web page. ``logs``: serve the files of /var/log.
-    ``flags``: the values of the flags, for /flagz. ``profiling``: offer CPU profiles.
+    ``flags``: the values of the flags, for /flagz. ``configuration``: the same as JSON, for /configz.
+    ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
     ``livez_grace``: seconds after the start in which /livez does not fail.
     ``session_rate``: bytes a second in each direction of a session; 0: no limit.
@@ -69,6 +70,7 @@ class HttpSettings:
     priority_and_fairness: bool = True
     profiling: bool = True
     flags: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, object] = field(default_factory=dict)
     encoding_cache: int = MOST_BYTES
     ui: bool = False
     logs: bool = False
@@ -145,7 +147,9 @@ def build_application(
         ui=ui,
         aggregation=aggregation,
         flow_control=flow_control,
-        pages=OperatorPages(version, settings.flags, Slis(health), profiling=settings.profiling),
+        pages=OperatorPages(
+            version, settings.flags, Slis(health), profiling=settings.profiling, configuration=settings.configuration
+        ),
         logs=settings.logs,
     )
     application = edge.build(settings.edge, drain, filters.build(services, handler))

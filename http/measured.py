@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -12,24 +11,19 @@ from prometheus_client import Gauge
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
-from kubechronicle.http.context import Context, shown_uri
+from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.request_metrics import NOT_SERVED, RequestLabels, Series, request_labels
+from kubechronicle.http.slow_requests import SlowRequests
 from kubechronicle.http.wire.exchange import close_iterator
 
 Next = Callable[[Request], Awaitable[Response]]
 
-log = logging.getLogger(__name__)
-
 SLOW: Final = 0.5
 """Seconds from which a request is written to the server's log, as kube-apiserver writes traces."""
-SHOWN: Final = 0.01
-"""Seconds from which a part of a slow request is in its line."""
-MOST_LINES: Final = 10
-MAX_URI: Final = 256
 BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods whose bodies are counted."""
 VALIDATED: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -70,7 +64,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
             seconds = time.perf_counter() - started
             series.observe(code, seconds, 0, _excluded(context))
             if seconds > SLOW:
-                slow.note(request, context, labels, code, seconds)
+                slow.note(request, context, code, seconds)
             if context.terminated:
                 series.terminated(code)
             raise
@@ -105,7 +99,7 @@ def _count(
             if validated is not None:
                 validated.add(seconds)
         if seconds > SLOW and request.upgrade is None:
-            slow.note(request, context, labels, response.status, seconds)
+            slow.note(request, context, response.status, seconds)
         if context.terminated:
             series.terminated(response.status)
     elif isinstance(body, ListBody):
@@ -119,40 +113,6 @@ def _excluded(context: Context) -> float:
     """Return the seconds of a request that the service level indicator leaves out: in queues, and for webhooks."""
     parts = context.parts
     return context.waited if parts is None or parts.added is None else context.waited + parts.webhooks
-
-
-class SlowRequests:
-    """Writes slow requests to the log, MOST_LINES a second at most; the next line says how many were left out."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._lines = self._left_out = 0
-
-    def note(self, request: Request, context: Context, labels: RequestLabels, code: int, seconds: float) -> None:
-        """Log one request: what it was, whose, and where its time went."""
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._lines = second, 0
-        if self._lines >= MOST_LINES:
-            self._left_out += 1
-            return
-        self._lines += 1
-        fields: dict[str, object] = {
-            "verb": labels[0],
-            "URI": shown_uri(request)[:MAX_URI],
-            "resp": code,
-            "latency": f"{seconds:.3f}s",
-            "userAgent": request.headers.get("user-agent")[:MAX_URI],
-            "audit-ID": context.audit_id,
-            "srcIP": request.client[0],
-        }
-        if context.waited:
-            fields["queued"] = f"{context.waited:.3f}s"
-        if context.parts is not None:
-            fields.update((name, f"{part:.3f}s") for name, part in context.parts.seconds.items() if part > SHOWN)
-        if self._left_out:
-            fields["leftOut"], self._left_out = self._left_out, 0
-        log.info("Slow request", extra=fields)
 
 
 class _Counted:

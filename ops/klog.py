@@ -23,7 +23,8 @@ from kubechronicle.api.values.printable import printable_json, printable_lines
 
 _SEVERITY = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"))
 # Attributes of every record; all others come from ``extra``.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+UNQUOTED = "unquoted"
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", UNQUOTED}
 # Libraries that log details at INFO; shown from --v 4 on.
 QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "urllib3")
 LIBRARY_VERBOSITY = 4
@@ -104,7 +105,8 @@ def _plain(value: object) -> object:
 
 class KlogFormatter(logging.Formatter):
     """Formatter of one line per record. A traceback follows on lines of its own, indented: its messages have texts of
-    clients, and no line of them may look like a record.
+    clients, and no line of them may look like a record. ``unquoted`` among the values of a call: the message has its
+    own lines, each of which begins with a word of the server.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -112,9 +114,10 @@ class KlogFormatter(logging.Formatter):
         moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
         extra = "".join(f" {key}={_value(value)}" for key, value in vars(record).items() if key not in _STANDARD)
+        message = printable_lines(record.getMessage()) if UNQUOTED in vars(record) else _quoted(record.getMessage())
         line = (
             f"{severity}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}] "
-            f"{_quoted(record.getMessage())}{extra}"
+            f"{message}{extra}"
         )
         if record.exc_info:
             line += _indented(self.formatException(record.exc_info))

@@ -13,7 +13,7 @@ from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.request_parts import SERIALIZATION, timed
+from kubechronicle.eventlog.request_parts import SERIALIZATION, TRANSFORM, timed
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.list_body import WHOLE
@@ -42,13 +42,21 @@ async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> byt
     if quick and parts is not None and parts.spans is None:
         began = perf_counter()
         body = encoder.one(entry)
-        parts.serialization = perf_counter() - began
+        if encoder.transforms:
+            parts.add(TRANSFORM, perf_counter() - began)
+        else:
+            parts.serialization = perf_counter() - began
         return body
-    with timed(SERIALIZATION, "SerializeObject"):
+    with timed(_part(encoder), "SerializeObject"):
         if quick:
             return encoder.one(entry)
         await context.turn.begin(size)
         return await context.turn.run(size, encoder.one, entry)
+
+
+def _part(encoder: EntryEncoder) -> str:
+    """Return the part of a request's time to which its encoding belongs."""
+    return TRANSFORM if encoder.transforms else SERIALIZATION
 
 
 async def in_version(backend: Backend, written: Written) -> Written:
@@ -69,7 +77,7 @@ def computed_response(code: int, form: Representation, rt: ResourceType, obj: Ob
 
 async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:
     """Answer with a list: a long one as a ListBody, compressed for clients that accept it."""
-    with timed(SERIALIZATION, "SerializeObject"):
+    with timed(_part(encoder), "SerializeObject"):
         body = await encoder.many(listing)
     if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
         body = body.whole()  # a WebSocket handshake is rejected with bytes only

@@ -1,1 +1,1 @@
-"""Pages for operators: /statusz, /flagz, /metrics/slis and /debug/pprof/profile."""
+"""Pages for operators: /statusz, /flagz, /configz, /metrics/slis and /debug/pprof/profile."""

@@ -1,5 +1,8 @@
 """/statusz and /flagz: what runs, for how long, with which flags (KEP-4827, KEP-4828), as text or as an object.
 
+/configz has the flags as JSON for programs, in the form that the other components of Kubernetes have it: an object by
+the component's name (k8s.io/component-base/configz). kube-apiserver has no such page.
+
 The text is for people: it has no stable form. The objects Statusz and Flagz of config.k8s.io are asked for in Accept.
 """
 
@@ -32,15 +35,23 @@ class OperatorPages:
 
     ``version``: as /version shows it.
     ``flags``: the values of the flags by name, without secrets.
+    ``configuration``: the same as values of JSON.
     ``profiling``: offer /debug/pprof/profile.
     """
 
     def __init__(
-        self, version: Mapping[str, str], flags: Mapping[str, str], slis: Slis, *, profiling: bool = True
+        self,
+        version: Mapping[str, str],
+        flags: Mapping[str, str],
+        slis: Slis,
+        *,
+        configuration: Mapping[str, object],
+        profiling: bool = True,
     ) -> None:
         self._version = version
         self._flags = flags
         self._slis = slis
+        self._configuration = configuration
         self._profiling = profiling
         self._started = time.time()
 
@@ -52,6 +63,9 @@ class OperatorPages:
             case "/flagz":
                 lines = [f"{name} {value}" for name, value in sorted(self._flags.items())]
                 return self._page(request, "Flagz", lines, {"flags": dict(sorted(self._flags.items()))})
+            case "/configz":
+                content = orjson.dumps({"kubechronicle": dict(self._configuration)})
+                return Response(200, [("content-type", "application/json")], content)
             case "/metrics/slis":
                 return self._slis.answer()
             case _ if request.path == PROFILE and self._profiling:

@@ -119,6 +119,11 @@ class EntryEncoder:
         return copy
 
     @property
+    def transforms(self) -> bool:
+        """True if answers have rows of tables, or metadata, instead of the objects: both are cached as bytes."""
+        return not self._plain
+
+    @property
     def items_variant(self) -> Hashable:
         """The rules by which the items of lists are encoded; None if they also depend on the time."""
         return None if self._table else self._variant

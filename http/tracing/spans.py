@@ -15,23 +15,16 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Token
-from typing import Final
 
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.trace import Span, SpanContext, Tracer, set_span_in_context
 
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.slow_requests import HANDLERS, trace_fields
 from kubechronicle.http.traceparent import CURRENT
 
 Next = Callable[[Request], Awaitable[Response]]
-
-HANDLERS: Final = {
-    "get": "Get", "list": "List", "watch": "Watch", "create": "Create", "update": "Update", "patch": "Patch",
-    "delete": "Delete", "deletecollection": "Delete",
-}  # fmt: skip
-"""Names of the spans of handlers by verb."""
-MAX_TEXT: Final = 512
 
 
 class RequestSpans:
@@ -83,34 +76,13 @@ def handler_spans(following: Next) -> Next:
         info = context.info
         if not info.is_resource:
             return await following(request)
-        lasting = spans.descend(HANDLERS.get(info.verb, "Connect"), _fields(request, context))
+        lasting = spans.descend(HANDLERS.get(info.verb, "Connect"), trace_fields(request, context))
         try:
             return await following(request)
         finally:
             lasting.end()
 
     return filtered
-
-
-def _fields(request: Request, context: Context) -> dict[str, str]:
-    """Return the attributes that kube-apiserver's spans of handlers have (traceFields)."""
-    info = context.info
-    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
-    return {
-        "accept": request.headers.get("accept")[:MAX_TEXT],
-        "audit-id": context.audit_id,
-        "client": request.client[0],
-        "api-group": info.group,
-        "api-version": info.version,
-        "name": info.name,
-        "subresource": info.subresource,
-        "namespace": info.namespace,
-        "resource": info.resource,
-        "scope": scope,
-        "url": request.path[:MAX_TEXT],
-        "user-agent": request.headers.get("user-agent")[:MAX_TEXT],
-        "verb": info.verb,
-    }
 
 
 def header(span: SpanContext) -> str:

@@ -62,7 +62,7 @@ from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
 from kubechronicle.ops.settings.settings import Settings
-from kubechronicle.ops.settings.shown import shown
+from kubechronicle.ops.settings.shown import configuration, shown
 from kubechronicle.ops.shared_keys import FLAG, encryption_key, share_keys
 from kubechronicle.ops.version import program_version
 
@@ -301,6 +301,7 @@ def _http(settings: Settings, addresses: Addresses, pki: Pki) -> HttpSettings:
         priority_and_fairness=settings.enable_priority_and_fairness,
         profiling=settings.profiling,
         flags=shown(settings),
+        configuration=configuration(settings),
         encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
         ui=settings.enable_ui,
         logs=settings.enable_logs_handler,

@@ -1,4 +1,4 @@
-"""The settings as /flagz shows them: the text of each flag, without secrets."""
+"""The settings as /flagz and /configz show them: the text of each flag, or its value as JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 from kubechronicle.api.values import durations
 from kubechronicle.ops.settings import types
 from kubechronicle.ops.settings.flags import FLAGS
+from kubechronicle.ops.settings.flags.flag import Flag
 from kubechronicle.ops.settings.settings import Settings
 
 _CREDENTIALS: Final = re.compile(r"//[^@/]*@")
@@ -18,9 +19,31 @@ def shown(settings: Settings) -> dict[str, str]:
     """Return the values of all flags by name, as they would be written on the command line."""
     values = {}
     for flag in FLAGS:
-        text = _text(getattr(settings, flag.field), is_duration=flag.placeholder == "DURATION")
-        values[flag.name] = _PASSWORD.sub(r"\1REDACTED", _CREDENTIALS.sub("//REDACTED@", text))
+        values[flag.name] = _without_secrets(_flag_text(settings, flag))
     return values
+
+
+def configuration(settings: Settings) -> dict[str, Any]:
+    """Return the values of all flags by name, for programs: numbers, booleans and lists as JSON has them, durations as
+    Go writes them, and null for a value that is not set."""
+    values: dict[str, Any] = {}
+    for flag in FLAGS:
+        value = getattr(settings, flag.field)
+        if value is None or (isinstance(value, bool | int | float) and flag.placeholder != "DURATION"):
+            values[flag.name] = value
+        elif isinstance(value, tuple | list):
+            values[flag.name] = [_without_secrets(_text(one, is_duration=False)) for one in value]
+        else:
+            values[flag.name] = _without_secrets(_flag_text(settings, flag))
+    return values
+
+
+def _flag_text(settings: Settings, flag: Flag) -> str:
+    return _text(getattr(settings, flag.field), is_duration=flag.placeholder == "DURATION")
+
+
+def _without_secrets(text: str) -> str:
+    return _PASSWORD.sub(r"\1REDACTED", _CREDENTIALS.sub("//REDACTED@", text))
 
 
 def _text(value: Any, *, is_duration: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 
 import pytest
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.http import measured
+from kubechronicle.http import measured, slow_requests
 from kubechronicle.http.request_metrics import Requests
 
 OURS = {"component": "apiserver"}
@@ -232,18 +233,30 @@ async def test_bodies_and_terminations_are_counted(autojump_clock: MockClock, mo
 
 
 async def test_slow_requests_are_in_the_log(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[dict[str, object]] = []
+    traces: list[str] = []
 
     def note(message: str, *, extra: dict[str, object]) -> None:
-        assert message == "Slow request"
-        lines.append(extra)
+        assert extra == {"unquoted": True}
+        traces.append(message)
 
     monkeypatch.setattr(measured, "SLOW", -1.0)
-    monkeypatch.setattr(measured.log, "info", note)
+    monkeypatch.setattr(slow_requests, "SHOWN", -1.0)
+    monkeypatch.setattr(slow_requests.log, "info", note)
     async with open_server() as server:
+        await server.post(MAPS, configmap("b"))
         for _ in range(30):
-            await server.ask("GET", f"{MAPS}/a?token=secret")
-    fields = next(one for one in lines if one["verb"] == "GET")
-    assert (fields["resp"], fields["URI"]) == (404, f"{MAPS}/a?token=REDACTED")
-    assert fields["audit-ID"]
-    assert len(lines) < 3 * measured.MOST_LINES
+            await server.ask("GET", f"{MAPS}/a?token=secret", headers={"user-agent": "kubectl\nI1123 forged"})
+    assert len(traces) < 3 * slow_requests.MOST_TRACES
+    create = next(one for one in traces if '"Create" ' in one).splitlines()
+    number = create[0].partition(":")[0]
+    assert re.fullmatch(r"Trace\[\d+\]", number)
+    assert all(line.startswith(f"{number}: ") for line in create)
+    times = r"\(\d\d-\w{3}-\d{4} [\d:]{8}\.\d{3}\) \(total time: \d+ms\):"
+    assert re.search(rf"verb:CREATE,resp:201 {times}$", create[0])
+    assert re.fullmatch(r'.*: ---"etcd" \d+ms', next(line for line in create if "etcd" in line))
+    assert re.fullmatch(r".*: \[[\d.]+[µm]?s\] \[[\d.]+[µm]?s\] END", create[-1])
+    get = next(one for one in traces if '"Get" ' in one)
+    assert f"url:{MAPS}/a?token=REDACTED" in get
+    assert ",resp:404 " in get
+    assert "api-group:,api-version:v1,name:a,subresource:,namespace:default,protocol:HTTP/1.1,resource:configm" in get
+    assert r"user-agent:kubectl\nI1123 forged,verb:GET" in get

@@ -70,3 +70,10 @@ def test_a_traceback_follows_its_line(output: io.StringIO) -> None:
         logging.getLogger("kubechronicle.x").exception("It failed")
     assert output.getvalue().startswith("E")
     assert output.getvalue().rstrip().endswith("RuntimeError: why")
+
+
+def test_a_message_may_have_lines_of_its_own(output: io.StringIO) -> None:
+    logging.getLogger("x").info("Trace[1]: a\x1b\nTrace[1]: END", extra={"unquoted": True})
+    first, second = output.getvalue().splitlines()
+    assert first.endswith("] Trace[1]: a\\x1b")
+    assert second == "Trace[1]: END"

@@ -378,6 +378,23 @@ async def test_a_slow_request_tells_where_its_time_went(tmp_path: Path, monkeypa
         assert whole - indicator >= 0.119  # of both writes
 
 
+async def test_tables_and_metadata_are_transformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "SLOW", -1.0)
+    forms = {
+        "application/json": "serialize-response-object",
+        "application/json;as=Table;g=meta.k8s.io;v=v1": "transform-response-object",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "transform-response-object",
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": "transform-response-object",
+    }
+    async with recording(tmp_path) as (server, recorder):
+        await server.post(MAPS, configmap("a"))
+        for accept, expected in forms.items():
+            for target in [MAPS] if "List" in accept else [f"{MAPS}/a"] if "Partial" in accept else [MAPS, f"{MAPS}/a"]:
+                (await server.ask("GET", target, headers={"accept": accept})).ok()
+                names = {key.removeprefix(LATENCY) for key in recorder.last()["annotations"] if LATENCY in key}
+                assert {name for name in names if name.endswith("response-object")} == {expected}, (accept, target)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(1.2345, "1.2345s"), (0.6, "600ms"), (0.0123456789, "12.345679ms"), (0.0000125, "12.5µs")]
 )

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kubechronicle.http.operators.profile import PROFILE
 from kubechronicle.ops.settings.settings import load
-from kubechronicle.ops.settings.shown import shown
+from kubechronicle.ops.settings.shown import configuration, shown
 
 STATUSZ = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
 FLAGZ = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"
@@ -33,7 +33,7 @@ async def test_statusz_and_flagz(autojump_clock: MockClock) -> None:
         assert "secure-port 6443" in (await server.ask("GET", "/flagz")).body.decode()
         other = {"accept": "application/json;v=v9;g=config.k8s.io;as=Flagz"}
         assert (await server.ask("GET", "/flagz", headers=other)).status == 406
-        for page in ("/statusz", "/flagz", "/metrics/slis", PROFILE):
+        for page in ("/statusz", "/flagz", "/configz", "/metrics/slis", PROFILE):
             (await server.ask("GET", page, token=JOE)).refused(403)
 
 
@@ -99,3 +99,15 @@ def test_flags_are_shown_without_secrets() -> None:
     assert (values["request-timeout"], values["enable-ui"]) == ("1m30s", "true")
     assert values["service-node-port-range"] == "30000-32767"
     assert "secret" not in str(values)
+
+
+async def test_configz_has_the_flags_as_json(autojump_clock: MockClock) -> None:
+    url = "postgresql://chronicle:secret@db.example:5432/log?password=hidden"
+    settings = load({"database-url": url, "request-timeout": "90s", "enable-ui": True}, environment={})
+    async with open_server(configuration=configuration(settings)) as server:
+        values = (await server.get("/configz"))["kubechronicle"]
+        assert values["database-url"] == "postgresql://REDACTED@db.example:5432/log?password=REDACTED"
+        assert (values["request-timeout"], values["enable-ui"]) == ("1m30s", True)
+        assert (values["max-requests-inflight"], values["audit-policy-file"]) == (400, None)
+        assert values["service-account-issuer"] == ["https://kubernetes.default.svc.cluster.local"]
+        assert values.keys() == shown(settings).keys()
