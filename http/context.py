@@ -15,6 +15,7 @@ from kubechronicle.api.meta.request_info import Query, RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
@@ -56,6 +57,8 @@ class AuditRecord(Protocol):
     def note_object(self, obj: Object) -> None: ...
 
     def note_body(self, body: bytes, media_type: str) -> None: ...
+
+    def note_change(self, resource: str, before: Entry | None, after: Entry | Object, effect: str) -> None: ...
 
 
 class Seats(Protocol):

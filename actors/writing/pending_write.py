@@ -25,12 +25,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     ``entry``: the object as stored.
     ``object``: instead of ``entry``, the object of a dry run or the last state of a deleted one (storage version).
+    ``before``: the object before the write, if the caller may want to compare; None for a creation.
     ``created``: the object is new.
     """
 
     entry: Entry | None = None
     object: dict[str, Any] | None = None
     prepared: Prepared | None = None
+    before: Entry | None = None
     created: bool = False
     warnings: Sequence[str] = ()
 

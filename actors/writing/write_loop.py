@@ -204,7 +204,8 @@ class WriteLoop:
         """
         old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
         if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
-            return Written(object=with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
+            shown = with_revision(proposal.prepared.object, old.revision)
+            return Written(object=shown, prepared=proposal.prepared, before=old)
         applied = await self._reads.wait_consistent()
         newest = self._reads.peek(*write.key)
         if proposal is not None and old is None:
@@ -247,11 +248,11 @@ class WriteLoop:
     def stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
         if record.operation is Operation.DELETE and not write.deletes:
             # The update removed the last finalizer. The answer is the object as the update left it.
-            return Written(object=prepared.object, prepared=prepared)
+            return Written(object=prepared.object, prepared=prepared, before=write.old)
         entry = self._reads.peek(*record.key)
         if entry is None or entry.revision != record.revision:
             entry = entry_of(record, self._describe)
-        return Written(entry=entry, prepared=prepared, created=write.old is None)
+        return Written(entry=entry, prepared=prepared, before=write.old, created=write.old is None)
 
 
 def with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ conditions on the user, the namespace and the name are left to look at for each 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kubechronicle.api.audit import policy as policies
@@ -18,7 +19,8 @@ MOST_KEPT: Final = 4096
 """Kept combinations of verb and resource or path. Clients choose them, so all are forgotten when there are more."""
 
 
-class Decision(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Decision:
     """The recording of a request.
 
     ``rank``: the index of the level in LEVELS.

@@ -22,6 +22,7 @@ from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.record import (
     MAX_USER_AGENT,
+    USUAL,
     RequestAudit,
     Template,
     error_payload,
@@ -36,39 +37,43 @@ from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 log = logging.getLogger(__name__)
 
 METRICS_PREFIX: Final = "kubechronicle_audit_policy"
+FORWARDED: Final = frozenset({"x-forwarded-for", "x-real-ip"})
 MOST_TEMPLATES: Final = 4096
 """Templates that are kept. Clients choose what they are for, so all are forgotten when there are more."""
 
 
 @dataclass(slots=True)
 class Audit:
-    """The audit of a server. ``backends`` must not be empty."""
+    """The audit of a server. ``backends`` must not be empty. ``tells_changes``: events say what writes changed."""
 
     matcher: Matcher
     backends: Sequence[Backend]
     metrics: AuditMetrics
+    tells_changes: bool = False
     blocking: bool = field(init=False)
     _strict: list[bool] = field(init=False)
     _only: Backend | None = field(init=False)
+    _by_name: bool = field(init=False)
     _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)
+        self._by_name = self.matcher.by_name
         self._only = self.backends[0] if len(self.backends) == 1 else None
         self._strict = [backend.mode == BLOCKING_STRICT for backend in self.backends]
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
         """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
-        info = context.info
-        if info.field_selector:
-            info = authorized_as(context)
+        info = authorized_as(context) if context.info.field_selector else context.info
         template = self._template(request, context.user if authenticated else None, info)
         decision = template.decision
         self.metrics.levels[decision.level] += 1
         if not decision.rank:
             return None
         uri = shown_uri(request) if request.query_string else request.raw_path
-        record = context.audit = RequestAudit(template, context.audit_id, uri, info, context.received)
+        record = context.audit = RequestAudit(template, context.audit_id, uri, info.name, context.received)
+        if len(uri) > USUAL:
+            record.size += 2 * len(uri)
         if context.credential_notes:
             record.annotations.update(context.credential_notes)
         return record
@@ -77,23 +82,18 @@ class Audit:
         """Return the template of a request. Those of direct clients are kept by the User object."""
         fields, peer = request.headers.first, request.client[0]
         agent = fields.get("user-agent", "")
-        if "x-forwarded-for" in fields or "x-real-ip" in fields or len(agent) > MAX_USER_AGENT:
-            headers = request.headers
-            return self._new_template(user, info, source_addresses(headers, peer), agent)
-        name, path = info.name, info.path
+        if not FORWARDED.isdisjoint(fields):
+            return self._new_template(user, info, source_addresses(request.headers, peer), agent)
+        about = info.resource or info.path
         key: tuple[object, ...]
-        if self.matcher.by_name or info.subresource or info.field_selector:
-            about = info.resource or path
-            shown_name = name if self.matcher.by_name else ""
-            group = (info.namespace, info.group, info.version, info.subresource)
-            key = (id(user), peer, agent, info.verb, about, *group, shown_name)
-        else:  # the path without the name tells the rest, apart from the namespace of a namespace
-            if name and path.endswith(name):
-                path = path[: -len(name)]
-            key = (id(user), peer, agent, info.verb, info.namespace, path)
+        key = (id(user), peer, agent, info.verb, about, info.namespace, info.group, info.version, info.subresource)
+        if self._by_name:
+            key += (info.name,)
         known = self._templates.get(key)
-        if known is None or known.user is not user:
-            known = self._new_template(user, info, [peer] if peer else [], agent)
+        if known is not None and known.user is user:
+            return known
+        known = self._new_template(user, info, [peer] if peer else [], agent)
+        if len(agent) <= MAX_USER_AGENT:
             if len(self._templates) >= MOST_TEMPLATES:
                 self._templates.clear()
             self._templates[key] = known
@@ -101,11 +101,12 @@ class Audit:
 
     def _new_template(self, user: User | None, info: RequestInfo, sources: list[str], agent: str) -> Template:
         name, groups = ("", ()) if user is None else (user.name, user.groups)
-        return Template(self.matcher.decide(name, groups, info), user, info, sources, agent)
+        decision = self.matcher.decide(name, groups, info)
+        return Template(decision, user, info, sources, agent, tells_changes=self.tells_changes)
 
     def apply(self, matcher: Matcher) -> None:
         """Decide by another policy from now on."""
-        self.matcher = matcher
+        self.matcher, self._by_name = matcher, matcher.by_name
         self._templates.clear()
 
     def offer(self, event: Offered) -> None:

@@ -77,6 +77,7 @@ class LogBackend:
         self._most_events = settings.batch.buffer_size
         self._waiting: list[Item] = []
         self._waiting_bytes = 0
+        self._quick_events = self._quick_bytes = 0  # of ``_waiting``: up to these, an event is taken without a look
         self._some, self._full = trio.Event(), trio.Event()
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
@@ -93,19 +94,18 @@ class LogBackend:
     @property
     def waiting(self) -> int:
         """The events that are not written yet."""
-        return self._taken_events - self._done_events
+        return self._taken_events - self._done_events + len(self._waiting)
 
     def offer(self, event: Offered) -> Delivery | None:
         size = len(event) + OVERHEAD if isinstance(event, bytes) else event.size
-        if (
-            self._taken_events - self._done_events >= self._most_events
-            or self._taken_bytes - self._done_bytes + size > MOST_BYTES
-        ):
-            return self._refuse(event)
-        self._taken_events += 1
-        self._taken_bytes += size
-        self._waiting_bytes += size
         waiting = self._waiting
+        self._waiting_bytes += size
+        if len(waiting) < self._quick_events and self._waiting_bytes <= self._quick_bytes:
+            waiting.append(event)
+            return None
+        if not self._has_room():
+            self._waiting_bytes -= size
+            return self._refuse(event)
         if not waiting:
             self._some.set()
         if self._buffered:
@@ -116,6 +116,17 @@ class LogBackend:
         delivery = Delivery(event)
         waiting.append(delivery)
         return delivery
+
+    def _has_room(self) -> bool:
+        """Tell whether the buffer takes one event more, whose bytes are in ``_waiting_bytes``.
+
+        In mode batch, note how many more it takes in any case, before the batch is full.
+        """
+        events = self._most_events - (self._taken_events - self._done_events)
+        size = MOST_BYTES - (self._taken_bytes - self._done_bytes)
+        if self._buffered:
+            self._quick_events, self._quick_bytes = min(events, FULL - 1), size
+        return len(self._waiting) < events and self._waiting_bytes <= size
 
     def _refuse(self, event: Offered) -> Delivery | None:
         self._metrics.failed(BUFFERED if self._buffered else PLUGIN, 1)
@@ -162,7 +173,9 @@ class LogBackend:
 
     def _pass_on(self) -> None:
         batch = _Batch(self._waiting, self._waiting_bytes)
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self._waiting_bytes, self._quick_events = [], 0, 0
+        self._taken_events += len(batch.items)
+        self._taken_bytes += batch.size
         if batch.items:
             self._queue.put(batch)
 

@@ -31,7 +31,9 @@ from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.request_parts import Parts
+from kubechronicle.http.audit.changes import CHANGES, EFFECT, NO_OP, REVISION, Change
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.messages import Headers
@@ -54,15 +56,24 @@ class Template:
 
     ``subject``: the fields from verb to userAgent. ``reference``: objectRef in pieces, of a request without a name:
     before the namespace, the namespace, after the name, the end. ``before_name``, ``named`` and ``after_name``: all of
-    that, of a request for which only its path is known; ``named`` goes before its name.
+    that, of a request for which only its path is known; ``named`` goes before its name. ``tells_changes``: events say
+    what writes changed.
     """
 
-    __slots__ = ("after_name", "before_name", "decision", "named", "reference", "subject", "user")
+    __slots__ = ("after_name", "before_name", "decision", "named", "reference", "subject", "tells_changes", "user")
 
     def __init__(
-        self, decision: AuditDecision, user: User | None, info: RequestInfo, sources: list[str], agent: str
+        self,
+        decision: AuditDecision,
+        user: User | None,
+        info: RequestInfo,
+        sources: list[str],
+        agent: str,
+        *,
+        tells_changes: bool = False,
     ) -> None:
         self.decision = decision
+        self.tells_changes = tells_changes
         self.user = user
         fields: dict[str, Any] = {"verb": info.verb, "user": {} if user is None else user_info(user)}
         if sources:
@@ -84,49 +95,42 @@ class RequestAudit(Parts):
     ``moment`` and ``status``: of the last event. ``size``: see Finished of api/audit/events.py.
     """
 
-    # An attribute with a default of the class would be read in ten times the time of a slot.
+    # Slots for what each record has, because they are set and read in the least time. The rest differs from these
+    # defaults in few records.
     __slots__ = (
-        "_annotations",
+        "__dict__",
         "_audit_id",
-        "_changed",
-        "_is_plain",
-        "_more",
         "_name",
-        "_request",
-        "_response",
-        "_stage",
         "_template",
         "_uri",
         "decision",
-        "late",
         "moment",
         "received",
-        "size",
         "status",
         "verdict",
     )
+    late: dict[str, str] | None = None
+    size = SIZE
+    _is_plain = True  # nothing is noted but the verdict
+    _annotations: dict[str, str] | None = None
+    _more = b""
+    _changed: dict[str, str] | None = None
+    _change: Change | None = None
+    _request: Payload | None = None
+    _response: Payload | None = None
+    _stage = policies.COMPLETE
 
-    def __init__(self, template: Template, audit_id: str, uri: str, info: RequestInfo, received: float) -> None:
-        """``received``: seconds since the epoch."""
-        self.added, self.serialization, self.spans = None, 0.0, None  # as Parts does, without a call
+    def __init__(self, template: Template, audit_id: str, uri: str, name: str, received: float) -> None:
+        """``name``: of the object in the URI. ``received``: seconds since the epoch."""
+        self.added = self.spans = None  # as Parts does, without a call
+        self.serialization = 0.0
         self.decision = template.decision
         self.received = received
         self.verdict: Verdict | None = None
-        self.late: dict[str, str] | None = None
-        self.moment = 0.0
-        self.status = b""
-        self.size = SIZE if len(uri) <= USUAL else SIZE + 2 * len(uri)
         self._template = template
         self._audit_id = audit_id
         self._uri = uri
-        self._name = info.name
-        self._is_plain = True  # nothing is noted but the verdict
-        self._annotations: dict[str, str] | None = None
-        self._more = b""
-        self._changed: dict[str, str] | None = None
-        self._request: Payload | None = None
-        self._response: Payload | None = None
-        self._stage = policies.COMPLETE
+        self._name = name
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -166,6 +170,18 @@ class RequestAudit(Parts):
         """Record the body of a patch as it was sent."""
         if self.decision.rank >= REQUEST:
             self._show_request(Payload(body, media_type, checked=False))
+
+    def note_change(self, resource: str, before: Entry | None, after: Entry | Object, effect: str) -> None:
+        """Record what a write changed, and whether that was stored (changes.py). ``effect``: "" if it was."""
+        if not self._template.tells_changes:
+            return
+        if effect:
+            self.annotate_late(EFFECT, effect)
+        elif isinstance(after, Entry):
+            self.annotate_late(REVISION, str(after.revision))
+        if before is not None and effect != NO_OP and self.decision.rank >= REQUEST:
+            self._change, self._is_plain = Change(resource, before, after), False
+            self.size += self._change.size
 
     def _show_request(self, payload: Payload) -> None:
         if self._request is not None:  # of an attempt before
@@ -211,7 +227,8 @@ class RequestAudit(Parts):
             status,
         )
         times = shown_times(self.received, moment)
-        tail = (times, self._shown_annotations() if self._annotations else _verdict(self.verdict))
+        annotated = self._annotations or self._change is not None
+        tail = (times, self._shown_annotations() if annotated else _verdict(self.verdict))
         if request is None and response is None:
             return b"".join((*head, *tail))
         omit = decision.omit_managed_fields
@@ -259,6 +276,8 @@ class RequestAudit(Parts):
         found: Mapping[str, str] = self._annotations or {}
         if self.verdict is not None:
             found = {**_annotations(self.verdict), **found}
+        if self._change is not None:
+            found = {**found, CHANGES: self._change.shown()}
         everything = self.decision.rank >= REQUEST
         shown = {key: found[key] for key in sorted(found) if everything or not key.startswith(FULL_ANNOTATIONS)}
         return b',"annotations":%b}\n' % json_bytes(shown)

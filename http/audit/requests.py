@@ -63,7 +63,8 @@ def audited(audit: Audit, following: Next) -> Next:
         return following(request) if record is None else recorded(request, context, record)
 
     async def recorded(request: Request, context: Context, record: RequestAudit) -> Response:
-        if record.decision.received:
+        decision = record.decision
+        if decision.received:
             event = record.event(RECEIVED, record.received)
             if not audit.blocking:
                 audit.offer(event)
@@ -88,13 +89,13 @@ def audited(audit: Audit, following: Next) -> Next:
             served.cut(late=request.exchange.overdue or trio.current_time() >= context.deadline)
             raise
         if response.body.__class__ is bytes and served is None:
-            if record.decision.complete:
-                body, now = response.body, time.time()
+            if decision.complete:
+                now = time.time()
                 if (
-                    record.decision.rank < REQUEST_RESPONSE
+                    decision.rank < REQUEST_RESPONSE
                     and record.late is None
                     and now - record.received <= SLOW
-                    and not body.startswith(_STATUSES)
+                    and not response.body.startswith(_STATUSES)
                 ):
                     record.moment, record.status = now, CODES.get(response.status) or code_status(response.status)
                 else:

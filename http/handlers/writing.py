@@ -109,12 +109,21 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
         prepared = replace(prepared, object=written.object)
     elif backend.converted is not None and written.entry is not None:
         prepared = replace(prepared, object=written.entry.object())
+    _note_deletion(context, written, dry_run=write.target.dry_run)
     answer = pipeline.delete_answer(rt, prepared, write.target.name)
     pending = prepared.outcome is not pipeline.Outcome.GONE and not deletion.is_over(prepared.object)
     code = 202 if pending and write.options.orphan_dependents is False else 200
     if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":
         return bytes_response(code, encoder.form, encode(answer, encoder.form.media_type))
     return bytes_response(code, encoder.form, await _encoded(context, encoder, written))
+
+
+def _note_deletion(context: Context, written: Written, *, dry_run: bool) -> None:
+    """Tell the audit event the revision of a deletion. Its contents are the object before it."""
+    if context.audit is not None and written.entry is not None:
+        context.audit.note_change(context.info.resource, None, written.entry, "dry-run" if dry_run else "")
+    elif context.audit is not None and dry_run and written.object is not None:
+        context.audit.note_change(context.info.resource, None, written.object, "dry-run")
 
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -161,8 +170,17 @@ async def _response(context: Context, encoder: EntryEncoder, written: Written) -
     context.warnings.extend(written.warnings)
     if written.prepared is not None and written.prepared.outcome is pipeline.Outcome.UNCHANGED:
         context.unchanged = True
+    _note_change(context, written)
     body = await _encoded(context, encoder, written)
     return bytes_response(201 if written.created else 200, encoder.form, body)
+
+
+def _note_change(context: Context, written: Written) -> None:
+    """Tell the audit event what the write changed."""
+    after = written.entry if written.entry is not None else written.object
+    if context.audit is not None and after is not None:
+        effect = "dry-run" if "dryRun" in context.query else "no-op" if context.unchanged else ""
+        context.audit.note_change(context.info.resource, written.before, after, effect)
 
 
 async def _encoded(context: Context, encoder: EntryEncoder, written: Written) -> bytes:

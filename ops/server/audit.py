@@ -36,13 +36,17 @@ POLICY: Final = "audit-policy-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
-    """The policy, its file and content, and the backends; None for those that are off."""
+    """The policy, its file and content, and the backends; None for those that are off.
+
+    ``tells_changes``: events say what writes changed.
+    """
 
     policy: Policy
     file: Path
     content: bytes
     log: LogSettings | None = None
     webhook: WebhookSettings | None = None
+    tells_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,10 @@ def audit_plan(settings: Settings) -> AuditPlan | None:
     if file_log is None and webhook is None:
         log.warning("--%s has no effect without --audit-log-path or --audit-webhook-config-file", POLICY)
         return None
-    return AuditPlan(policy=policy, file=file, content=content, log=file_log, webhook=webhook)
+    tells_changes = settings.audit_changes
+    return AuditPlan(
+        policy=policy, file=file, content=content, log=file_log, webhook=webhook, tells_changes=tells_changes
+    )
 
 
 def read_policy(flag: str, file: Path) -> tuple[Policy, bytes]:
@@ -110,7 +117,7 @@ def audit_parts(plan: AuditPlan | None, outgoing: Outgoing, *, server: str = "")
         peer = read_kubeconfig(plan.webhook.kubeconfig, http_allowed=True)
         client = outgoing.client(peer, network=Network.CONTROL_PLANE)
         backends.append(WebhookBackend(plan.webhook, client, metrics))
-    audit = Audit(Matcher(plan.policy), backends, metrics)
+    audit = Audit(Matcher(plan.policy), backends, metrics, tells_changes=plan.tells_changes)
     return AuditParts(audit, plan.file, plan.content, server=server)
 
 

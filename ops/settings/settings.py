@@ -88,6 +88,7 @@ class Settings:
     authorization_webhook_cache_unauthorized_ttl: types.Seconds | None
     authorization_config: types.ReadableFile | None
     audit_policy_file: types.ReadableFile | None
+    audit_changes: bool
     audit_log_path: types.Text | None
     audit_log_maxage: types.Count
     audit_log_maxbackup: types.Count

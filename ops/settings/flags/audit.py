@@ -61,6 +61,11 @@ FLAGS = (
         "events.",
     ),
     Flag(
+        name="audit-changes", placeholder="true|false", default="false", switch=True,
+        help="Annotate the audit events of writes with what they changed: the revision in the log, or that nothing was "
+        "stored (no-op, dry-run); from level Request on the difference, too.",
+    ),
+    Flag(
         name="audit-log-path", placeholder="FILE", default="",
         help="The file that audit events are written to, one a line; - is standard output.",
     ),
