@@ -37,14 +37,16 @@ from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 log = logging.getLogger(__name__)
 
 METRICS_PREFIX: Final = "kubechronicle_audit_policy"
-FORWARDED: Final = frozenset({"x-forwarded-for", "x-real-ip"})
 MOST_TEMPLATES: Final = 4096
 """Templates that are kept. Clients choose what they are for, so all are forgotten when there are more."""
 
 
 @dataclass(slots=True)
 class Audit:
-    """The audit of a server. ``backends`` must not be empty. ``tells_changes``: events say what writes changed."""
+    """The audit of a server. ``backends`` must not be empty. ``tells_changes``: events say what writes changed.
+
+    ``only``: the backend, if there is one alone.
+    """
 
     matcher: Matcher
     backends: Sequence[Backend]
@@ -52,20 +54,36 @@ class Audit:
     tells_changes: bool = False
     blocking: bool = field(init=False)
     _strict: list[bool] = field(init=False)
-    _only: Backend | None = field(init=False)
+    only: Backend | None = field(init=False)
     _by_name: bool = field(init=False)
     _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)
         self._by_name = self.matcher.by_name
-        self._only = self.backends[0] if len(self.backends) == 1 else None
+        self.only = self.backends[0] if len(self.backends) == 1 else None
         self._strict = [backend.mode == BLOCKING_STRICT for backend in self.backends]
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
         """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
-        info = authorized_as(context) if context.info.field_selector else context.info
-        template = self._template(request, context.user if authenticated else None, info)
+        info, user, fields = context.info, context.user, request.headers.first
+        if info.field_selector:
+            info = authorized_as(context)
+        about = info.resource or info.path
+        key: tuple[object, ...] = (
+            id(user), fields.get("user-agent"), request.client[0],
+            info.verb, about, info.namespace, info.group, info.version, info.subresource,
+        )  # fmt: skip
+        template = self._templates.get(key)
+        if (
+            template is None
+            or template.user is not user
+            or "x-forwarded-for" in fields
+            or "x-real-ip" in fields
+            or self._by_name
+            or not authenticated
+        ):
+            template = self._other_template(key, request, user if authenticated else None, info)
         decision = template.decision
         self.metrics.levels[decision.level] += 1
         if not decision.rank:
@@ -78,22 +96,24 @@ class Audit:
             record.annotations.update(context.credential_notes)
         return record
 
-    def _template(self, request: Request, user: User | None, info: RequestInfo) -> Template:
-        """Return the template of a request. Those of direct clients are kept by the User object."""
+    def _other_template(
+        self, key: tuple[object, ...], request: Request, user: User | None, info: RequestInfo
+    ) -> Template:
+        """Return the template of a request that has none under its key, or must have one of its own.
+
+        Templates of direct clients are kept, by the User object.
+        """
         fields, peer = request.headers.first, request.client[0]
         agent = fields.get("user-agent", "")
-        if not FORWARDED.isdisjoint(fields):
+        if "x-forwarded-for" in fields or "x-real-ip" in fields:
             return self._new_template(user, info, source_addresses(request.headers, peer), agent)
-        about = info.resource or info.path
-        key: tuple[object, ...]
-        key = (id(user), peer, agent, info.verb, about, info.namespace, info.group, info.version, info.subresource)
         if self._by_name:
             key += (info.name,)
         known = self._templates.get(key)
         if known is not None and known.user is user:
             return known
         known = self._new_template(user, info, [peer] if peer else [], agent)
-        if len(agent) <= MAX_USER_AGENT:
+        if len(agent) <= MAX_USER_AGENT and user is not None:
             if len(self._templates) >= MOST_TEMPLATES:
                 self._templates.clear()
             self._templates[key] = known
@@ -112,8 +132,8 @@ class Audit:
     def offer(self, event: Offered) -> None:
         """Pass an event to the backends, without waiting."""
         self.metrics.events += 1
-        if self._only is not None:
-            self._only.offer(event)
+        if self.only is not None:
+            self.only.offer(event)
             return
         for backend in self.backends:
             backend.offer(event)

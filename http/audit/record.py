@@ -244,15 +244,18 @@ class RequestAudit(Parts):
         template, name, verdict, received = self._template, self._name, self.verdict, self.received
         first, second = int(received), int(moment)
         micros, later = int((received - first) * 1_000_000), int((moment - second) * 1_000_000)
-        named = name and template.reference
+        try:
+            quoted = dumps(name) if name else b""
+        except orjson.JSONEncodeError:
+            quoted = json_bytes(name)
         return b"".join(
             (
                 self.decision.opening,
                 dumps(self._audit_id),
                 STAGES[stage],
                 dumps(self._uri),
-                template.named if named else template.before_name,
-                json_bytes(name) if named else b"",
+                template.named if name else template.before_name,
+                quoted,
                 template.after_name,
                 b',"responseStatus":' if status else b"",
                 status,

@@ -102,8 +102,11 @@ def audited(audit: Audit, following: Next) -> Next:
                     finish(record, context, *_shown(record, response))
                 if audit.blocking:
                     await audit.deliver(record)
-                else:
+                elif audit.only is None:
                     audit.offer(record)
+                else:  # as offer does, without a call
+                    audit.metrics.events += 1
+                    audit.only.offer(record)
             return response
         return await (served or _Served(audit, record, context)).answered(response)
 
