@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import trio
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -22,7 +22,7 @@ from kubechronicle.http.authorization.metrics import AttemptMetrics
 from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.request_metrics import RequestLabels, Requests
 from kubechronicle.http.streaming.metrics import StreamMetrics
-from kubechronicle.http.watch_metrics import WatchEvents
+from kubechronicle.http.watch_metrics import LIST_BOUNDS, LIST_LABELS, WatchEvents
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -87,6 +87,7 @@ class Metrics:
 
     ``requests``: returns the Series of the labels of a request (request_metrics.py).
     ``watch_events``: returns the count of events of a group, version and resource.
+    ``watch_lists``: the seconds from requests for a watch with initial events to the end of these.
     ``in_flight``: the number of current requests by kind, counted by the filter that limits them.
     ``worker``: the number of this process, if several share a port.
     ``shown``: the metrics and label values that are shown.
@@ -110,6 +111,13 @@ class Metrics:
         watch_events = WatchEvents()
         self.registry.register(watch_events)
         self.watch_events = watch_events.of
+        self.watch_lists = Histogram(
+            "apiserver_watch_list_duration_seconds",
+            "Response latency distribution in seconds for watch list requests.",
+            LIST_LABELS,
+            buckets=LIST_BOUNDS,
+            registry=self.registry,
+        )
         self._long_running = Gauge(
             "apiserver_longrunning_requests",
             "Long-running requests by verb and resource.",

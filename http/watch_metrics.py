@@ -14,6 +14,9 @@ from prometheus_client.utils import floatToGoString
 BOUNDS: Final = tuple(1024 << power for power in range(8))
 """Upper bounds of sizes in bytes."""
 LABELS: Final = ("group", "version", "resource")
+LIST_LABELS: Final = (*LABELS, "scope")
+LIST_BOUNDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0)
+"""Upper bounds of the seconds that initial events take, as in kube-apiserver v1.36."""
 
 
 def bucket_of(frame: bytes) -> int:

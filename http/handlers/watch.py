@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import trio
+from prometheus_client import Histogram
 
 from kubechronicle.actors.conversion.converted_reads import ConvertedCursor
 from kubechronicle.actors.large_work import LARGE_BYTES
@@ -85,6 +87,7 @@ async def watch(
     ):  # a replay of the past depends on no present definition
         stream.end_with(backend.store.served)
     stream.hold(context)
+    stream.time_list(context, backend.metrics.watch_lists)
     if request.websocket is not None:
         # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
         from kubechronicle.http.wire.websocket.conversation import send_stream
@@ -150,6 +153,7 @@ class WatchStream:
         self._events = metrics.watch_events(rt.group, rt.version, rt.plural)
         self._initial_sent = 0
         self._bookmark_due = watching.bookmark_initial
+        self._listed: Callable[[], None] | None = None
         self._bookmarked = self._cursor.revision
         self._next_bookmark = _bookmark_time(ends) if bookmarks else ends
         self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
@@ -170,6 +174,14 @@ class WatchStream:
             seats.awaited, self._seats = True, seats
         else:
             seats.end()
+
+    def time_list(self, context: Context, durations: Histogram) -> None:
+        """Measure the time until all initial events are sent, if the client is told of their end."""
+        if self._bookmark_due:
+            rt, info = self._encoder.rt, context.info
+            scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+            measure = durations.labels(rt.group, rt.version, rt.plural, scope)
+            self._listed = lambda: measure.observe(time.time() - context.received)
 
     def _give_seats_back(self) -> None:
         if self._seats is not None:
@@ -269,6 +281,8 @@ class WatchStream:
             self._give_seats_back()
         if self._bookmark_due:
             self._bookmark_due = False
+            if self._listed is not None:
+                self._listed()
             return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]
         return []
 

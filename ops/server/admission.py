@@ -88,7 +88,12 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
 
 def manifests_enabled(settings: Settings) -> bool:
     """Tell whether the feature gate of manifests is on. Raises OperatorError for gates that cannot be set so."""
-    return webhook_admission.GATE in _gates(settings)[0]
+    return webhook_admission.GATE in gates_on(settings)
+
+
+def gates_on(settings: Settings) -> frozenset[str]:
+    """Return the feature gates that are on although they are off by default. Raises OperatorError."""
+    return _gates(settings)[0]
 
 
 def warn_of_gates(settings: Settings) -> None:

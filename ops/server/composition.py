@@ -62,6 +62,7 @@ from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
+from kubechronicle.ops.server.collectors.gates import GateCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
@@ -369,6 +370,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
     allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
     collectors: list[Collector] = [
         *parts.authorization.collectors(),
+        GateCollector(plan.feature_gates),
         parts.webhooks.metrics,
         AdmissionCollector(parts.state.metrics),
         AllocationCollector(*allocators, plan.services, parts.state),

@@ -109,6 +109,8 @@ class Plan:
     """Keep the address of this server in the endpoints of the Service `kubernetes`."""
     service_node_port: int = 0
     """The node port of a new Service `kubernetes`; 0: none."""
+    feature_gates: frozenset[str] = frozenset()
+    """The gates that are on although they are off by default."""
     allow_privileged: bool = True
     event_ttl: int = 3600
     """Seconds that an Event is kept; 0: for ever."""

@@ -42,6 +42,7 @@ from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.admission import (
     chosen_plugins,
+    gates_on,
     image_webhook,
     manifests,
     manifests_enabled,
@@ -256,6 +257,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         egress=inputs.egress or (),
         tracing=inputs.tracing,
         audit=inputs.audit,
+        feature_gates=gates_on(settings),
         encryption=inputs.encryption,
         reads=inputs.reads,
         registry=inputs.registry,

@@ -18,6 +18,7 @@ ON: Final = _names("""
     APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs AtomicFIFO
     AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
     ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowTLSCacheGC ComponentFlagz
+    CustomCPUCFSQuotaPeriod
     ComponentStatusz ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging
     DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
     DRAPrioritizedList DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization
@@ -72,7 +73,8 @@ LOCKED_ON: Final = _names("""
     APIServerTracing AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
     AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions
     CRDValidationRatcheting CSIServiceAccountTokenSecrets ConsistentListFromCache CustomResourceFieldSelectors
-    DRAAdminAccess DeclarativeValidation DisableAllocatorDualWrite DisableNodeKubeProxyVersion ExecProbeTimeout
+    DRAAdminAccess DeclarativeValidation DisableAllocatorDualWrite DisableNodeKubeProxyVersion
+    DynamicResourceAllocation ExecProbeTimeout
     ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume InOrderInformers InPlacePodVerticalScaling
     JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
     KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletTracing
@@ -95,8 +97,33 @@ LOCKED_OFF: Final = _names("""
 """)
 """Always off."""
 
+GENERAL: Final = LOCKED_ON | _names("""
+    AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList InformerResourceVersion MutatingAdmissionPolicy
+""")
+BETA_OFF: Final = _names("""
+    AllBeta ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode CoordinatedLeaderElection
+    DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet PodCertificateRequest
+    SELinuxMount SchedulerAsyncAPICalls StorageVersionMigrator
+""")
+DEPRECATED: Final = LOCKED_OFF | _names("""
+    AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+    ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover DisableCPUQuotaWithExclusiveCPUs
+    DisableNodeKubeProxyVersion KMSv1 KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
+    ServiceCIDRStatusFieldWiping StorageNamespaceIndex WindowsHostNetwork
+""")
+"""Stages, as far as the default does not tell them: other gates are BETA if they are on, and ALPHA if off."""
+
 BUILT: Final = frozenset({"ManifestBasedAdmissionControlConfig"})
 """Gates that switch a feature of this server."""
+
+
+def stage(name: str) -> str:
+    """Return the stage of a gate as metrics show it; "" for one that is generally available."""
+    if name in DEPRECATED:
+        return "DEPRECATED"
+    if name in GENERAL:
+        return ""
+    return "BETA" if name in ON | BETA_OFF else "ALPHA"
 
 
 def enabled(pairs: tuple[tuple[str, str], ...]) -> tuple[frozenset[str], list[str]]:

@@ -232,6 +232,26 @@ async def test_bodies_and_terminations_are_counted(autojump_clock: MockClock, mo
         assert await server.metric("apiserver_request_terminations_total", verb="GET", code="504", **labels) == 1
 
 
+async def test_initial_events_and_gates_are_measured(autojump_clock: MockClock) -> None:
+    labels = {"group": "", "version": "v1", "resource": "configmaps", "scope": "namespace"}
+    name = "apiserver_watch_list_duration_seconds_count"
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with open_server(other={"feature_gates": frozenset({"HPAScaleToZero"})}) as server:
+        await server.post(MAPS, configmap("a"))
+        async with server.watch(f"{MAPS}?watch=1&{initial}") as watch:
+            assert (await watch.event())[0] == "ADDED"
+            assert await server.metric(name, **labels) == 0
+            assert (await watch.event())[0] == "BOOKMARK"
+            assert await server.metric(name, **labels) == 1
+        async with server.watch(f"{MAPS}?watch=1") as watch:
+            assert (await watch.event())[0] == "ADDED"
+        assert await server.metric(name, **labels) == 1
+        enabled = "kubernetes_feature_enabled"
+        assert await server.metric(enabled, name="HPAScaleToZero", stage="ALPHA") == 1
+        assert await server.metric(enabled, name="GangScheduling", stage="ALPHA") == 0
+        assert await server.metric(enabled, name="WatchList", stage="BETA") == 1
+
+
 async def test_slow_requests_are_in_the_log(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     traces: list[str] = []
 

@@ -38,6 +38,13 @@ def test_refused_gates(name: str, value: str, message: str) -> None:
         enabled(((name, value),))
 
 
+def test_stages_are_those_of_the_metric() -> None:
+    assert feature_gates.stage("ManifestBasedAdmissionControlConfig") == "ALPHA"
+    assert feature_gates.stage("SELinuxMount") == feature_gates.stage("WatchList") == "BETA"
+    assert feature_gates.stage("DynamicResourceAllocation") == feature_gates.stage("MutatingAdmissionPolicy") == ""
+    assert feature_gates.stage("KMSv1") == feature_gates.stage("StorageNamespaceIndex") == "DEPRECATED"
+
+
 def test_the_table() -> None:
     groups = (ON, OFF, LOCKED_ON, LOCKED_OFF)
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
