@@ -18,6 +18,7 @@ from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.http.audit.addresses import source_addresses
 from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.record import (
@@ -27,7 +28,6 @@ from kubechronicle.http.audit.record import (
     Template,
     error_payload,
     error_status,
-    source_addresses,
 )
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context, authorized_as, shown_uri
@@ -65,7 +65,10 @@ class Audit:
         self._strict = [backend.mode == BLOCKING_STRICT for backend in self.backends]
 
     def begin(self, request: Request, context: Context, *, authenticated: bool = True) -> RequestAudit | None:
-        """Return a new record of the request, which is also ``context.audit``; None if the policy records none."""
+        """Return a new record of the request, which is also ``context.audit``; None if the policy records none.
+
+        Every request passes it, so the usual case is one function.
+        """
         info, user, fields = context.info, context.user, request.headers.first
         if info.field_selector:
             info = authorized_as(context)

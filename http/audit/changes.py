@@ -1,4 +1,4 @@
-"""What a write changed, as annotations of its audit event. The server adds them if --audit-changes is given.
+"""Changes by writes, as annotations of their audit events. The server adds them if --audit-changes is given.
 
     audit.kubechronicle.dev/revision    the revision of the change, under which the log has the whole of it
     audit.kubechronicle.dev/effect      instead: ``no-op`` for a write that left its object as it was, or ``dry-run``
@@ -25,7 +25,7 @@ EFFECT: Final = "audit.kubechronicle.dev/effect"
 CHANGES: Final = "audit.kubechronicle.dev/changes"
 NO_OP, DRY_RUN = "no-op", "dry-run"
 MOST_COMPARED: Final = 64 * 1024
-"""Bytes of the stored object up to which it is compared: about a millisecond."""
+"""Bytes of both states up to which they are compared: about a millisecond."""
 MOST_SHOWN: Final = 16 * 1024
 """Bytes of a difference in an event."""
 TOO_LONG: Final = "[...]"
@@ -48,7 +48,8 @@ class Change:
 
     def shown(self) -> str:
         """Return the annotation."""
-        if len(self._before.json) > MOST_COMPARED:
+        stored = self._after.json if isinstance(self._after, Entry) else orjson.dumps(self._after)
+        if max(len(self._before.json), len(stored)) > MOST_COMPARED:
             return TOO_LONG
         after = self._after.object() if isinstance(self._after, Entry) else self._after
         before: Any = self._before.object()

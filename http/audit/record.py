@@ -6,7 +6,6 @@ makes an event from it.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,7 +35,6 @@ from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.audit.changes import CHANGES, EFFECT, NO_OP, REVISION, Change
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Verdict
-from kubechronicle.http.messages import Headers
 
 ALLOW: Final = Decision.ALLOW
 MAX_USER_AGENT: Final = 1024
@@ -400,37 +398,3 @@ def response_payload(body: Any, headers: Any) -> Payload | None:
         elif name == "content-encoding":
             gzipped = value == "gzip"
     return Payload(body, media_type, gzipped) if media_type in negotiate.MEDIA_TYPES else None
-
-
-# -- addresses --------------------------------------------------------------------------------------------------------
-
-
-def source_addresses(headers: Headers, peer: str) -> list[str]:
-    """Return the addresses of the client and the proxies, as far as they say so; the peer's, which is sure, is last.
-
-    X-Forwarded-For, X-Real-Ip, the peer; without repetitions (SourceIPs of k8s.io/apimachinery ``pkg/util/net``).
-    """
-    forwarded, real = headers.get("x-forwarded-for"), headers.get("x-real-ip")
-    if not forwarded and not real:
-        return [peer] if peer else []
-    found = [address for part in forwarded.split(",") if (address := _address(part))]
-    address = _address(real)
-    if address and address not in found:
-        found.append(address)
-    own = _address(peer)
-    if own and (not found or found[-1] != own):
-        found.append(own)
-    return found
-
-
-def _address(text: str) -> str:
-    """Return an IP address in its usual form, "" for another text. Numbers may begin with zeros."""
-    text = text.strip()
-    if "." in text and ":" not in text:
-        text = ".".join(part.lstrip("0") or "0" if part.isdecimal() else part for part in text.split("."))
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return ""
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
