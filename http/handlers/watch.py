@@ -176,7 +176,7 @@ class WatchStream:
             seats.end()
 
     def time_list(self, context: Context, durations: Histogram) -> None:
-        """Measure the time until all initial events are sent, if the client is told of their end."""
+        """Measure the time until all initial events are sent, if a bookmark marks their end."""
         if self._bookmark_due:
             rt, info = self._encoder.rt, context.info
             scope = "resource" if info.name else "namespace" if info.namespace else "cluster"

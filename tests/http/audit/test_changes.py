@@ -16,7 +16,7 @@ from tests.http.audit.test_requests import EVERYTHING, Recorder, audit_of, recor
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
-def told(recorder: Recorder) -> dict[str, str]:
+def annotated(recorder: Recorder) -> dict[str, str]:
     """Return the annotations of the last event that tell a change, by the end of their names."""
     found = recorder.last()["annotations"]
     return {key.rpartition("/")[2]: value for key, value in found.items() if key in (CHANGES, EFFECT, REVISION)}
@@ -26,25 +26,25 @@ async def test_events_tell_the_revision_and_the_difference(tmp_path: Path) -> No
     async with recording(tmp_path) as (server, recorder):
         audit_of(server).tells_changes = True
         created = await server.post(MAPS, configmap("a", x="1"))
-        assert told(recorder) == {"revision": created["metadata"]["resourceVersion"]}
+        assert annotated(recorder) == {"revision": created["metadata"]["resourceVersion"]}
         changed = await server.patch(f"{MAPS}/a", {"data": {"x": "2", "y": "3"}})
-        found = told(recorder)
+        found = annotated(recorder)
         assert found["revision"] == changed["metadata"]["resourceVersion"]
         assert json.loads(found["changes"]) == [
             {"op": "replace", "path": "/data/x", "value": "2", "old": "1"},
             {"op": "add", "path": "/data/y", "value": "3"},
         ]
         await server.patch(f"{MAPS}/a", {"data": {"x": "2"}})
-        assert told(recorder) == {"effect": "no-op"}
+        assert annotated(recorder) == {"effect": "no-op"}
         await server.patch(f"{MAPS}/a?dryRun=All", {"data": {"y": None}})
-        found = told(recorder)
+        found = annotated(recorder)
         assert found["effect"] == "dry-run"
         assert json.loads(found["changes"]) == [{"op": "remove", "path": "/data/y", "old": "3"}]
         await server.delete(f"{MAPS}/a?dryRun=All")
-        assert told(recorder) == {"effect": "dry-run"}
+        assert annotated(recorder) == {"effect": "dry-run"}
         before = server.assembly.views.applied
         await server.delete(f"{MAPS}/a")
-        assert told(recorder) == {"revision": str(before + 1)}
+        assert annotated(recorder) == {"revision": str(before + 1)}
 
 
 async def test_values_of_secrets_are_masked_and_metadata_has_no_difference(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_values_of_secrets_are_masked_and_metadata_has_no_difference(tmp_p
             audit_of(server).tells_changes = True
             await server.post(SECRETS, secret("before"))
             await server.put(f"{SECRETS}/s", secret("after"))
-            found = told(recorder)
+            found = annotated(recorder)
             assert found["revision"]
             assert ("changes" in found) is (level == "RequestResponse")
             if level == "RequestResponse":
@@ -73,11 +73,11 @@ async def test_long_differences_and_a_server_that_was_not_asked(
     monkeypatch.setattr(changes, "MOST_SHOWN", 100)
     async with recording(tmp_path) as (server, recorder):
         await server.post(MAPS, configmap("a"))
-        assert told(recorder) == {}
+        assert annotated(recorder) == {}
         audit_of(server).tells_changes = True
         audit_of(server).apply(audit_of(server).matcher)
         await server.patch(f"{MAPS}/a", {"data": {"x": "long " * 40}})
-        assert told(recorder)["changes"] == TOO_LONG
+        assert annotated(recorder)["changes"] == TOO_LONG
         monkeypatch.setattr(changes, "MOST_COMPARED", 10)
         await server.patch(f"{MAPS}/a", {"data": {"x": "y"}})
-        assert told(recorder)["changes"] == TOO_LONG
+        assert annotated(recorder)["changes"] == TOO_LONG
