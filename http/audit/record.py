@@ -93,8 +93,7 @@ class RequestAudit(Parts):
     ``moment`` and ``status``: of the last event. ``size``: see Finished of api/audit/events.py.
     """
 
-    # Slots for what each record has, because they are set and read in the least time. The rest differs from these
-    # defaults in few records.
+    # Slots for the facts of each record: they take the least time. The rest has these defaults in most records.
     __slots__ = (
         "__dict__",
         "_audit_id",

@@ -62,7 +62,6 @@ from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
-from kubechronicle.ops.server.collectors.gates import GateCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
@@ -366,11 +365,10 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
     metrics.add_readings(lambda: readings(assembly))
     if parts.jwt is not None:
         parts.jwt.register(metrics.registry)
-    process.register(metrics.registry, discovery.version_info(plan.http.server_version))
+    process.register(metrics.registry, discovery.version_info(plan.http.server_version), plan.feature_gates)
     allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
     collectors: list[Collector] = [
         *parts.authorization.collectors(),
-        GateCollector(plan.feature_gates),
         parts.webhooks.metrics,
         AdmissionCollector(parts.state.metrics),
         AllocationCollector(*allocators, plan.services, parts.state),

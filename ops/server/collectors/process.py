@@ -12,17 +12,19 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.ops.server.collectors.gates import GateCollector
 from kubechronicle.ops.server.collectors.rules import RuleCollector
 
 _TRAFFIC: Final = Path("/proc/self/net/dev")
 
 
-def register(registry: CollectorRegistry, version: Mapping[str, str]) -> None:
-    """Register the collectors. ``version``: as /version shows it."""
+def register(registry: CollectorRegistry, version: Mapping[str, str], gates: frozenset[str] = frozenset()) -> None:
+    """Register the collectors. ``version``: as /version shows it. ``gates``: see GateCollector."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Program(version))
     registry.register(RuleCollector())
+    registry.register(GateCollector(gates))
 
 
 class _Program(Collector):
