@@ -53,7 +53,7 @@ class Operation(enum.IntEnum):
     DELETE = 3
 
 
-class Who(msgspec.Struct, frozen=True, kw_only=True):
+class Who(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The user and the request behind a change. Strings are empty where unknown; never holds credentials."""
 
     user: str
@@ -116,7 +116,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     transactions: tuple[Transaction, ...]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """One change as the log holds it. ``body`` as in Change (no resourceVersion).
 
     ``problem``: the reason why the contents cannot be decrypted; then ``body`` has kind and name alone. "": none.

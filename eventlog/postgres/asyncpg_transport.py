@@ -55,6 +55,8 @@ class SocketTransport(asyncio.Transport):
     def __init__(self, loop: TransportLoop, opened: socket.socket, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self.unsent: deque[memoryview] = deque()  # bounded: asyncpg writes one message, then waits for its answer
+        self.allowance: int | None = None
+        """Bytes that may still arrive before the connection is dropped. None: any number."""
         self._loop = loop
         self._socket = opened
         self._protocol = protocol
@@ -120,10 +122,12 @@ class SocketTransport(asyncio.Transport):
             self._size = RECEIVE_MUCH if len(data) == self._size else RECEIVE
             if not data:
                 self._loop.call(self._lose, None)
-            elif self._tls is None:
-                self._loop.call(self._protocol.data_received, data)
-            else:
-                self._loop.call(self._decrypt, data)
+                return True
+            if self.allowance is not None:
+                self.allowance -= len(data)
+                if self.allowance < 0:
+                    raise ConnectionAbortedError("the answer has more bytes than were expected")
+            self._loop.call(self._protocol.data_received if self._tls is None else self._decrypt, data)
         except (BlockingIOError, InterruptedError):
             return False
         except Exception as error:  # of the network, or asyncpg cannot parse the data

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row
@@ -16,8 +17,12 @@ from kubechronicle.eventlog.queries.chunks import Chunk
 FEW: Final = 8
 """Rows that are read without a cursor, which takes three more round trips."""
 
-PART: Final = 64
+PART: Final = 256
 """Most objects in the rows that a cursor returns at once. Their bytes are known when they have arrived."""
+PART_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of such rows, after which the connection is dropped: large objects have followed small ones."""
+SMALL_PART: Final = 8
+"""Most objects in the rows that are returned at once by the second attempt, whatever their bytes."""
 
 
 async def fetch_bounded(
@@ -25,27 +30,32 @@ async def fetch_bounded(
 ) -> Chunk[Row]:
     """Return the rows of a statement that has a ``limit``, up to the part that reaches CHUNK_BYTES. LogUnavailable.
 
-    The statement returns at least one row. ``size``: returns the bytes of the objects in a row. ``objects``: their
-    number.
+    ``size``: returns the bytes of the objects in a row. ``objects``: their number.
     """
     if limit <= FEW:
         return Chunk(await pool.fetch(statement, *arguments))
+    read = partial(_fetch_with_cursor, pool, statement, *arguments, size=size)
     try:
-        return await _fetch_with_cursor(pool, statement, *arguments, size=size, most=PART // objects)
-    except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch
+        return await read(most=PART // objects, most_bytes=PART_BYTES)
+    except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch; or there were too many bytes
         pool.drop_idle()
-    return await _fetch_with_cursor(pool, statement, *arguments, size=size, most=PART // objects)
+    return await read(most=SMALL_PART // objects, most_bytes=None)
 
 
 async def _fetch_with_cursor(
-    pool: Pool, statement: str, *arguments: object, size: Callable[[Row], int], most: int
+    pool: Pool,
+    statement: str,
+    *arguments: object,
+    size: Callable[[Row], int],
+    most: int,
+    most_bytes: int | None,
 ) -> Chunk[Row]:
     result: Chunk[Row] = Chunk()
     total = 0
     async with (
         pool.session() as session,
         session.reading(),
-        aclosing(session.rows(statement, *arguments, chunk=most, size=size)) as parts,
+        aclosing(session.rows(statement, *arguments, chunk=most, size=size, most_bytes=most_bytes)) as parts,
     ):
         async for part in parts:
             result += part

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import orjson
 
 from kubechronicle.eventlog.postgres import rows
-from kubechronicle.eventlog.postgres.sql import HEAD_COLUMNS, RECORD_COLUMNS, log_table
+from kubechronicle.eventlog.postgres.sql import RECORD_COLUMNS, log_table
 from kubechronicle.eventlog.queries.changes import SUBRESOURCE, TEXTS, ChangeQuery, Text
-from kubechronicle.eventlog.records import Record, Who
+from kubechronicle.eventlog.records import Key, Record, Who
 
 WHO_COLUMNS: Final = (
     "user_name, user_uid, user_groups, user_extra, impersonator, verb, request_uri, user_agent, source_address,"
     " field_manager, audit_id"
 )
 WHO_WIDTH: Final = 11
+BRIEF_COLUMNS: Final = (
+    "revision, resource, namespace, name, previous_revision, operation, object, committed_at, user_name, verb,"
+    " request_uri, audit_id"
+)
+"""The columns of a brief query's change. Each column costs Postgres and asyncpg some 0.2 µs."""
+BRIEF_WIDTH: Final = 12
+BRIEF_OBJECT: Final = 6
+"""The place of the object in them."""
 NUL: Final = "\0"
 VALUE: Final = ":value"
 """The place of the argument in a condition."""
@@ -38,19 +46,18 @@ COLUMNS: Final = {
 def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the SELECT of at most ``limit`` changes with the records they replaced, and its arguments.
 
-    Columns: HEAD_COLUMNS, the record, WHO_COLUMNS, the replaced record if it is wanted. If nothing matches: one row,
-    nulls after the head. Cost: one index range, of the key, resource, namespace or user that the query names, else of
-    the newest (or oldest) rows. Postgres does not know that the head is one row: without its limit, it would keep a
-    copy of the changes for others.
+    Columns: the record and WHO_COLUMNS, or BRIEF_COLUMNS; then the replaced record if it is wanted. Cost: one index
+    range, of the key, resource, namespace or user that the query names, else of the newest (or oldest) rows. The head
+    is not joined: Postgres would sort the result then, which costs as much as the rest.
     """
     conditions, arguments = conditions_of(query)
     arguments.append(limit)
     order = "desc" if query.newest_first else "asc"
+    columns = BRIEF_COLUMNS if query.brief else f"{RECORD_COLUMNS}, {WHO_COLUMNS}"
     text = f"""
-select {HEAD_COLUMNS}, r.*{", p.*" if query.with_replaced else ""} from
-    (select * from kubechronicle.head limit 1) h left join lateral (
-    select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
-    where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
+select r.*{", p.*" if query.with_replaced else ""} from (
+    select {columns} from {table_of(query, short)}
+    where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r
 {_REPLACED if query.with_replaced else ""}
 order by r.revision {order}
 """
@@ -128,10 +135,45 @@ def _text_condition(columns: Sequence[str], text: Text) -> str:
     return " and ".join(f"{column} <> :value" for column in columns)
 
 
-def change_of(row: Any, at: int, replaced: int | None = None) -> tuple[Record, Record | None]:
-    """Return the record of a row, with ``who``, and the record it replaced. The arguments are their first columns."""
-    record = rows.record(row, at, who_of(row, at + rows.RECORD_WIDTH))
-    return record, None if replaced is None or row[replaced] is None else rows.record(row, replaced)
+def reader_of(query: ChangeQuery) -> tuple[Callable[[Any], tuple[Record, Record | None]], Callable[[Any], int]]:
+    """Return the functions that return the record of a row and the one it replaced, and the bytes of their objects."""
+    if query.brief:
+        width, objects, change = BRIEF_WIDTH, [BRIEF_OBJECT], _brief
+    else:
+        width, objects, change = rows.RECORD_WIDTH + WHO_WIDTH, [rows.OBJECT], _whole
+    if not query.with_replaced:
+        return lambda row: (change(row), None), rows.object_size(*objects)
+
+    def pair(row: Any) -> tuple[Record, Record | None]:
+        return change(row), None if row[width] is None else rows.record(row, width)
+
+    return pair, rows.object_size(*objects, width + rows.OBJECT)
+
+
+_key: Final = tuple.__new__
+"""Make a Key of its three texts, in half of the time that the Key's own function takes."""
+
+
+def _whole(row: Any) -> Record:
+    return rows.record(row, 0, who_of(row, rows.RECORD_WIDTH))
+
+
+def _brief(row: Any) -> Record:
+    revision, resource, namespace, name, previous, operation, body, committed_at, user, verb, uri, audit_id = row[
+        :BRIEF_WIDTH
+    ]
+    return Record(
+        revision=revision,
+        key=_key(Key, (resource, namespace, name)),
+        uid="",
+        create_revision=0,
+        version=0,
+        previous_revision=previous,
+        operation=rows.OPERATIONS[operation],
+        body=body.encode(),
+        committed_at=committed_at,
+        who=Who(user=user, verb=verb, request_uri=uri, audit_id=audit_id),
+    )
 
 
 def who_of(row: Any, at: int) -> Who:

@@ -56,7 +56,7 @@ NO_PRIMARY: Final = (
     "no host of --database-url is a writable primary: they are hot standbys, or default_transaction_read_only is on"
 )
 
-FIRST_ROWS = 2  # fetched at first from a cursor, when nothing is known about their size
+FIRST_ROWS = 16  # fetched at first from a cursor, when nothing is known about their size
 ROW_BYTES = 4 * 1024 * 1024  # of rows that are fetched at once, if they are like the rows before
 
 # Settings of each connection. They are SET, because poolers reject them in the startup packet. A statement ends after
@@ -207,18 +207,35 @@ class AsyncpgSession:
         await self.execute("commit")
 
     async def rows(
-        self, sql: str, *arguments: object, chunk: int, size: Callable[[Row], int] | None = None
+        self,
+        sql: str,
+        *arguments: object,
+        chunk: int,
+        size: Callable[[Row], int] | None = None,
+        most_bytes: int | None = None,
     ) -> AsyncGenerator[Sequence[Row], None]:
         async def open_cursor() -> Any:
             return await self._connection.cursor(sql, *arguments)
 
         cursor = await self._run(open_cursor)
         count = chunk if size is None else min(FIRST_ROWS, chunk)
-        while rows := await self._run(cursor.fetch, count, bound=max(self._bound, PART_BOUND)):
+        while rows := await self._bounded(most_bytes, cursor.fetch, count, bound=max(self._bound, PART_BOUND)):
             if size is not None:
                 average = sum(map(size, rows)) // len(rows)
                 count = max(1, min(chunk, 4 * count, ROW_BYTES // max(average, 1)))
             yield rows
+
+    async def _bounded(
+        self, most_bytes: int | None, function: Callable[..., Awaitable[T]], *arguments: Any, bound: float
+    ) -> T:
+        """As ``_run``, for an answer of at most so many bytes."""
+        for transport in self._loop.transports:
+            transport.allowance = most_bytes
+        try:
+            return await self._run(function, *arguments, bound=bound)
+        finally:
+            for transport in self._loop.transports:
+                transport.allowance = None
 
     async def listen(self, channel: str, on_notification: Callable[[int, str], None]) -> None:
         def callback(_connection: object, pid: int, _channel: str, payload: object) -> None:

@@ -112,10 +112,10 @@ class LogReads:
         query = within_history(query, await self.head())
         limit = min(limit, max(query.until - query.after, 1))
         statement, arguments = change_sql.statement(query, limit, await self._short_resources())
-        replaced = (_AFTER_HEAD + rows.RECORD_WIDTH + change_sql.WHO_WIDTH,) if query.with_replaced else ()
-        at = (_AFTER_HEAD, *replaced)
-        _, matching = await self._fetch_bounded(statement, *arguments, limit=limit, at=at)
-        return matching.map(lambda row: change_sql.change_of(row, *at))
+        change_of, size = change_sql.reader_of(query)
+        objects = 2 if query.with_replaced else 1
+        found = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size, objects=objects)
+        return found.map(change_of)
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
         edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
@@ -207,7 +207,7 @@ class LogReads:
             empty = True
             for statement in sql.LOAD.values():
                 async with aclosing(
-                    session.rows(statement, list(short), chunk=LOAD_CHUNK, size=rows.object_size(1))
+                    session.rows(statement, list(short), chunk=LOAD_CHUNK, size=rows.object_size(1 + rows.OBJECT))
                 ) as chunks:
                     async for chunk in chunks:
                         if missing := next((row["live"] for row in chunk if row["revision"] is None), None):
@@ -233,9 +233,10 @@ class LogReads:
     ) -> tuple[Head, Chunk[Row]]:
         """As ``_fetch_with_head``, bounded by the bytes of the records in the columns from ``at`` on.
 
+        The statement returns at least one row.
         ``since``: the revision that a client knows, perhaps of a lost change. Compacted.
         """
-        size = rows.object_size(*at)
+        size = rows.object_size(*(first + rows.OBJECT for first in at))
         result = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size, objects=len(at))
         head = self._head(result[0])
         if since is not None and (jumped := result[0]["passed_over"]) is not None:

@@ -15,13 +15,16 @@ from kubechronicle.eventlog.positions import RowIdentity
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Rejected, Who
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OPERATIONS = {int(operation): operation for operation in Operation}
+OPERATIONS = {int(operation): operation for operation in Operation}
 
 IDENTITY_WIDTH = 7
 """Columns of the identity of a row (sql.IDENTITY_COLUMNS)."""
 
 RECORD_WIDTH = 11
 """Columns of a record (sql.RECORD_COLUMNS)."""
+
+OBJECT = 9
+"""The place of the object in them."""
 
 
 def storable(text: str) -> str:
@@ -213,7 +216,7 @@ def record(row: Any, at: int, who: Who | None = None) -> Record:
         create_revision=created,
         version=version,
         previous_revision=previous,
-        operation=_OPERATIONS[operation],
+        operation=OPERATIONS[operation],
         body=body.encode(),
         committed_at=committed_at,
         who=who,
@@ -238,9 +241,11 @@ def replaced(row: Any, at: int, previous: int) -> Record | None:
     return record(row, previous)
 
 
-def object_size(*at: int) -> Callable[[Any], int]:
-    """Return a function that returns the length of the objects in the RECORD_COLUMNS of a row, from columns ``at``."""
-    columns = [first + 9 for first in at]
+def object_size(*columns: int) -> Callable[[Any], int]:
+    """Return a function that returns the length of the objects in these columns of a row."""
+    if len(columns) == 1:
+        (only,) = columns
+        return lambda row: len(row[only] or "")
 
     def size(row: Any) -> int:
         return sum([len(row[column]) for column in columns if row[column] is not None])

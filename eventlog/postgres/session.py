@@ -108,12 +108,17 @@ class Session(Protocol):
         ...
 
     def rows(
-        self, sql: str, *arguments: object, chunk: int, size: Callable[[Row], int] | None = None
+        self,
+        sql: str,
+        *arguments: object,
+        chunk: int,
+        size: Callable[[Row], int] | None = None,
+        most_bytes: int | None = None,
     ) -> AsyncGenerator[Sequence[Row], None]:
         """Return the result through a cursor, which bounds memory. Only within ``snapshot`` or ``reading``.
 
         At most ``chunk`` rows come at once. With ``size``, which returns a row's bytes: fewer, if those before were
-        large.
+        large. ConnectionLost: they have more than ``most_bytes``, and the connection was dropped.
         """
         ...
 

@@ -41,6 +41,8 @@ class ChangeQuery:
     ``resources``, ``operations``: empty for any.
     ``texts``: conditions by column, named as in TEXTS.
     ``with_replaced``: each change comes with the record it replaced, which costs as much again.
+    ``brief``: changes may lack uid, create_revision and version, and of ``who`` all but user, verb, request_uri and
+    audit_id. A reader of many changes saves a quarter of the cost.
     ``floors``: revisions, each with the resources whose changes must be above it.
     ``rest``: the same for all resources but those in ``named``. retained.py sets these three.
     """
@@ -56,6 +58,7 @@ class ChangeQuery:
     operations: tuple[Operation, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
     with_replaced: bool = True
+    brief: bool = False
     floors: tuple[tuple[int, tuple[str, ...]], ...] = ()
     rest: int = 0
     named: tuple[str, ...] = ()

@@ -338,6 +338,27 @@ class LogContract:
             at = key("a", namespace="y", resource="events")
             assert await log.get_at(at, revision=revision) == states[revision].get(at)
 
+    async def test_brief_changes_keep_what_they_name(self, log: Any) -> None:
+        await self.put(log, "a")
+        await self.put(log, "a")
+        await self.remove(log, "a")
+        query = ChangeQuery(newest_first=False)
+
+        def named(record: Record) -> tuple[Any, ...]:
+            who = record.who
+            assert who is not None
+            request = (who.user, who.verb, who.request_uri, who.audit_id)
+            return record.revision, record.key, record.previous_revision, record.operation, record.body, *request
+
+        whole = await log.changes(query, limit=10)
+        for with_replaced in (True, False):
+            brief = await log.changes(replace(query, brief=True, with_replaced=with_replaced), limit=10)
+            assert [named(record) for record, _ in brief] == [named(record) for record, _ in whole]
+            assert [record.committed_at for record, _ in brief] == [record.committed_at for record, _ in whole]
+            replaced = [before for _, before in whole] if with_replaced else [None] * 3
+            assert [before for _, before in brief] == replaced
+        assert await log.changes(replace(query, after=3, brief=True), limit=10) == []
+
     # Compaction
 
     async def compact(self, log: Any, revision: int) -> None:
