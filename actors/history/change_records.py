@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -12,8 +13,9 @@ import orjson
 from msgspec import UNSET, UnsetType, field
 
 from kubechronicle.api.history import revisions
+from kubechronicle.api.history.object_parts import Parts
 from kubechronicle.api.history.revisions import API_VERSION
-from kubechronicle.eventlog.records import Operation, Record, Who
+from kubechronicle.eventlog.records import ERASED_BODY, Operation, Record, Who
 
 
 def change_of(record: Record, before: Record | None) -> revisions.Change:
@@ -57,7 +59,22 @@ def problem_of(record: Record, before: Record | None) -> str:
     return record.problem or (before.problem if before is not None else "")
 
 
-def states_json(record: Record, before: Record | None) -> bytes:
+@dataclass(frozen=True, slots=True)
+class PlainForm:
+    """The form of changes with their objects as the log holds them.
+
+    ``parts``: reduces the JSON of objects to some fields; None: they are whole.
+    ``brief``: without uid and version, and of the user the name alone.
+    """
+
+    parts: Parts | None = None
+    brief: bool = False
+
+
+WHOLE: Final = PlainForm()
+
+
+def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE) -> bytes:
     """Return a Revision with its objects as the log holds them, as JSON (``?content=states``, ``?content=after``).
 
     The objects are not decoded, so that readers of many changes cost little. ``before``, ``after``: the objects before
@@ -65,33 +82,39 @@ def states_json(record: Record, before: Record | None) -> bytes:
     compared: there are no differences, labels or kinds beside the objects. With an object that cannot be decrypted, the
     change is redacted.
     """
-    key, who = record.key, record.who or _NOBODY
-    number, namespace = str(record.revision), key.namespace or UNSET
-    erased, before_erased = record.erased, before is not None and before.erased
-    head = _Head(
+    head, parts, problem = _head(record, form), form.parts or msgspec.Raw, problem_of(record, before)
+    if problem:
+        head.redacted, head.problem = True, problem
+    if record.body.startswith(ERASED_BODY):
+        head.erased = True
+        return _encoded(head)
+    if before is not None and before.erased:
+        head.before_erased = True
+    elif before is not None and not problem:
+        head.before = parts(before.body)
+    if not problem and record.operation is Operation.DELETE:
+        head.last = parts(record.body)
+    elif not problem:
+        head.after = parts(record.body)
+    return _encoded(head)
+
+
+def _head(record: Record, form: PlainForm) -> _Head:
+    resource, namespace, name = record.key
+    who, number, where = record.who or _NOBODY, str(record.revision), namespace or UNSET
+    is_brief, previous = form.brief, record.previous_revision
+    return _Head(
         API_VERSION,
-        "ClusterRevision" if namespace is UNSET else "Revision",
-        _Metadata(number, number, namespace),
+        "Revision" if namespace else "ClusterRevision",
+        _Metadata(number, number, where),
         revisions.OPERATIONS[record.operation],
         record.committed_at,
-        _Reference(key.resource.partition(".")[0], key.name, record.uid, namespace),
-        record.version,
-        _who_of(who),
+        _Reference(resource.partition(".")[0], name, UNSET if is_brief else record.uid, where),
+        UNSET if is_brief else record.version,
+        _name_of(who.user) if is_brief else _who_of(who),
         _Request(who.verb, who.request_uri, who.audit_id),
-        str(record.previous_revision) if record.previous_revision else UNSET,
-        erased or UNSET,
-        (before_erased and not erased) or UNSET,
+        str(previous) if previous else UNSET,
     )
-    if problem := problem_of(record, before):
-        head.redacted, head.problem = True, problem
-        return _encoded(head)
-    parts = [_encoded(head)[:-1]]
-    if before is not None and not before_erased and not erased:
-        parts += (b',"before":', before.body)
-    if not erased:
-        parts += (b',"last":' if record.operation is Operation.DELETE else b',"after":', record.body)
-    parts.append(b"}")
-    return b"".join(parts)
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -103,7 +126,7 @@ class _Metadata(msgspec.Struct, gc=False):
 class _Reference(msgspec.Struct, gc=False):
     resource: str
     name: str
-    uid: str
+    uid: str | UnsetType
     namespace: str | UnsetType
 
 
@@ -114,7 +137,7 @@ class _Request(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False):
-    """A Revision without its objects. Such a record is encoded sooner than dictionaries are made."""
+    """A Revision, with its objects as JSON. Such a record is encoded sooner than dictionaries are made."""
 
     api_version: str
     kind: str
@@ -122,14 +145,17 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
     operation: str
     time: datetime
     object: _Reference
-    version: int
+    version: int | UnsetType
     who: msgspec.Raw
     request: _Request
     previous_revision: str | UnsetType
-    erased: bool | UnsetType
-    before_erased: bool | UnsetType
+    erased: bool | UnsetType = UNSET
+    before_erased: bool | UnsetType = UNSET
     redacted: bool | UnsetType = UNSET
     problem: str | UnsetType = UNSET
+    before: Any = UNSET
+    last: Any = UNSET
+    after: Any = UNSET
 
 
 _encoded: Final = msgspec.json.Encoder().encode
@@ -142,6 +168,11 @@ def _who_of(who: Who) -> msgspec.Raw:
     return _plain_who(
         who.user, who.uid, who.groups, who.impersonator, who.source_address, who.user_agent, who.field_manager
     )
+
+
+@lru_cache(maxsize=256)
+def _name_of(user: str) -> msgspec.Raw:
+    return msgspec.Raw(_who_json(Who(user=user), {}))
 
 
 @lru_cache(maxsize=256)

@@ -9,12 +9,12 @@ from typing import Final
 
 import orjson
 
-from kubechronicle.actors.history.change_records import change_of, states_json
+from kubechronicle.actors.history.change_records import PlainForm, change_of, states_json
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.masking import RESOURCE, masked_change
 from kubechronicle.api.history.revisions import PLAIN, Content
-from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.entries import NOTHING, Entry
 from kubechronicle.eventlog.records import Key, Record
 
 KEY_BYTES: Final = 16
@@ -56,13 +56,21 @@ def matches(selected: RevisionSelection, record: Record, before: Record | None) 
     return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
 
 
-def entry_of(record: Record, before: Record | None, content: Content, values: SecretValues, *, readable: bool) -> Entry:
-    """Return the revision of a change. ``readable``: the client may read the object."""
+def plain_entry(record: Record, before: Record | None, form: PlainForm) -> Entry:
+    """Return the revision of a change with its objects as the log holds them: nothing is decoded, shown or masked."""
+    revision, namespace = record.revision, record.key.namespace
+    key = Key(NAMESPACED if namespace else CLUSTER_SCOPED, namespace, str(revision))
+    return Entry(key, "", revision, revision, 1, states_json(record, before, form), NOTHING, NOTHING)
+
+
+def entry_of(
+    record: Record, before: Record | None, content: Content, values: SecretValues, form: PlainForm, *, readable: bool
+) -> Entry:
+    """Return the revision of a change. ``form``: with plain contents. ``readable``: the client may read the object."""
+    if content in PLAIN and readable:
+        return plain_entry(record, before if content == "states" else None, form)
     namespace = record.key.namespace
     key = Key(NAMESPACED if namespace else CLUSTER_SCOPED, namespace, str(record.revision))
-    if content in PLAIN and readable:
-        before = before if content == "states" else None
-        return Entry(key, "", record.revision, record.revision, 1, states_json(record, before), {}, {})
     change = change_of(record, before)
     if values.record is None:
         change = masked_change(change, values.key)

@@ -21,7 +21,8 @@ import trio
 from msgspec import structs
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.history.revision_entries import SecretValues, entry_of, matches
+from kubechronicle.actors.history.change_records import WHOLE, PlainForm
+from kubechronicle.actors.history.revision_entries import SecretValues, entry_of, matches, plain_entry
 from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
 from kubechronicle.actors.history.verdicts import Pair, Verdicts, with_verdicts
 from kubechronicle.actors.large_work import Turn
@@ -36,7 +37,7 @@ from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import pair_size
-from kubechronicle.eventlog.records import Key, Moment, Operation, Record
+from kubechronicle.eventlog.records import Moment, Operation, Record
 
 # Changes read from the log at once. With the objects they replaced, these are usually a few megabytes.
 CHUNK: Final = 500
@@ -46,6 +47,8 @@ PLAIN_CHUNK: Final = 2000
 DEFAULT_LIMIT: Final = 500
 # Bytes of a page, after which it ends even if it has fewer changes than its limit.
 PAGE_BYTES: Final = 8 * 1024 * 1024
+# Entries with plain contents that are made before other tasks run: some 2 ms.
+PAUSE_EVERY: Final = 256
 # Changes one request scans before it answers with an incomplete page.
 MAX_SCANNED: Final = 20_000
 # The same if policies judge the changes.
@@ -69,6 +72,7 @@ class ChangeReads:
     ``begins``: returns the first revision of a namespace that the client may list.
     ``at``: the newest revision to return; None: the current one.
     ``content``: how much of the objects a list returns. A get returns all of it.
+    ``form``: the form of lists with plain contents.
     ``verdicts``: judges the changes; a list has only those that a policy would have refused.
     ``values``: the form of the values of Secrets; masked with a random key by default.
     ``turn``: the request's share in the large work; differences of large objects are computed there.
@@ -86,6 +90,7 @@ class ChangeReads:
         begins: Callable[[str], Awaitable[int]] = _from_the_beginning,
         at: Moment | None = None,
         content: Content = "",
+        form: PlainForm = WHOLE,
         oldest_first: bool = False,
         verdicts: Verdicts | None = None,
         values: SecretValues | None = None,
@@ -99,6 +104,7 @@ class ChangeReads:
         self.turn = turn
         self._at = at
         self._content = content
+        self._form = form
         self._oldest_first = oldest_first
         self._verdicts = verdicts
         self._values = values or SecretValues()
@@ -151,6 +157,7 @@ class ChangeReads:
             until=min(selected.query.until, last),
             newest_first=not self._oldest_first,
             with_replaced=self._content != "after" or selected.needs_objects,
+            brief=self._form.brief and self._is_plain(selected),
         )
         if after and self._oldest_first:
             query = replace(query, after=max(query.after, after))
@@ -233,11 +240,11 @@ class ChangeReads:
         """Return at most ``limit`` matching entries, and the last record scanned if there may be more."""
         entries: list[Entry] = []
         scanned, held, last = 0, 0, None
-        judges = self._verdicts is not None
-        is_plain = self._content in PLAIN and not selected.needs_objects and not judges
-        scopes: dict[tuple[str, str], int] = {}
-        size = CHUNK if selected.needs_objects or judges else min(PLAIN_CHUNK if is_plain else CHUNK, limit + 1)
+        judges, is_plain = self._verdicts is not None, self._is_plain(selected)
+        scopes: dict[tuple[str, ...], int] = {}
+        most = PLAIN_CHUNK if is_plain else CHUNK
         while True:
+            size = CHUNK if selected.needs_objects or judges else min(most, limit - len(entries) + 1)
             chunk = await self._log.changes(query, limit=size)
             judged = await self._judged(chunk)
             for place, (record, before) in enumerate(chunk):
@@ -246,10 +253,17 @@ class ChangeReads:
                 last, scanned = record, scanned + 1
                 if judged is not None and not judged[place]:
                     continue
-                if is_plain and record.revision >= await self._all_readable(record.key, scopes):
-                    entries.append(entry_of(record, before, self._content, self._values, readable=True))
-                    held += len(entries[-1].json)
-                    continue
+                if is_plain:
+                    if not scanned % PAUSE_EVERY:
+                        await trio.lowlevel.checkpoint()
+                    scope = record.key[:2]
+                    first = scopes.get(scope)
+                    if first is None:
+                        first = scopes[scope] = await self._first_readable(*scope, "")
+                    if record.revision >= first:  # the client may read all objects of the resource in the namespace
+                        entries.append(plain_entry(record, before, self._form))
+                        held += len(entries[-1].json)
+                        continue
                 entry = await self._matching(selected, record, before)
                 if entry is not None and judged is not None:
                     entry = structs.replace(entry, json=with_verdicts(entry.json, judged[place]))
@@ -311,20 +325,17 @@ class ChangeReads:
         """Tell whether the client may read the object of a change."""
         return record.revision >= await self._first_readable(*record.key)
 
-    async def _all_readable(self, key: Key, known: dict[tuple[str, str], int]) -> int:
-        """Return the first revision at which the client may read all objects of a resource in a namespace."""
-        scope = (key.resource, key.namespace)
-        found = known.get(scope)
-        if found is None:
-            found = known[scope] = await self._first_readable(*scope, "")
-        return found
+    def _is_plain(self, selected: RevisionSelection) -> bool:
+        """Tell whether objects are passed on as the log holds them: nothing decodes them."""
+        return self._content in PLAIN and not selected.needs_objects and self._verdicts is None
 
     async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
         """Return the revision as an Entry, to be listed and watched like any object."""
         readable = await self.may_read(record)
         size = pair_size((record, before))
         await self.turn.begin(size)
-        return await self.turn.run(size, partial(entry_of, record, before, content, self._values, readable=readable))
+        make = partial(entry_of, record, before, content, self._values, self._form, readable=readable)
+        return await self.turn.run(size, make)
 
 
 def _revision_named(name: str) -> int | None:

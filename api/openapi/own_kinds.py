@@ -78,7 +78,11 @@ _REVISION: Final[Mapping[str, Schema]] = {
         **_ANY_OBJECT,
         "description": "The object before the change. Lists have it with ?content=full or states.",
     },
-    "after": {**_ANY_OBJECT, "description": "The object after it. Lists have it with ?content=full or states."},
+    "after": {
+        **_ANY_OBJECT,
+        "description": "The object after it. Lists have it with ?content=full, states or after; of the last two, "
+        "?fields=spec.replicas,metadata.labels has only these fields.",
+    },
     "last": {
         **_ANY_OBJECT,
         "description": "The object as it was deleted. Lists have it with ?content=states or after.",

@@ -3,6 +3,9 @@
     ?content=diff|full    lists and watches: diffs only, or also the objects before and after; a get has all
     ?content=states       the objects alone, without any comparison, for readers of many changes
     ?content=after        of these, the objects after the changes, and deleted ones: at half the cost
+    ?fields=a.b,c         with states and after: of the objects only these fields, and apiVersion and kind;
+                          with &fieldsOf=apps/v1, objects that are stored in another version come as a whole
+    ?details=none         with states and after: no uid and version, and of the user the name alone: for less CPU
     ?verdicts=audited     only writes that a policy would have refused that is bound with Audit alone, with its verdict;
                           warnings name the policies that are not judged here
     ?values=shown         the values of Secrets, which is recorded; without it they are masked (by ?mask=KEY, if given).
@@ -31,6 +34,7 @@ import orjson
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
 from kubechronicle.actors.history.change_groups import groups
+from kubechronicle.actors.history.change_records import WHOLE, PlainForm
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
@@ -45,7 +49,8 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE
-from kubechronicle.api.history.revisions import CONTENTS, GROUP
+from kubechronicle.api.history.object_parts import parts_of
+from kubechronicle.api.history.revisions import CONTENTS, GROUP, PLAIN
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
@@ -64,6 +69,9 @@ LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selecto
 SUMMARY = "summary"
 SUMMARIES = ("density", "groups", "extent", "incident", "tree")
 VERDICTS = "verdicts"
+FIELDS = "fields"
+FIELDS_OF = "fieldsOf"
+DETAILS = "details"
 
 
 def read_revisions(backend: Backend, request: Request, context: Context) -> Backend:
@@ -82,11 +90,28 @@ def read_revisions(backend: Backend, request: Request, context: Context) -> Back
         backend,
         context,
         content=content,
+        form=_plain_form(context, content),
         oldest_first=order == "oldest",
         verdicts=_verdicts(backend) if wanted else None,
         values=_secret_values(backend, request, context),
     )
     return replace(backend, reads=changes)
+
+
+def _plain_form(context: Context, content: str) -> PlainForm:
+    """Return the form of plain contents that the request wants. StatusError 400."""
+    fields, details = context.query.get(FIELDS), context.query.get(DETAILS)
+    if not fields and not details:
+        return WHOLE
+    if content not in PLAIN or context.info.verb != "list" or VERDICTS in context.query:
+        raise status.bad_request(f"{FIELDS} and {DETAILS}: only for lists with content=states or content=after")
+    if details not in ("", "none"):
+        raise status.bad_request(f"{DETAILS}={details}: must be none, or left out")
+    try:
+        parts = parts_of(fields.split(","), context.query.get(FIELDS_OF)) if fields else None
+        return PlainForm(parts, brief=details == "none")
+    except ValueError as error:
+        raise status.bad_request(f"{FIELDS}: {error}") from None
 
 
 def _audited(backend: Backend) -> Audited:
@@ -118,6 +143,7 @@ def _changes(
     context: Context,
     *,
     content: str = "",
+    form: PlainForm = WHOLE,
     oldest_first: bool = False,
     verdicts: Verdicts | None = None,
     values: SecretValues | None = None,
@@ -133,6 +159,7 @@ def _changes(
         turn=context.turn,
         at=context.at,
         content=next(each for each in CONTENTS if each == content),
+        form=form,
         oldest_first=oldest_first,
         verdicts=verdicts,
         values=values,

@@ -29,6 +29,19 @@ async def shop(server: InProcess) -> None:
     await server.delete(f"{deployments}/web")
 
 
+async def let_joe_list(server: InProcess) -> None:
+    """Let Joe list the revisions of the namespace, and get Deployments, but no Secrets."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
+    rules = [
+        {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+    ]
+    await server.post(f"{rbac}/roles", {"metadata": {"name": "auditor"}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "auditor"}
+    subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+    await server.post(f"{rbac}/rolebindings", {"metadata": {"name": "joe"}, "roleRef": role, "subjects": subjects})
+
+
 async def found(server: InProcess, path: str, *, token: str | None = None, **selectors: str) -> list[dict[str, Any]]:
     query = "&".join(f"{name}={quote(value)}" for name, value in selectors.items())
     answer = await server.get(f"{API}{path}?{query}", **({} if token is None else {"token": token}))
@@ -156,17 +169,8 @@ async def test_pages(autojump_clock: Any) -> None:
 async def test_unreadable_objects_are_hidden(autojump_clock: Any) -> None:
     async with open_server(authorization=AUTHORIZATION) as server:
         await shop(server)
-        rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
         assert (await server.ask("GET", f"{API}/namespaces/shop/revisions", token=JOE)).status == 403
-        rules = [
-            {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]},
-            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
-        ]
-        await server.post(f"{rbac}/roles", {"metadata": {"name": "auditor"}, "rules": rules})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "auditor"}
-        subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
-        binding = {"metadata": {"name": "joe"}, "roleRef": role, "subjects": subjects}
-        await server.post(f"{rbac}/rolebindings", binding)
+        await let_joe_list(server)
 
         items = await found(server, "/namespaces/shop/revisions", token=JOE, fieldSelector="object.name=key")
         assert summaries(items) == ["Update secrets/key", "Create secrets/key"]
@@ -248,3 +252,56 @@ async def test_states_are_the_objects_as_they_are_kept(autojump_clock: Any) -> N
         assert "after" not in deleted
         labelled = (await server.get(f"{path}&labelSelector=app%3Dweb"))["items"]
         assert labelled == [created, scaled, deleted]
+
+
+async def test_programs_may_ask_for_a_few_fields(autojump_clock: Any) -> None:
+    async with open_server() as server:
+        await shop(server)
+        path = f"{API}/namespaces/shop/revisions?order=oldest&fieldSelector=object.name%3Dweb"
+        fields = "&fields=spec.replicas,metadata.labels&details=none"
+        created, scaled, deleted = (await server.get(f"{path}&content=states{fields}"))["items"]
+        web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": {"app": "web"}}}
+        assert created["after"] == scaled["before"] == {**web, "spec": {"replicas": 3}}
+        assert scaled["after"] == deleted["before"] == deleted["last"] == {**web, "spec": {"replicas": 5}}
+        assert set(scaled["who"]) == {"username"}
+        assert not {"uid", "version"} & ({*scaled, *scaled["object"]})
+        whole = (await server.get(f"{path}&content=states"))["items"][1]
+        kept = ("metadata", "operation", "time", "request", "previousRevision")
+        assert [scaled[name] for name in kept] == [whole[name] for name in kept]
+        [_, alone, last] = (await server.get(f"{path}&content=after{fields}"))["items"]
+        assert alone == {name: value for name, value in scaled.items() if name != "before"}
+        assert (last["last"], "before" in last) == (deleted["last"], False)
+        [_, other, _] = (await server.get(f"{path}&content=after{fields}&fieldsOf=apps/v1beta1"))["items"]
+        assert other["after"] == whole["after"], "another version has its fields elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("fields=spec", "fields and details: only for lists with content=states or content=after"),
+        ("content=full&details=none", "fields and details: only for lists with content=states or content=after"),
+        (
+            "content=after&fields=spec&watch=1",
+            "fields and details: only for lists with content=states or content=after",
+        ),
+        ("content=after&details=all", "details=all: must be none, or left out"),
+        (
+            "content=after&fields=a..b",
+            "fields: 'a..b' is no path of a field, as spec.replicas or metadata.labels[app] is",
+        ),
+    ],
+)
+async def test_wrong_fields_are_rejected(autojump_clock: Any, query: str, message: str) -> None:
+    async with open_server() as server:
+        assert (await server.ask("GET", f"{API}/revisions?{query}")).refused(400)["message"] == message
+
+
+async def test_few_fields_show_no_more_than_the_rights(autojump_clock: Any) -> None:
+    async with open_server(authorization=AUTHORIZATION) as server:
+        await shop(server)
+        await let_joe_list(server)
+        path = f"{API}/namespaces/shop/revisions?content=after&fields=data,spec.replicas&details=none"
+        items = (await server.get(path, token=JOE))["items"]
+        hidden = [item for item in items if item["object"]["resource"] == "secrets"]
+        assert len(hidden) == 2
+        assert all(item["redacted"] and not {"before", "after", "last"} & set(item) for item in hidden)
