@@ -31,6 +31,9 @@ CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 
+DELETIONS: Final = ("delete", "deletecollection")
+"""The verbs of requests to delete: all that such a request changes is a DELETE."""
+
 VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
 """Subresources that are another view of their object."""
 
@@ -61,17 +64,18 @@ class Write:
 
     __slots__ = (
         "_change",
-        "_encoded_new",
-        "_encoded_old",
         "_former",
         "_made",
         "_new",
         "_old",
         "collection",
+        "encoded_new",
+        "encoded_old",
         "kind",
         "name",
         "namespace",
         "options",
+        "replaced",
     )
 
     def __init__(
@@ -84,7 +88,10 @@ class Write:
         self.name = change.object.name
         self.options = options
         self.collection = change.request.verb == "deletecollection"
-        self._encoded_new, self._encoded_old = new, old
+        self.encoded_new, self.encoded_old = new, old
+        """The objects as JSON, as they were read."""
+        self.replaced = False
+        """The new object was replaced by a mutated one."""
         self._new: Object | None = None
         self._old: Object | None = None
         self._made: dict[ResourceType, Object | None] | None = None
@@ -140,17 +147,15 @@ class Write:
     @property
     def object(self) -> Object | None:
         """The new object as stored, None if there is none. Decoded at the first use."""
-        if self._encoded_new is not UNSET:
-            self._new = decoded(self._encoded_new, self._revision_before())
-            self._encoded_new = UNSET
+        if self._new is None:
+            self._new = decoded(self.encoded_new, self._revision_before())
         return self._new
 
     @property
     def old(self) -> Object | None:
         """The old object as stored, None if there is none, or it was not read. Decoded at the first use."""
-        if self._encoded_old is not UNSET:
-            self._old = decoded(self._encoded_old, self._revision_before())
-            self._encoded_old = UNSET
+        if self._old is None:
+            self._old = decoded(self.encoded_old, self._revision_before())
         return self._old
 
     def _revision_before(self) -> str:
@@ -196,7 +201,7 @@ class Write:
         assert self.object is not None, "an object was mutated"
         if self.subresource == pipeline.SCALE:
             obj = scale.with_scale(self.rt, self.object, obj)
-        self._new = obj
+        self._new, self.replaced = obj, True
         self._made = None
 
     def _seen(self, obj: Object, rt: ResourceType) -> Object:
@@ -332,7 +337,7 @@ def _operation(change: LoggedChange) -> tuple[str, Encoded, Encoded]:
     verb = change.request.verb
     if change.operation == "Create":
         return CREATE, change.after, UNSET
-    if verb in ("delete", "deletecollection") or (change.operation == "Delete" and verb not in ("update", "patch")):
+    if verb in DELETIONS or (change.operation == "Delete" and verb not in ("update", "patch")):
         return DELETE, UNSET, change.last if change.before is UNSET else change.before
     return UPDATE, change.last if change.after is UNSET else change.after, change.before
 

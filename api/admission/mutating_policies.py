@@ -45,7 +45,7 @@ class Mutator:
     """The compiled expressions of a MutatingAdmissionPolicy.
 
     ``mutations``: in their order.
-    ``reads``: the names of the values that expressions read.
+    ``reads``: the names of the values that expressions read. ``paths``: the paths.
     """
 
     def __init__(self, policy: ReadOnlyObject) -> None:
@@ -56,7 +56,7 @@ class Mutator:
         self.ignores = spec.get("failurePolicy") == "Ignore"
         self.reinvocable = spec.get("reinvocationPolicy") == "IfNeeded"
         self.mutations = [_mutation(each, compiler) for each in spec.get("mutations") or ()]
-        self.reads = frozenset(compiler.reads)
+        self.reads, self.paths = compiler.reads, frozenset(compiler.paths)
 
 
 def _mutation(spec: Mapping[str, Any], compiler: Compiler) -> Mutation:

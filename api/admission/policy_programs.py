@@ -48,13 +48,13 @@ class Expression(NamedTuple):
 class Compiler:
     """Compiles the expressions of one policy, variables first. A problem is kept for the evaluation.
 
-    ``reads``: the names of CEL's variables that the expressions read, such as ``oldObject``. Others need no value.
+    ``paths``: the paths that the expressions read, such as ``oldObject.spec``.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.params = spec.get("paramKind") is not None
         self.variables: dict[str, Expression] = {}
-        self.reads: set[str] = set()
+        self.paths: set[str] = set()
         self._types: dict[str, Type] = {}
         self._scopes: dict[Offer, Environment] = {}
         self._composed = bool(spec.get("variables"))
@@ -63,6 +63,11 @@ class Compiler:
             compiled = self.compile(each.get("expression", ""), expressions.VARIABLE)
             self.variables[name] = compiled
             self._types[name] = expressions.as_variable(compiled.type)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names of CEL's variables that the expressions read, such as ``oldObject``. Others need no value."""
+        return frozenset(path.partition(".")[0] for path in self.paths)
 
     def compile(
         self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
@@ -77,7 +82,7 @@ class Compiler:
             return Expression(text, None, expressions.unwanted(tree.type, wanted), tree.type)
         try:
             program = scope.program(text, tree)
-            self.reads.update(path.partition(".")[0] for path in program.reads)
+            self.paths |= program.reads
             return Expression(text, program, type=tree.type)
         except InstantiationError as error:
             return Expression(text, None, f"program instantiation failed: {error}")

@@ -46,6 +46,11 @@ class MatchResources:
         """True if a selector looks at the labels of objects."""
         return self._selectors.of_objects
 
+    @property
+    def named(self) -> bool:
+        """True if a rule is limited to names of objects."""
+        return self.rules.named or self._excluded.named
+
     def match(
         self,
         kind: WriteKind,

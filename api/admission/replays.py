@@ -26,6 +26,7 @@ from kubechronicle.api.admission.policy_sources import (
     is_exempt,
 )
 from kubechronicle.api.admission.policy_values import Request, namespace_value, request_value
+from kubechronicle.api.admission.replayed_reads import PolicyReads
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide
 from kubechronicle.api.errors import status
@@ -148,6 +149,14 @@ class Reading:
             self._namespace_value = namespace_value(self._namespace(write.namespace))
         return self._namespace_value
 
+    def namespace_version(self) -> str | None:
+        """Return the resourceVersion of the namespace of the request; "": it has none; None: it is missing."""
+        name = self.write.request_namespace
+        if not name:
+            return ""
+        found = self._state.peek(NAMESPACES, "", name)
+        return None if found is None else found["metadata"].get("resourceVersion")
+
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace. StatusError 404."""
         return labels_in(self._namespace(name))
@@ -211,18 +220,8 @@ class PolicyReplay:
         validating, mutating = list(validating), list(mutating)
         self._validating = _index(validating)
         self._mutating = _index(mutating)
-        self._every: list[Policy[Any]] = [*validating, *mutating]
-        matches = [each.match for each in self._every]
-        matches += [one.match for each in self._every for one in each.bindings if one.match is not None]
-        self._selects = any(each.selects for each in matches)
-        """Some selector looks at labels."""
-        self._of_objects = any(each.of_objects for each in matches)
-        """Some selector looks at the labels of objects."""
-
-    @property
-    def reads_old(self) -> bool:
-        """True if a policy reads the objects before writes, or a selector their labels."""
-        return self._of_objects or any("oldObject" in each.evaluator.reads for each in self._every)
+        self.reads = PolicyReads([*validating, *mutating], mutating=bool(mutating))
+        self._memory = self.reads.memory()
 
     def concerns_kind(self, kind: WriteKind) -> bool:
         """Tell whether the rules of some policy match a kind of write."""
@@ -246,10 +245,27 @@ class PolicyReplay:
         candidates = self._validating.candidates(write.kind, self._registry)
         if not candidates or is_exempt(write.rt):
             return []
+        memory = self._memory
+        key = None if memory is None else memory.key_of(write, reading.namespace_version())
+        if memory is not None and key is not None and (known := memory.get(key)) is not None:
+            return list(known)
         outcomes: list[Outcome] = []
         for bound in self._bound(candidates, reading, outcomes):
             outcomes += _validate(bound, reading)
+        if memory is not None and key is not None:
+            memory.put(key, tuple(outcomes))
         return outcomes
+
+    def reads_stored_form(self, kind: WriteKind) -> bool:
+        """Tell whether all policies read the objects of a kind of write as they are stored today."""
+        matched = [
+            rt for index in (self._validating, self._mutating) for _, rt in index.candidates(kind, self._registry)
+        ]
+        return (
+            kind.subresource != pipeline.SCALE
+            and not self.reads.named
+            and all(rt.custom is None and rt.is_storage_version and rt.kind == rt.storage_kind for rt in matched)
+        )
 
     def _bound(
         self, candidates: Sequence[tuple[Policy[Any], ResourceType]], reading: Reading, problems: list[Outcome]
@@ -257,8 +273,8 @@ class PolicyReplay:
         write, registry = reading.write, self._registry
         kind, name = write.kind, write.named
         labels = NO_LABELS
-        if self._selects:
-            labels = write.labels(reading.namespace_labels, objects=self._of_objects)
+        if self.reads.selects:
+            labels = write.labels(reading.namespace_labels, objects=self.reads.of_objects)
         for policy, candidate in candidates:
             try:
                 matched = policy.match.match(kind, registry, name, labels, candidate)

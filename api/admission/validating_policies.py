@@ -107,7 +107,10 @@ class _Validation(NamedTuple):
 
 
 class Validator:
-    """The compiled expressions of a ValidatingAdmissionPolicy. ``reads``: the names of the values that they read."""
+    """The compiled expressions of a ValidatingAdmissionPolicy.
+
+    ``reads``: the names of the values that they read. ``paths``: the paths.
+    """
 
     def __init__(self, policy: ReadOnlyObject) -> None:
         spec = policy["spec"]
@@ -120,7 +123,7 @@ class Validator:
             (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), expressions.ANNOTATION))
             for each in spec.get("auditAnnotations") or ()
         ]
-        self.reads = frozenset(compiler.reads)
+        self.reads, self.paths = compiler.reads, frozenset(compiler.paths)
         messages = sum(each.message_expression is not None for each in self._validations)
         self._messages_at_most = (messages + (len(self._variables) if messages else 0)) * PER_CALL_LIMIT
 

@@ -7,13 +7,13 @@ import re
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 from kubechronicle.api.admission.logged_changes import LoggedChange, group_of
-from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS
+from kubechronicle.api.admission.logged_writes import CREATE, DELETE, DELETIONS, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
 from kubechronicle.api.registry.registry import Registry, known_registry
@@ -24,6 +24,8 @@ from kubechronicle.ops.errors import OperatorError
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PAGE: Final = 1000
 """Changes of a page: two or three megabytes of objects. Pages of 500 and of 1,900 cost more CPU per change."""
+SMALL_PAGE: Final = 4000
+"""The same for changes of which a few fields are wanted: about a megabyte."""
 PAGES_AHEAD: Final = 2
 """Pages that are read before they are needed, for each list."""
 MOST_LISTS: Final = 12
@@ -76,12 +78,27 @@ def registry_with_custom_types(client: Client) -> Registry:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One list of changes. ``resource``: the stored resource, "" for all; ``operation``: Create, or "" for all."""
+    """One list of changes.
+
+    ``resource``: the stored resource, "" for all.
+    ``operation``: Create, or "" for all.
+    ``deletions``: changes by requests to delete are wanted.
+    ``fields``: the fields of objects that are wanted; empty: all.
+    ``version``: the API version of the objects that have these fields; others come as a whole.
+    """
 
     resource: str
     namespaced: bool
     operation: str = ""
     namespace: str = ""
+    deletions: bool = True
+    fields: tuple[str, ...] = ()
+    version: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it has all changes of its resources, with all that they have."""
+        return not (self.namespace or self.operation or self.fields) and self.deletions
 
     def path(self) -> str:
         if not self.namespaced:
@@ -93,19 +110,33 @@ Concerns = Callable[[WriteKind], bool]
 """Tell whether some policy or webhook matches a kind of write."""
 
 
-def sources_of(concerns: Concerns, registry: Registry, namespace: str) -> list[Source]:
+Fields = Callable[[Sequence[WriteKind]], tuple[str, ...]]
+"""Return the fields of objects that policies read in writes of these kinds; empty: all."""
+
+
+def sources_of(concerns: Concerns, fields: Fields, registry: Registry, namespace: str) -> list[Source]:
     """Return the lists of the changes that policies may match. ``namespace``: only the objects in it."""
     found = []
     for rt in registry.stored():
-        operations = {
-            operation
+        kinds = [
+            kind
             for operation in (CREATE, UPDATE, DELETE)
             for version in registry.known_as(rt.resource)
             for subresource in ("", *(VIEWS & set(version.subresources)))
-            if concerns(WriteKind(version, subresource, operation, rt.namespaced or rt.resource == NAMESPACES))
-        }
-        if operations and (rt.namespaced or not namespace):
-            found.append(Source(rt.resource, rt.namespaced, "Create" if operations == {CREATE} else "", namespace))
+            if concerns(kind := WriteKind(version, subresource, operation, rt.namespaced or rt.resource == NAMESPACES))
+        ]
+        operations = {kind.operation for kind in kinds}
+        if kinds and (rt.namespaced or not namespace):
+            source = Source(
+                rt.resource,
+                rt.namespaced,
+                "Create" if operations == {CREATE} else "",
+                namespace,
+                deletions=DELETE in operations,
+                fields=fields(kinds),
+                version=rt.storage_api_version,
+            )
+            found.append(source)
     return found
 
 
@@ -117,7 +148,7 @@ def merged(sources: Sequence[Source], context: Sequence[Source]) -> list[Source]
     lists = list(sources)
     for each in context:
         covering = [one for one in lists if one.resource in ("", each.resource) and one.namespaced == each.namespaced]
-        if not any(not one.namespace and not one.operation for one in covering):
+        if not any(one.is_whole for one in covering):
             # A list of all changes of the resource takes the place of one of a part.
             lists = [one for one in lists if one.resource != each.resource]
             lists.append(each)
@@ -128,15 +159,18 @@ Run = tuple[str, Sequence[LoggedChange]]
 """Changes that follow each other, of one resource; "": of several, each with a resource of its own (resource_of)."""
 
 
-def changes(client: Client, sources: Sequence[Source], bounds: Bounds, *, old_read: bool) -> Iterator[Run]:
+def changes(
+    client: Client, sources: Sequence[Source], bounds: Bounds, *, old_read: bool, user_read: bool
+) -> Iterator[Run]:
     """Yield the changes of all lists in the order of the log. ApiError, OperatorError.
 
-    ``old_read``: the changes have the objects before them.
+    ``old_read``: the changes have the objects before them. ``user_read``: more of the user than the name is wanted.
     """
+    content = {"content": "states" if old_read else "after"} | ({} if user_read else {"details": "none"})
     stop = threading.Event()
     try:
         yield from _merged(
-            _List(each.resource, _ahead(client, each, bounds, stop, old_read=old_read)) for each in sources
+            _List(each.resource, _ahead(client, each, _query(each, bounds) | content, stop)) for each in sources
         )
     finally:
         stop.set()
@@ -192,7 +226,7 @@ def _merged(lists: Iterable[_List]) -> Iterator[Run]:
 
 
 def _ahead(
-    client: Client, source: Source, bounds: Bounds, stop: threading.Event, *, old_read: bool
+    client: Client, source: Source, query: Mapping[str, str], stop: threading.Event
 ) -> Iterator[Sequence[LoggedChange]]:
     """Yield the pages of one list. The next ones are read in a thread meanwhile."""
     pages: queue.Queue[Sequence[LoggedChange] | Exception | None] = queue.Queue(PAGES_AHEAD)
@@ -208,8 +242,7 @@ def _ahead(
 
     def read() -> None:
         try:
-            query = _query(source, bounds) | {"content": "states" if old_read else "after"}
-            for page in client.changes(source.path(), query, size=PAGE):
+            for page in client.changes(source.path(), query, size=SMALL_PAGE if source.fields else PAGE):
                 if not put(page):
                     return
             put(None)
@@ -234,7 +267,10 @@ def _query(source: Source, bounds: Bounds) -> dict[str, str]:
         terms.append(f"object.resource={source.resource}")
     if source.operation:
         terms.append(f"operation={source.operation}")
-    return {"order": "oldest", "fieldSelector": ",".join(terms)}
+    if not source.deletions:
+        terms += [f"request.verb!={verb}" for verb in DELETIONS]
+    query = {"order": "oldest", "fieldSelector": ",".join(terms)}
+    return query | {"fields": ",".join(source.fields), "fieldsOf": source.version} if source.fields else query
 
 
 def resource_of(change: LoggedChange) -> str:

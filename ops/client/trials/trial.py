@@ -19,6 +19,7 @@ from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
 from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, Reading
+from kubechronicle.api.history.object_parts import ALWAYS, parts_of
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -39,6 +40,7 @@ class Trial:
     """One trial.
 
     ``old_read``: the objects before the writes are read, as a policy or webhook may look at them.
+    ``user_read``: the users' groups and the like are read.
     ``notes``: remarks for the reader.
     ``concerned``: whether a kind of write is judged, by the kinds met so far.
     """
@@ -54,6 +56,7 @@ class Trial:
     bounds: Bounds
     namespace: str
     old_read: bool
+    user_read: bool
     notes: Sequence[str]
     concerned: dict[WriteKind, bool] = field(default_factory=dict)
 
@@ -79,7 +82,8 @@ class Trial:
         judged, followed = {each.resource for each in self.sources}, {rt.resource for rt in self.context}
         context = [Source(rt.resource, rt.namespaced) for rt in self.context]
         sources, writes = merged(self.sources, context), Writes(self.registry, old_read=self.old_read)
-        for source, run in changes(self.client, sources, self.bounds, old_read=self.old_read):
+        runs = changes(self.client, sources, self.bounds, old_read=self.old_read, user_read=self.user_read)
+        for source, run in runs:
             for change in run:
                 resource = source or resource_of(change)
                 report.read += 1
@@ -118,6 +122,18 @@ class Trial:
             self.replay.concerns_kind(kind) or self.mutating.concerns_kind(kind) or self.validating.concerns_kind(kind)
         )
 
+    def fields_read(self, kinds: Sequence[WriteKind]) -> tuple[str, ...]:
+        """Return the fields of objects that are read in writes of these kinds; empty: all."""
+        fields = self.replay.reads.fields
+        webhooks = self.mutating.webhooks or self.validating.webhooks
+        if fields is None or webhooks or not all(map(self.replay.reads_stored_form, kinds)):
+            return ()
+        try:
+            parts_of(fields)
+        except ValueError:  # too many of them
+            return ()
+        return fields or ALWAYS
+
 
 def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds, namespace: str, ask: Ask) -> Trial:
     """Return the trial of the policies and webhooks of a file. OperatorError, ApiError."""
@@ -140,10 +156,11 @@ def prepare(client: Client, file: PolicyFile, registry: Registry, bounds: Bounds
         fixed=[(_resource_of(obj, registry), obj) for obj in file.params],
         bounds=bounds,
         namespace=namespace,
-        old_read=bool(file.webhooks) or replay.reads_old,
+        old_read=bool(file.webhooks) or replay.reads.old,
+        user_read=bool(file.webhooks) or replay.reads.user,
         notes=notes,
     )
-    trial.sources.extend(sources_of(trial.concerns_kind, registry, namespace))
+    trial.sources.extend(sources_of(trial.concerns_kind, trial.fields_read, registry, namespace))
     if not trial.sources:
         raise OperatorError("the policies match no resource that the server stores; see their rules")
     if bounds.after and len(trial.sources) <= MOST_LISTS:
