@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 import math
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from contextvars import Context
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,16 +25,17 @@ import trio
 
 from kubechronicle.http.outgoing.answers import COMPRESSED, LATE, answer_of, unusable
 from kubechronicle.http.outgoing.answers import Answer as Answer
+from kubechronicle.http.outgoing.calls import Unprocessed
+from kubechronicle.http.outgoing.connections import Connection, Connections, NotConnected
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, is_broken, reason, shown
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, NotConnected
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead
 from kubechronicle.http.outgoing.metrics import FAILED, OutgoingMetrics
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
-from kubechronicle.http.wire.tls import TLSStream
 
 if TYPE_CHECKING:
     import httpx
@@ -129,9 +131,12 @@ class Client:
         pool = self._pool
         if pool is not None and body and self._is_ready(pool):
             head = pool.known_head(method, url, headers)
-            stream = None if head is None or pool.kept is None else pool.kept.take()
-            if head is not None and stream is not None:
-                return await self._sent_at_once(pool, stream, head, body, method, url, deadline)
+            connection = None if head is None or pool.kept is None else pool.kept.take()
+            if head is not None and connection is not None:
+                try:
+                    return await self._sent_at_once(pool, connection, head, body, method, url, deadline)
+                except Unprocessed:
+                    pass  # it may be sent on another connection
         if deadline == NEVER:
             return await self._exchange_of_any_kind(method, url, body, headers)
         with trio.move_on_at(deadline):
@@ -145,16 +150,24 @@ class Client:
         return self._constant or (self.peer.plugin is None and self.peer.version() == self._version)
 
     async def _sent_at_once(
-        self, pool: Pool, stream: TLSStream, head: bytes, body: bytes, method: str, url: str, deadline: float
+        self,
+        pool: Pool,
+        connection: Connection,
+        head: RequestHead,
+        body: bytes,
+        method: str,
+        url: str,
+        deadline: float,
     ) -> Answer:
-        """Send a request on a kept connection of the pool. AskError."""
-        assert pool.kept is not None
+        """Send a request on a connection of the pool. AskError; Unprocessed."""
         self._slots.acquire_nowait()
         pool.in_use += 1
         target, began, code, size = target_of(self.peer.url, url), perf_counter(), FAILED, 0
         try:
-            found = await pool.kept.exchange(stream, head, body, limit=self._max_answer, deadline=deadline)
+            found = await connection.exchange(head, body, limit=self._max_answer, deadline=deadline)
             code, size = str(found.status), len(found.body)
+        except Unprocessed:
+            raise
         except BadAnswer as error:
             raise unusable(method, target, error) from None
         finally:
@@ -222,7 +235,7 @@ class Client:
             raise failed(method, url, reason(error), transient=is_broken(error)) from None
 
     async def _sent(
-        self, pool: Pool, kept: KeepAlive, method: str, target: Target, head: bytes, body: bytes
+        self, pool: Pool, kept: Connections, method: str, target: Target, head: RequestHead, body: bytes
     ) -> Answer | None:
         """Return the answer to a plain request, None if no connection can be made. Raises AskError."""
         try:
@@ -230,8 +243,6 @@ class Client:
         except NotConnected as error:
             if error.final:
                 raise failed(method, target.url, str(error)) from None
-            if error.only_http2:
-                pool.use_http2()
             return None
         except BadAnswer as error:
             raise unusable(method, target, error) from None
@@ -295,9 +306,11 @@ class Client:
             self._credentials,
             max_connections=self._max_connections,
             idle=self._outgoing.idle,
+            max_answer=self._max_answer,
             connect=networks.connect_to(self._network),
             proxied=networks.is_proxied(self._network),
             deadlines=self._outgoing.deadlines,
+            start=self._outgoing.start,
         )
 
     async def _retire(self) -> None:
@@ -378,6 +391,12 @@ class Outgoing:
     def nursery(self) -> trio.Nursery | None:
         """The nursery of requests that several tasks wait for; None while the server starts or stops."""
         return self._nursery
+
+    def start(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run a task that outlives the request, and knows nothing of it. Raises AskError as ``check_open``."""
+        self.check_open()
+        assert self._nursery is not None
+        Context().run(self._nursery.start_soon, function)
 
     def check_open(self) -> None:
         """Raise AskError while the server starts or stops."""

@@ -1,16 +1,12 @@
 """Requests with small bodies over kept HTTP/1.1 connections: a third of the CPU of a general client.
 
-Every create in a cluster with webhooks waits for some of these requests. Only the plain case is here: https, no proxy,
-and a connection that is there or can be made. If none can be made, the caller sends the request by httpx, whose errors
-it knows to explain. A request that was sent is never sent again (RFC 9110 §9.2.2).
+For servers that do not speak HTTP/2 (connections.py). A request that was sent is never sent again (RFC 9110 §9.2.2).
 
 Invariant: a connection is idle in the pool, or used by one task, or closed.
 """
 
 from __future__ import annotations
 
-import socket
-import ssl
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,31 +16,15 @@ import httptools
 import trio
 
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
-from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
+from kubechronicle.http.wire.http2.answers import encode_request
 from kubechronicle.http.wire.tls import TLSStream
 
-CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
 DISCONNECTED: Final = "Server disconnected without sending a response."
-HTTP1: Final = "http/1.1"
-NO_PROTOCOL: Final = "no application protocol"
-"""OpenSSL's name of the alert of a server that speaks none of the offered protocols (RFC 7301 §3.2)."""
 MAX_HEADERS: Final = 64 * 1024
 """Bytes of the header of an answer, and of the framing of its body."""
 MAX_KNOWN_HEADS: Final = 16
 """Heads of answers that are kept for each server: at most a record of TLS (16 KiB) each."""
 HEAD_END: Final = b"\r\n\r\n"
-
-
-class NotConnected(Exception):
-    """No connection can be made; nothing was sent.
-
-    ``final``: an egress proxy has said so, and its text is whole. ``only_http2``: the server speaks nothing else.
-    """
-
-    def __init__(self, why: str, *, final: bool = False, only_http2: bool = False) -> None:
-        super().__init__(why)
-        self.final = final
-        self.only_http2 = only_http2
 
 
 class BadAnswer(Exception):
@@ -176,47 +156,32 @@ class KnownHeads:
         self._known[data[:end]] = (answer.status, MappingProxyType(answer.headers), length)
 
 
+class RequestHead(NamedTuple):
+    """The head of a request without its content-length: the lines of HTTP/1.1, and the header block of HTTP/2."""
+
+    lines: bytes
+    block: bytes
+
+
 class KeepAlive:
-    """The connections to one server.
+    """The connections to one server. ``idle``: seconds for which an unused one is kept. ``deadlines``: of requests."""
 
-    ``idle``: seconds for which an unused one is kept. ``connect``: opens one. ``deadlines``: ends those that are late.
-    """
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        context: ssl.SSLContext,
-        *,
-        server_name: str,
-        idle: float,
-        connect: Connect = trio.open_tcp_stream,
-        deadlines: Deadlines | None = None,
-    ) -> None:
-        self._place = (host, port)
-        self._connect = connect
-        self._context = context
-        self._server_name = server_name or host
+    def __init__(self, *, idle: float, deadlines: Deadlines) -> None:
         self._kept = idle
-        self._deadlines = Deadlines() if deadlines is None else deadlines
+        self._deadlines = deadlines
         self._heads = KnownHeads()
         self._idle: deque[tuple[TLSStream, float]] = deque()
         self._busy: set[TLSStream] = set()
         self._closed = False
 
-    async def send(self, head: bytes, body: bytes, *, limit: int) -> Received:
-        """Send a request, and return the answer. NotConnected, BadAnswer.
-
-        ``head``: of ``request_head``. ``limit``: bytes of the answer's body.
-        """
-        stream = self.take() or await self._connected()
-        return await self.exchange(stream, head, body, limit=limit)
-
     async def exchange(
-        self, stream: TLSStream, head: bytes, body: bytes, *, limit: int, deadline: float = NEVER
+        self, stream: TLSStream, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER
     ) -> Received:
-        """Send a request on a connection of ``take``, as ``send`` does. ``deadline``: trio time. BadAnswer."""
-        request = b"%b%d\r\n\r\n%b" % (head, len(body), body)
+        """Send a request on a connection that nobody uses, and return the answer.
+
+        ``limit``: bytes of the answer's body. ``deadline``: trio time. BadAnswer.
+        """
+        request = b"%b%d\r\n\r\n%b" % (head.lines, len(body), body)
         reusable = False
         self._busy.add(stream)
         self._deadlines.begin(stream, deadline)
@@ -266,7 +231,7 @@ class KeepAlive:
         while self._idle and now - self._idle[0][1] >= self._kept:
             self._idle.popleft()[0].close_nowait()
 
-    def take(self) -> TLSStream | None:
+    def take(self) -> Kept | None:
         """Take the idle connection that was used last, if the server has not ended it. None: there is none."""
         while self._idle:
             stream, since = self._idle.pop()
@@ -275,34 +240,9 @@ class KeepAlive:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 usable = False
             if usable:
-                return stream
+                return Kept(self, stream)
             stream.close_nowait()
         return None
-
-    async def _connected(self) -> TLSStream:
-        stream: TLSStream | None = None
-        try:
-            tcp = await self._connect(*self._place)
-            raw = socket.socket(fileno=tcp.socket.detach())
-            raw.setblocking(False)
-            try:
-                # A server that would rather speak HTTP/2 takes HTTP/1.1. httpx may have set other protocols meanwhile.
-                self._context.set_alpn_protocols([HTTP1])
-                stream = TLSStream.wrap(raw, self._context, server_name=self._server_name)
-            except BaseException:
-                raw.close()
-                raise
-            await stream.do_handshake()
-        except CONNECT_ERRORS as error:
-            if stream is not None:
-                stream.close_nowait()
-            final, only_http2 = isinstance(error, ProxyFailed), _speaks_no_http1(error)
-            raise NotConnected(str(error), final=final, only_http2=only_http2) from None
-        except BaseException:
-            if stream is not None:
-                stream.close_nowait()
-            raise
-        return stream
 
     def close(self) -> None:
         """Close all connections. A request that is on its way ends with BadAnswer."""
@@ -313,13 +253,24 @@ class KeepAlive:
             self._idle.pop()[0].close_nowait()
 
 
-def request_head(method: str, path: str, fields: Mapping[str, str]) -> bytes | None:
-    """Return the head of a request up to the number of its content-length. None: a text cannot stand in a head."""
+class Kept(NamedTuple):
+    """A connection for one request."""
+
+    of: KeepAlive
+    stream: TLSStream
+
+    async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
+        """Send a request, and return the answer, as ``KeepAlive.exchange`` does."""
+        return await self.of.exchange(self.stream, head, body, limit=limit, deadline=deadline)
+
+
+def request_head(method: str, path: str, fields: Mapping[str, str]) -> RequestHead | None:
+    """Return the head of a request. ``fields``: with the host. None: a text cannot stand in a head."""
     if not all(text.isascii() and text.isprintable() for text in (path, *fields.values())):
         return None
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
-    return "\r\n".join([*lines, "content-length: "]).encode("latin-1")
-
-
-def _speaks_no_http1(error: Exception) -> bool:
-    return isinstance(error.__cause__, ssl.SSLError) and NO_PROTOCOL in str(error)
+    others = {name: value for name, value in fields.items() if name != "host"}
+    return RequestHead(
+        "\r\n".join([*lines, "content-length: "]).encode("latin-1"),
+        encode_request(method, fields["host"], path, others),
+    )

@@ -1,7 +1,7 @@
 """The connections of a client to one server, made with one version of the server's files.
 
-Plain requests use ``kept``: HTTP/1.1, the cheapest way for a request at a time (keep_alive.py). httpx does the rest:
-other origins, proxies, servers that speak HTTP/2 only, and connections that fail, whose errors it explains.
+Plain requests use ``kept`` (connections.py). httpx does the rest: other origins, proxies, and connections that fail,
+whose errors it explains.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from kubechronicle.http.outgoing.connections import Connections, Start
 from kubechronicle.http.outgoing.deadlines import Deadlines
-from kubechronicle.http.outgoing.keep_alive import KeepAlive, request_head
+from kubechronicle.http.outgoing.keep_alive import RequestHead, request_head
 from kubechronicle.http.outgoing.networks import Connect
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer
 
@@ -61,7 +62,9 @@ class Pool:
     ``authorization``: the header field for requests to the server itself.
     ``kept``: for plain requests; None: there can be none.
     ``in_use``: the number of requests. ``retired``: the files have changed since.
+    ``max_answer``: bytes of an answer's body.
     ``connect``: opens connections. ``proxied``: it leads through an egress proxy. ``deadlines``: of requests.
+    ``start``: runs a task of a connection.
     """
 
     def __init__(
@@ -71,9 +74,11 @@ class Pool:
         *,
         max_connections: int,
         idle: float,
+        max_answer: int,
         connect: Connect,
         proxied: bool,
         deadlines: Deadlines,
+        start: Start,
     ) -> None:
         self._peer = peer
         self._credentials = credentials
@@ -82,29 +87,22 @@ class Pool:
         self._connect = connect
         self._proxied = proxied
         self._deadlines = deadlines
-        self._http2 = False
-        self._transports: list[httpx.AsyncHTTPTransport] = []
-        self._heads: dict[tuple[object, ...], bytes | None] = {}
-        self._known: dict[tuple[str, str], tuple[Mapping[str, str], bytes]] = {}
+        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._heads: dict[tuple[object, ...], RequestHead | None] = {}
+        self._known: dict[tuple[str, str], tuple[Mapping[str, str], RequestHead]] = {}
         self.authorization = credentials.authorization
-        self.kept = self._kept_connections()
+        self.kept = self._kept_connections(max_answer, start)
         self.in_use = 0
         self.retired = False
 
     @property
     def transport(self) -> httpx.AsyncHTTPTransport:
         """httpx's connections."""
-        if not self._transports:
-            self._transports.append(self._new_transport())
-        return self._transports[-1]
+        if self._transport is None:
+            self._transport = self._new_transport()
+        return self._transport
 
-    def use_http2(self) -> None:
-        """Use HTTP/2 from now on, with many requests on a connection: the server speaks nothing else."""
-        if not self._http2:
-            self._http2, self.kept = True, None
-            self._transports.append(self._new_transport())
-
-    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> bytes | None:
+    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> RequestHead | None:
         """Return the head of a plain request; None: it must be sent otherwise."""
         key = (method, target, *fields.items())
         if key not in self._heads:
@@ -113,12 +111,12 @@ class Pool:
             self._heads[key] = request_head(method, target.path, {"host": target.host, **fields})
         return self._heads[key]
 
-    def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes | None:
+    def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> RequestHead | None:
         """Return the head that was noted for these very ``headers``, None if there is none."""
         known = self._known.get((method, url))
         return None if known is None or known[0] is not headers else known[1]
 
-    def note_head(self, method: str, url: str, headers: Mapping[str, str], head: bytes) -> None:
+    def note_head(self, method: str, url: str, headers: Mapping[str, str], head: RequestHead) -> None:
         """Note the head of a request with a body, and without a trace."""
         if len(self._known) >= MAX_HEADS:
             self._known.clear()
@@ -129,8 +127,8 @@ class Pool:
         if self.kept is not None:
             self.kept.close()
         with trio.CancelScope(shield=True):  # closing sends at most a TLS alert
-            for transport in self._transports:
-                await transport.aclose()
+            if self._transport is not None:
+                await self._transport.aclose()
 
     def _new_transport(self) -> httpx.AsyncHTTPTransport:
         import httpx
@@ -139,7 +137,6 @@ class Pool:
         proxy = self._peer.proxy_url
         transport = httpx.AsyncHTTPTransport(
             verify=self._credentials.context,
-            http2=self._http2,
             trust_env=False,
             proxy=httpx.Proxy(proxy, ssl_context=self._credentials.proxy_context) if proxy else None,
             limits=httpx.Limits(
@@ -154,16 +151,18 @@ class Pool:
             use_connect(transport, self._connect)
         return transport
 
-    def _kept_connections(self) -> KeepAlive | None:
+    def _kept_connections(self, max_answer: int, start: Start) -> Connections | None:
         parts = urlsplit(self._peer.url)
         if parts.scheme != "https" or self._peer.proxy_url or not parts.hostname:
             return None
-        return KeepAlive(
+        return Connections(
             parts.hostname,
             parts.port or HTTPS,
             self._credentials.context,
             server_name=self._peer.server_name,
             idle=self._idle,
+            limit=max_answer,
+            start=start,
             connect=self._connect,
             deadlines=self._deadlines,
         )

@@ -51,6 +51,7 @@ class ErrorCode(IntEnum):
 class Setting(IntEnum):
     """RFC 9113 §6.5.2."""
 
+    HEADER_TABLE_SIZE = 0x1
     ENABLE_PUSH = 0x2
     MAX_CONCURRENT_STREAMS = 0x3
     INITIAL_WINDOW_SIZE = 0x4
@@ -59,7 +60,7 @@ class Setting(IntEnum):
 
 
 class ConnectionFailed(Exception):
-    """The client has made a connection error (RFC 9113 §5.4.1)."""
+    """The peer has made a connection error (RFC 9113 §5.4.1)."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -67,13 +68,16 @@ class ConnectionFailed(Exception):
 
 
 class FrameReader:
-    """Turns the bytes of a connection into frames: (type, flags, stream, payload). Raises ConnectionFailed."""
+    """Turns the bytes of a connection into frames: (type, flags, stream, payload). Raises ConnectionFailed.
 
-    def __init__(self) -> None:
+    ``begun``: no preface comes first, as the peer is a server.
+    """
+
+    def __init__(self, *, begun: bool = False) -> None:
         self._buffered: list[bytes] = []
         self._size = 0
-        self._needed = len(PREFACE)
-        self._begun = False
+        self._needed = _HEAD_SIZE if begun else len(PREFACE)
+        self._begun = begun
 
     @property
     def begun(self) -> bool:

@@ -97,6 +97,11 @@ class BlockDecoder:
         self._known: dict[bytes, Head] = {}
         self._changed = False
 
+    @property
+    def changed(self) -> bool:
+        """True if the last block has changed the table."""
+        return self._changed
+
     def request(self, block: bytes) -> Head:
         """Decode a request. Raises ConnectionFailed, HeadersTooLarge, Malformed."""
         known = self._known.get(block)
@@ -276,6 +281,11 @@ def encode_answer(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     for field in headers:
         parts.append(_fields.get(field) or _encoded(field))
     return b"".join(parts)
+
+
+def encode_fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the block of fields, with names in lower case and pseudo-fields first. Nothing enters a table."""
+    return b"".join(_fields.get(field) or _literal(*field) for field in fields)
 
 
 def _encoded(field: tuple[bytes, bytes]) -> bytes:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import trio
 
+from kubechronicle.http.outgoing.connections import Connections
 from kubechronicle.http.outgoing.deadlines import Deadlines
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, request_head
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, request_head
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -57,15 +58,29 @@ async def peer(nursery: trio.Nursery, server_files: tuple[Path, Path]) -> Peer:
     return made
 
 
+def connections(
+    nursery: trio.Nursery, port: int, authority: Any, *, idle: float = 60, deadlines: Deadlines | None = None
+) -> Connections:
+    return Connections(
+        "127.0.0.1",
+        port,
+        ssl.create_default_context(cafile=str(authority.file)),
+        server_name="localhost",
+        idle=idle,
+        limit=LIMIT,
+        start=nursery.start_soon,
+        deadlines=deadlines,
+    )
+
+
 @pytest.fixture
-async def kept(peer: Peer, authority: Any) -> AsyncIterator[KeepAlive]:
-    context = ssl.create_default_context(cafile=str(authority.file))
-    made = KeepAlive("127.0.0.1", peer.port, context, server_name="localhost", idle=60)
+async def kept(nursery: trio.Nursery, peer: Peer, authority: Any) -> AsyncIterator[Connections]:
+    made = connections(nursery, peer.port, authority)
     yield made
     made.close()
 
 
-async def ask(kept: KeepAlive) -> tuple[int, bytes]:
+async def ask(kept: Connections) -> tuple[int, bytes]:
     with trio.fail_after(60):
         head = request_head("POST", "/", {"host": "localhost"})
         assert head is not None
@@ -84,7 +99,7 @@ async def ask(kept: KeepAlive) -> tuple[int, bytes]:
         [b"HTTP/1.1 102 Processing\r\n\r\n"] * 5 + [OK],
     ],
 )
-async def test_a_complete_answer_keeps_the_connection(kept: KeepAlive, peer: Peer, pieces: list[bytes]) -> None:
+async def test_a_complete_answer_keeps_the_connection(kept: Connections, peer: Peer, pieces: list[bytes]) -> None:
     peer.pieces = pieces
     assert [await ask(kept) for _ in range(3)] == [(200, b"{}")] * 3
     assert peer.connections == 1
@@ -101,7 +116,7 @@ async def test_a_complete_answer_keeps_the_connection(kept: KeepAlive, peer: Pee
         ([OK + b"garbage"], False),
     ],
 )
-async def test_an_answer_that_ends_the_connection(kept: KeepAlive, peer: Peer, pieces: list[bytes], ends: bool) -> None:
+async def test_an_answer_that_ends_the_connection(kept: Connections, peer: Peer, pieces: list[bytes], ends: bool) -> None:
     """The answer is used. An answer that nobody asked for is never taken for that of the next request."""
     peer.pieces, peer.ends = pieces, ends
     assert [await ask(kept) for _ in range(2)] == [(200, b"{}")] * 2
@@ -128,7 +143,7 @@ async def test_an_answer_that_ends_the_connection(kept: KeepAlive, peer: Peer, p
     ],
 )
 async def test_answers_that_cannot_be_used(
-    kept: KeepAlive, peer: Peer, pieces: list[bytes], why: str, broken: bool
+    kept: Connections, peer: Peer, pieces: list[bytes], why: str, broken: bool
 ) -> None:
     peer.pieces, peer.ends = pieces, True
     with pytest.raises(BadAnswer, match=why) as caught:
@@ -138,7 +153,7 @@ async def test_answers_that_cannot_be_used(
     assert await ask(kept) == (200, b"{}")
 
 
-async def test_answers_with_a_known_head_have_their_own_bodies(kept: KeepAlive, peer: Peer) -> None:
+async def test_answers_with_a_known_head_have_their_own_bodies(kept: Connections, peer: Peer) -> None:
     for body in (b"{}", b"[]", b"12", b"{}"):
         peer.pieces = [OK.replace(b"{}", body)]
         assert await ask(kept) == (200, body)
@@ -146,14 +161,14 @@ async def test_answers_with_a_known_head_have_their_own_bodies(kept: KeepAlive, 
     assert await ask(kept) == (200, b"{}}")
 
 
-async def test_an_answer_with_a_known_head_in_two_parts(kept: KeepAlive, peer: Peer) -> None:
+async def test_an_answer_with_a_known_head_in_two_parts(kept: Connections, peer: Peer) -> None:
     for pieces in ([OK], [OK[:-2], b"[]"], [OK[:-1], b"]"], [OK]):
         peer.pieces = pieces
         assert await ask(kept) == (200, b"".join(pieces)[-2:])
     assert peer.connections == 1
 
 
-async def test_a_known_head_may_be_too_long_for_another_request(kept: KeepAlive) -> None:
+async def test_a_known_head_may_be_too_long_for_another_request(kept: Connections) -> None:
     head = request_head("POST", "/", {"host": "localhost"})
     assert head is not None
     assert (await kept.send(head, b"{}", limit=2)).body == b"{}"
@@ -164,16 +179,15 @@ async def test_a_known_head_may_be_too_long_for_another_request(kept: KeepAlive)
 async def test_a_late_answer_ends_its_connection(nursery: trio.Nursery, peer: Peer, authority: Any) -> None:
     deadlines = Deadlines()
     nursery.start_soon(deadlines.run)
-    context = ssl.create_default_context(cafile=str(authority.file))
-    kept = KeepAlive("127.0.0.1", peer.port, context, server_name="localhost", idle=60, deadlines=deadlines)
+    kept = connections(nursery, peer.port, authority, deadlines=deadlines)
     head = request_head("POST", "/", {"host": "localhost"})
     assert head is not None
     await kept.send(head, b"{}", limit=LIMIT)
     peer.pieces = [OK[:20]]
-    stream = kept.take()
-    assert stream is not None
+    connection = kept.take()
+    assert connection is not None
     with pytest.raises(BadAnswer) as caught:
-        await kept.exchange(stream, head, b"{}", limit=LIMIT, deadline=trio.current_time() + 0.05)
+        await connection.exchange(head, b"{}", limit=LIMIT, deadline=trio.current_time() + 0.05)
     assert caught.value.late
     assert kept.take() is None
     peer.pieces = [OK]
@@ -182,7 +196,7 @@ async def test_a_late_answer_ends_its_connection(nursery: trio.Nursery, peer: Pe
     kept.close()
 
 
-async def test_a_connection_that_ended_between_two_requests_is_not_used(kept: KeepAlive, peer: Peer) -> None:
+async def test_a_connection_that_ended_between_two_requests_is_not_used(kept: Connections, peer: Peer) -> None:
     peer.ends = True
     for _ in range(5):
         assert await ask(kept) == (200, b"{}")
@@ -191,19 +205,20 @@ async def test_a_connection_that_ended_between_two_requests_is_not_used(kept: Ke
     assert peer.connections == 5
 
 
-async def test_the_connections_of_a_burst_are_closed_when_nobody_needs_them(peer: Peer, authority: Any) -> None:
-    context = ssl.create_default_context(cafile=str(authority.file))
-    kept = KeepAlive("127.0.0.1", peer.port, context, server_name="localhost", idle=0)
-    async with trio.open_nursery() as nursery:
+async def test_the_connections_of_a_burst_are_closed_when_nobody_needs_them(
+    nursery: trio.Nursery, peer: Peer, authority: Any
+) -> None:
+    kept = connections(nursery, peer.port, authority, idle=0)
+    async with trio.open_nursery() as burst:
         for _ in range(20):
-            nursery.start_soon(ask, kept)
+            burst.start_soon(ask, kept)
     with trio.fail_after(60):
         while peer.open:
             await trio.lowlevel.checkpoint()
     kept.close()
 
 
-async def test_a_cancelled_request_closes_its_connection(kept: KeepAlive, peer: Peer) -> None:
+async def test_a_cancelled_request_closes_its_connection(kept: Connections, peer: Peer) -> None:
     peer.pieces = [b"HTTP/1.1 200 OK\r\n"]
     with trio.move_on_after(0.05):
         await ask(kept)

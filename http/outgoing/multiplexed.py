@@ -1,0 +1,400 @@
+"""Requests with small bodies over one HTTP/2 connection (RFC 9113), as a client.
+
+    callers   put the frames of their request into the output, and wait for their answer
+    writer    sends all that was put since it last ran: the requests of one turn of the event loop in one write
+    reader    hands the frames of several answers to their callers after one wait
+
+So many clients whose writes wait for one webhook share system calls, encryption and wake-ups.
+
+Invariants: only the writer writes, so a cancelled caller cuts no frame. A server that breaks the rules, sends what
+nobody asked for, or does not read, is bounded by ``limit``, MAX_HEADERS, UNWANTED and WAITING.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from kubechronicle.http.outgoing.calls import Call, Unprocessed
+from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
+from kubechronicle.http.outgoing.keep_alive import DISCONNECTED, MAX_HEADERS, BadAnswer, Received, RequestHead
+from kubechronicle.http.wire.http2 import frames
+from kubechronicle.http.wire.http2.answers import AnswerDecoder, encode_length
+from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting
+from kubechronicle.http.wire.http2.headers import NO_TABLE, HeadersTooLarge, Malformed
+from kubechronicle.http.wire.tls import TLSStream
+
+READ: Final = 64 * 1024
+"""Bytes that are read before other tasks run."""
+WINDOW: Final = 16 * 1024 * 1024
+"""Bytes that the server may send on all streams before we have read them."""
+SLACK: Final = 64 * 1024
+"""Bytes of a stream's window beyond the limit of an answer, so that a longer one is recognised."""
+WAITING: Final = 1024 * 1024
+"""Bytes that may wait for the socket before callers and the reader wait."""
+UNWANTED: Final = 8 * 1024 * 1024
+"""Bytes without use for a caller between two answers; a frame counts as FRAME_COST more. More are abuse."""
+FRAME_COST: Final = 1024
+STREAMS: Final = 100
+"""Requests at a time until the server has told its maximum (as Go's client)."""
+UNLIMITED: Final = 1 << 31
+SILENT: Final = 1.0
+"""Seconds for which a caller has waited in vain before the connection may count as dead."""
+GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Multiplexed:
+    """A connection. ``run`` must be running. ``limit``: bytes of the longest answer that a caller accepts."""
+
+    def __init__(self, stream: TLSStream, *, limit: int, deadlines: Deadlines) -> None:
+        self._stream = stream
+        self._deadlines = deadlines
+        self._frames = FrameReader(begun=True)
+        self._decoder = AnswerDecoder(MAX_HEADERS)
+        self._calls: dict[int, Call] = {}
+        self._blocked: set[Call] = set()
+        """Those whose body waits for a window or for the socket."""
+        self._scope = trio.CancelScope()
+        self._next = 1
+        self._leaving = False
+        self._prefix = NO_TABLE
+        self._block: tuple[int, bool, list[bytes]] | None = None
+        """An incomplete header block: its stream, True if the stream ends with it, its parts."""
+        # What the server allows.
+        self._streams = STREAMS
+        self._window = self._stream_window = frames.DEFAULT_WINDOW
+        self._frame_size = frames.FRAME_SIZE
+        # What it has sent: reads, bytes to credit, bytes without use.
+        self._reads = 0
+        self._owed = 0
+        self._unwanted = 0
+        # The output.
+        settings = {
+            Setting.HEADER_TABLE_SIZE: 0,
+            Setting.ENABLE_PUSH: 0,
+            Setting.INITIAL_WINDOW_SIZE: limit + SLACK,
+            Setting.MAX_HEADER_LIST_SIZE: MAX_HEADERS,
+        }
+        window = frames.number_frame(frames.WINDOW_UPDATE, 0, WINDOW - frames.DEFAULT_WINDOW)
+        self._output = [frames.PREFACE, frames.settings_frame(settings), window]
+        self._waiting = 0
+        self._idle_writer: trio.lowlevel.Task | None = None
+        self._room = trio.Event()
+
+    @property
+    def usable(self) -> bool:
+        """True if it takes another request."""
+        return not self._leaving and len(self._calls) < self._streams
+
+    @property
+    def idle(self) -> bool:
+        """True if no request is on its way."""
+        return not self._calls
+
+    async def run(self) -> None:
+        """Carry bytes until the connection ends. Then the requests under way end with BadAnswer."""
+        failure = BadAnswer(DISCONNECTED, broken=True)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    try:
+                        await self._read()
+                    except GONE as error:
+                        failure = BadAnswer(str(error) or DISCONNECTED, broken=True)
+                    except ConnectionFailed as error:
+                        failure = BadAnswer(f"connection error: {error}")
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._leaving = True
+            for call in list(self._calls.values()):
+                call.fail(failure)
+            self._stream.close_nowait()
+
+    def close(self) -> None:
+        """End the connection. A request that is on its way ends with BadAnswer."""
+        self._leaving = True
+        self._scope.cancel()
+
+    async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
+        """Send a request, and return the answer. ``limit``: bytes of its body. ``deadline``: trio time. BadAnswer."""
+        if not self.usable:
+            raise Unprocessed("the connection takes no further requests")
+        number, self._next = self._next, self._next + 2
+        if self._next > frames.MAX_WINDOW:  # the numbers are used up
+            self._leaving = True
+        call = self._calls[number] = Call(number, limit=limit, window=self._stream_window, reads=self._reads)
+        self._deadlines.begin(call, deadline)
+        began = trio.current_time()
+        try:
+            self._begin(call, head, body)
+            if not call.sent:
+                await self._send_rest(call, body)
+            while not call.over:
+                await call.wait()
+            return call.received()
+        finally:
+            self._deadlines.end(call)
+            self._forget(call, began)
+
+    def _begin(self, call: Call, head: RequestHead, body: bytes) -> None:
+        """Put the head of a request into the output, and its body if the windows have room for it."""
+        number, size = call.number, len(body)
+        block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))
+        self._prefix = b""
+        parts = frames.header_frames(number, block, self._frame_size, end=not size)
+        if size <= min(self._window, call.window, self._frame_size):
+            call.sent = True
+            if size:
+                self._window -= size
+                parts.append(frames.head(size, frames.DATA, frames.END_STREAM, number))
+                parts.append(body)
+        self._put(parts)
+
+    async def _send_rest(self, call: Call, body: bytes) -> None:
+        """Put a large body into the output as the windows grow, unless the answer comes first."""
+        rest = memoryview(body)
+        while rest and not call.over:
+            room = min(self._window, call.window, self._frame_size)
+            if room <= 0 or self._waiting > WAITING:
+                self._blocked.add(call)
+                try:
+                    await call.wait()
+                finally:
+                    self._blocked.discard(call)
+                continue
+            part, rest = rest[:room], rest[room:]
+            self._window -= len(part)
+            call.window -= len(part)
+            ends = 0 if rest else frames.END_STREAM
+            self._put([frames.head(len(part), frames.DATA, ends, call.number), bytes(part)])
+        call.sent = not rest
+
+    def _forget(self, call: Call, began: float) -> None:
+        """End a call that has its answer, or was given up. ``began``: trio time."""
+        del self._calls[call.number]
+        if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
+            self._put([frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL)])
+            if call.reads == self._reads and trio.current_time() - began >= SILENT:
+                self._leaving = True  # nothing has come for so long: the next request tries another connection
+        if self._leaving and not self._calls:
+            self._scope.cancel()
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def _put(self, parts: list[bytes]) -> None:
+        self._output += parts
+        for part in parts:
+            self._waiting += len(part)
+        writer, self._idle_writer = self._idle_writer, None
+        if writer is not None:
+            trio.lowlevel.reschedule(writer)
+
+    async def _write(self) -> None:
+        while True:
+            if not self._output:
+                self._idle_writer = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
+            data, self._output = b"".join(self._output), []
+            try:
+                await self._stream.send_all(data)
+            except GONE:
+                self._stream.close_nowait()  # the reader sees it, and ends the connection
+                self._room.set()
+                return
+            self._waiting -= len(data)
+            if self._waiting <= WAITING:
+                self._room.set()
+                self._wake_blocked()
+
+    def _abort_writer(self, _: object) -> trio.lowlevel.Abort:
+        self._idle_writer = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake_blocked(self) -> None:
+        for call in self._blocked:
+            call.wake()
+
+    async def _read(self) -> None:
+        while True:
+            data = await self._stream.receive_many(READ)
+            if not data:
+                return
+            self._reads += 1
+            for kind, flags, number, payload in self._frames.feed(data):
+                if self._block is not None and kind != frames.CONTINUATION:
+                    raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+                if kind < len(_HANDLERS):
+                    _HANDLERS[kind](self, flags, number, payload)
+                else:
+                    self._waste(payload)
+            if self._waiting > WAITING:
+                self._room = trio.Event()
+                await self._room.wait()
+
+    def _waste(self, payload: bytes) -> None:
+        """Count a frame that has no use for a caller. Raises ConnectionFailed if there are too many."""
+        self._unwanted += FRAME_COST + len(payload)
+        if self._unwanted > UNWANTED:
+            raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
+        payload = frames.without_padding(flags, payload)
+        if flags & frames.WITH_PRIORITY:
+            payload = payload[5:]
+        ends = bool(flags & frames.END_STREAM)
+        if flags & frames.END_HEADERS:
+            self._head(number, payload, ends)
+        else:
+            self._block = number, ends, [payload]
+
+    def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
+        if self._block is None or self._block[0] != number:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        _, ends, parts = self._block
+        parts.append(payload)
+        if FRAME_COST * len(parts) > MAX_HEADERS or sum(map(len, parts)) > MAX_HEADERS:
+            raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
+        if flags & frames.END_HEADERS:
+            self._block = None
+            self._head(number, b"".join(parts), ends)
+
+    def _head(self, number: int, block: bytes, ends: bool) -> None:
+        """Take a whole header block: of an answer, or of the trailers after its body."""
+        call = self._calls.get(number)
+        if call is None or call.over:
+            self._waste(block)
+        try:
+            if call is None or call.head is not None:
+                self._decoder.trailer(block)
+                if call is not None and not ends:
+                    raise Malformed
+            else:
+                call.begin(self._decoder.head(block), len(block))
+        except HeadersTooLarge:
+            if call is not None:
+                call.fail(BadAnswer("the header of the answer is too long"))
+        except Malformed:
+            if call is not None:
+                call.fail(BadAnswer("malformed HTTP response"))
+        if call is not None and ends:
+            self._end(call)
+
+    def _on_data(self, flags: int, number: int, payload: bytes) -> None:
+        self._owed += len(payload)
+        if self._owed >= WINDOW // 2:
+            self._put([frames.number_frame(frames.WINDOW_UPDATE, 0, self._owed)])
+            self._owed = 0
+        call = self._calls.get(number)
+        if call is None or call.over:
+            self._waste(payload)
+            return
+        call.take(frames.without_padding(flags, payload) if flags & frames.PADDED else payload)
+        if flags & frames.END_STREAM:
+            self._end(call)
+
+    def _end(self, call: Call) -> None:
+        call.end()
+        self._unwanted = 0
+
+    def _on_reset(self, flags: int, number: int, payload: bytes) -> None:
+        self._waste(payload)
+        code, call = _number(payload), self._calls.get(number)
+        if call is None:
+            return
+        call.reset = True
+        if code == ErrorCode.REFUSED_STREAM:
+            call.fail(Unprocessed("the server refused the request"))
+        elif not call.ended:
+            call.fail(BadAnswer(f"stream error: stream ID {number}; {_name(code)}; received from peer", broken=True))
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _on_priority(self, flags: int, number: int, payload: bytes) -> None:
+        self._waste(payload)
+
+    def _on_push_promise(self, flags: int, number: int, payload: bytes) -> None:
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+
+    def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
+        self._waste(payload)
+        if number:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        if flags & frames.ACK:
+            return
+        values = dict(frames.read_settings(payload))
+        if self._streams == STREAMS:  # the first settings, or others that leave it so
+            self._streams = UNLIMITED
+        self._streams = values.get(Setting.MAX_CONCURRENT_STREAMS, self._streams)
+        self._frame_size = min(max(values.get(Setting.MAX_FRAME_SIZE, self._frame_size), frames.FRAME_SIZE), READ)
+        window = values.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)
+        change, self._stream_window = window - self._stream_window, window
+        for call in self._calls.values():
+            call.window = _widened(call.window, change)
+        self._put([frames.frame(frames.SETTINGS, frames.ACK, 0)])
+        self._wake_blocked()
+
+    def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
+        self._waste(payload)
+        if len(payload) != 8:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        if not flags & frames.ACK:
+            self._put([frames.frame(frames.PING, frames.ACK, 0, payload)])
+
+    def _on_goaway(self, flags: int, number: int, payload: bytes) -> None:
+        """Take no further requests. Those after the last that the server has taken may be sent again (§6.8)."""
+        self._waste(payload)
+        self._leaving, last = True, _number(payload) & frames.MAX_WINDOW
+        for call in self._calls.values():
+            if call.number > last:
+                call.reset = True
+                call.fail(Unprocessed("the server is closing the connection"))
+        if not self._calls:
+            self._scope.cancel()
+
+    def _on_window_update(self, flags: int, number: int, payload: bytes) -> None:
+        self._waste(payload)
+        increment = _number(payload) & frames.MAX_WINDOW
+        if not number:
+            self._window = _widened(self._window, increment)
+            self._wake_blocked()
+        elif (call := self._calls.get(number)) is not None:
+            call.window = _widened(call.window, increment)
+            if call in self._blocked:
+                call.wake()
+
+
+def _number(payload: bytes) -> int:
+    if len(payload) < 4:
+        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+    return int.from_bytes(payload[:4], "big")
+
+
+def _name(code: int) -> str:
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"unknown error code 0x{code:x}"
+
+
+def _widened(window: int, change: int) -> int:
+    """Return a window after a change. Raises ConnectionFailed: it is too large."""
+    window += change
+    if window > frames.MAX_WINDOW:
+        raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
+    return window
+
+
+_HANDLERS: Final = (
+    Multiplexed._on_data,
+    Multiplexed._on_headers,
+    Multiplexed._on_priority,
+    Multiplexed._on_reset,
+    Multiplexed._on_settings,
+    Multiplexed._on_push_promise,
+    Multiplexed._on_ping,
+    Multiplexed._on_goaway,
+    Multiplexed._on_window_update,
+    Multiplexed._on_continuation,
+)
+"""The handlers, indexed by the type of the frame."""
