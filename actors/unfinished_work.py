@@ -23,8 +23,8 @@ EXPECTED: Final = 64
 """Decisions of one kind without a question, after which no further one is expected to ask."""
 
 
-Observation = tuple[Callable[..., Any], tuple[Any, ...], Any]
-"""A function that reads, its arguments, and the result."""
+Reading = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function that reads, and its arguments."""
 
 
 class Progress:
@@ -33,6 +33,7 @@ class Progress:
     ``step``: the index of the step to run next.
     ``held``: the unfinished work of that step, for itself; without any, the whole decision begins again.
     ``seconds``: spent in this step, and in all steps before it, so far.
+    ``observations``: the result of each reading. ``certain``: they are all that matters, and each had one result.
     ``answers``: those that the decision has waited for where it stopped, by their keys.
     ``begun``: (companions, measurements) of the write when the steps began.
     """
@@ -40,7 +41,7 @@ class Progress:
     __slots__ = ("answers", "begun", "certain", "held", "observations", "seconds", "step")
 
     def __init__(self) -> None:
-        self.observations: list[Observation] = []
+        self.observations: dict[Reading, Any] = {}
         self.answers: dict[object, object] = {}
         self.certain = True
         self.reset()
@@ -65,9 +66,14 @@ class Progress:
         if self.held is None:
             self.certain = False  # the step may have changed something already
 
+    def note(self, read: Callable[..., Any], given: tuple[Any, ...], found: Any) -> None:
+        """Note the result of a reading. Plugins repeat many, above all when they run again after a patch."""
+        if self.observations.setdefault((read, given), found) is not found:
+            self.certain = False
+
     def is_current(self) -> bool:
         """Tell whether everything that was read is still so."""
-        return self.certain and all(read(*given) is found for read, given, found in self.observations)
+        return self.certain and all(read(*given) is found for (read, given), found in self.observations.items())
 
 
 class Observer:
@@ -82,7 +88,7 @@ class Observer:
         def noted(*given: *Given) -> T:
             found = read(*given)
             if self.progress is not None:
-                self.progress.observations.append((read, given, found))
+                self.progress.note(read, given, found)
             return found
 
         return noted

@@ -125,9 +125,13 @@ def _resource(rt: ResourceType) -> dict[str, str]:
 def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
     """Return the answer in a decoded body. ``uid``, ``version``: those of the review. Raises CallFailed."""
     response = _response(value, uid, version)
-    if version == "v1" and response.keys() == _PLAIN and response["allowed"] is True:
-        return ALLOWED
-    patch, patch_type = _decoded_patch(response.get("patch")), _text(response, "patchType", f"{version}.PatchType")
+    patch = _decoded_patch(response.get("patch"))
+    if version == "v1" and response.get("allowed") is True:
+        if response.keys() == _PLAIN:
+            return ALLOWED
+        if mutating and patch and response.keys() == _PATCHING and response["patchType"] == "JSONPatch":
+            return ALLOWED._replace(patch=patch)
+    patch_type = _text(response, "patchType", f"{version}.PatchType")
     given = response.get("patchType") is not None
     if not mutating:
         if version == "v1":
@@ -157,9 +161,8 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
 
 ALLOWED: Final = Answer(allowed=True, result={}, patch=b"", warnings=(), annotations={})
 _PLAIN: Final = {"uid", "allowed"}
+_PATCHING: Final = {*_PLAIN, "patchType", "patch"}
 """The members of most answers."""
-
-
 _USUAL: Final = {"apiVersion", "kind", "response"}
 """The members of most reviews that are answers."""
 _OPTIONS: Final = ("List", "Get", "Create", "Update", "Patch", "Delete")
@@ -305,11 +308,7 @@ def _check_number(values: Mapping[str, Any], field: str, name: str) -> None:
 
 
 def _annotations(response: Mapping[str, Any]) -> Mapping[str, str]:
-    found = response.get("auditAnnotations")
-    if found is None:
-        return {}
-    if not _is_object(found):
-        raise _mismatch(found, "auditAnnotations", "map[string]string")
+    found = _member(response.get("auditAnnotations"), "auditAnnotations", "map[string]string")
     for value in found.values():
         if value is not None and not isinstance(value, str):
             raise _mismatch(value, "auditAnnotations", "string")
@@ -373,12 +372,12 @@ def denial(name: str, result: Mapping[str, Any]) -> StatusError:
     return StatusError(code, reason, text, details=_details(details) if _is_object(details) else None)
 
 
-def _shown(value: Any) -> str:
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
-
-
 _DETAIL_TEXTS: Final = ("name", "group", "kind", "uid")
 MAX_CAUSES: Final = 1000
+
+
+def _shown(value: Any) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
 def _details(given: Mapping[str, Any]) -> dict[str, Any]:

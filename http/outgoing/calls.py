@@ -53,6 +53,11 @@ class Call:
         self._failure: BadAnswer | None = None
         self._task: trio.lowlevel.Task | None = None
 
+    @property
+    def unusable(self) -> bool:
+        """True if something else came than an answer."""
+        return self._failure is not None and not self._failure.late
+
     async def wait(self) -> None:
         """Wait for ``wake``."""
         self._task = trio.lowlevel.current_task()

@@ -77,7 +77,7 @@ class Connections:
     def take(self) -> Connection | None:
         """Return a connection for one request; None: another one must be made."""
         for connection in self._http2:
-            if connection.usable:
+            if connection.has_room():
                 return connection
         return self._http1.take()
 

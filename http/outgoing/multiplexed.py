@@ -64,7 +64,6 @@ class Multiplexed:
         # What the server allows.
         self._streams = STREAMS
         self._window = self._stream_window = frames.DEFAULT_WINDOW
-        self._frame_size = frames.FRAME_SIZE
         # What it has sent: reads, bytes to credit, bytes without use.
         self._reads = 0
         self._owed = 0
@@ -82,9 +81,10 @@ class Multiplexed:
         self._idle_writer: trio.lowlevel.Task | None = None
         self._room = trio.Event()
 
-    @property
-    def usable(self) -> bool:
-        """True if it takes another request."""
+    def has_room(self) -> bool:
+        """Tell whether it takes another request. One without requests is looked at: the server may have ended it."""
+        if not self._calls and not self._leaving and self._stream.peer_left():
+            self._leaving = True
         return not self._leaving and len(self._calls) < self._streams
 
     @property
@@ -119,7 +119,7 @@ class Multiplexed:
 
     async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
         """Send a request, and return the answer. ``limit``: bytes of its body. ``deadline``: trio time. BadAnswer."""
-        if not self.usable:
+        if self._leaving:
             raise Unprocessed("the connection takes no further requests")
         number, self._next = self._next, self._next + 2
         if self._next > frames.MAX_WINDOW:  # the numbers are used up
@@ -143,8 +143,8 @@ class Multiplexed:
         number, size = call.number, len(body)
         block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))
         self._prefix = b""
-        parts = frames.header_frames(number, block, self._frame_size, end=not size)
-        if size <= min(self._window, call.window, self._frame_size):
+        parts = frames.header_frames(number, block, frames.FRAME_SIZE, end=not size)
+        if size <= min(self._window, call.window, frames.FRAME_SIZE):
             call.sent = True
             if size:
                 self._window -= size
@@ -156,7 +156,7 @@ class Multiplexed:
         """Put a large body into the output as the windows grow, unless the answer comes first."""
         rest = memoryview(body)
         while rest and not call.over:
-            room = min(self._window, call.window, self._frame_size)
+            room = min(self._window, call.window, frames.FRAME_SIZE)
             if room <= 0 or self._waiting > WAITING:
                 self._blocked.add(call)
                 try:
@@ -176,8 +176,8 @@ class Multiplexed:
         del self._calls[call.number]
         if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
             self._put([frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL)])
-            if call.reads == self._reads and trio.current_time() - began >= SILENT:
-                self._leaving = True  # nothing has come for so long: the next request tries another connection
+            if call.unusable or (call.reads == self._reads and trio.current_time() - began >= SILENT):
+                self._leaving = True  # what comes next may be as bad, or nothing: the next request tries another one
         if self._leaving and not self._calls:
             self._scope.cancel()
 
@@ -329,7 +329,6 @@ class Multiplexed:
         if self._streams == STREAMS:  # the first settings, or others that leave it so
             self._streams = UNLIMITED
         self._streams = values.get(Setting.MAX_CONCURRENT_STREAMS, self._streams)
-        self._frame_size = min(max(values.get(Setting.MAX_FRAME_SIZE, self._frame_size), frames.FRAME_SIZE), READ)
         window = values.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)
         change, self._stream_window = window - self._stream_window, window
         for call in self._calls.values():

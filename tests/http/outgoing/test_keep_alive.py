@@ -116,7 +116,9 @@ async def test_a_complete_answer_keeps_the_connection(kept: Connections, peer: P
         ([OK + b"garbage"], False),
     ],
 )
-async def test_an_answer_that_ends_the_connection(kept: Connections, peer: Peer, pieces: list[bytes], ends: bool) -> None:
+async def test_an_answer_that_ends_the_connection(
+    kept: Connections, peer: Peer, pieces: list[bytes], ends: bool
+) -> None:
     """The answer is used. An answer that nobody asked for is never taken for that of the next request."""
     peer.pieces, peer.ends = pieces, ends
     assert [await ask(kept) for _ in range(2)] == [(200, b"{}")] * 2
