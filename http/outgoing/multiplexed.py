@@ -12,6 +12,7 @@ nobody asked for, or does not read, is bounded by ``limit``, MAX_HEADERS, UNWANT
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Final
 
 import trio
@@ -126,7 +127,7 @@ class Multiplexed:
             self._leaving = True
         call = self._calls[number] = Call(number, limit=limit, window=self._stream_window, reads=self._reads)
         self._deadlines.begin(call, deadline)
-        began = trio.current_time()
+        began = perf_counter()
         try:
             self._begin(call, head, body)
             if not call.sent:
@@ -172,11 +173,11 @@ class Multiplexed:
         call.sent = not rest
 
     def _forget(self, call: Call, began: float) -> None:
-        """End a call that has its answer, or was given up. ``began``: trio time."""
+        """End a call that has its answer, or was given up. ``began``: as perf_counter shows it."""
         del self._calls[call.number]
         if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
             self._put([frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL)])
-            if call.unusable or (call.reads == self._reads and trio.current_time() - began >= SILENT):
+            if call.unusable or (call.reads == self._reads and perf_counter() - began >= SILENT):
                 self._leaving = True  # what comes next may be as bad, or nothing: the next request tries another one
         if self._leaving and not self._calls:
             self._scope.cancel()

@@ -58,30 +58,26 @@ class Question:
         self.version = reviews.version_of(webhook.review_versions)
         self.mutating = mutating
         self._request = orjson.dumps(request)
-        self._known = known
-        self._ended: _Ended | None = None
         self.key = (webhook.uid, webhook.version, mutating, second, self.version, self._request)
+        found = (known.get(self.key) if known else None) or recall_answer(self.key)
+        self._ended = found if isinstance(found, _Ended) else None
 
     def answer(self) -> Answer | None:
         """Return the answer, None if it is not there yet. Raises CallFailed."""
-        ended = self.ended()
-        if ended is None:
+        if self._ended is None:
             return None
-        if isinstance(ended.answer, CallFailed):
-            raise ended.answer
-        return ended.answer
+        answer = self._ended.answer
+        if isinstance(answer, CallFailed):
+            raise answer
+        return answer
 
     @property
     def seconds(self) -> float:
         """The duration of the call, 0 if it has not ended."""
-        ended = self.ended()
-        return ended.seconds if ended is not None else 0.0
+        return self._ended.seconds if self._ended is not None else 0.0
 
     def ended(self) -> _Ended | None:
         """Return the end of the call; None: the webhook has neither answered nor failed for this decision."""
-        if self._ended is None:
-            found = (self._known.get(self.key) if self._known else None) or recall_answer(self.key)
-            self._ended = found if isinstance(found, _Ended) else None
         return self._ended
 
     async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, deadline: float) -> None:
