@@ -111,9 +111,9 @@ class Connections:
             return Kept(self._http1, stream)
         made = Multiplexed(stream, limit=self._limit, deadlines=self._deadlines)
         for other in self._http2:
-            if other.idle:
+            if not other.calls:
                 other.close()  # it takes no request, and has none
-        self._http2 = [made, *(other for other in self._http2 if not other.idle)]
+        self._http2 = [made, *(other for other in self._http2 if other.calls)]
         try:
             self._start(made.run)
         except BaseException:

@@ -1,13 +1,14 @@
 """Requests with small bodies over one HTTP/2 connection (RFC 9113), as a client.
 
     callers   put the frames of their request into the output, and wait for their answer
-    writer    sends all that was put since it last ran: the requests of one turn of the event loop in one write
+    writer    sends all that was put since it last ran: the requests of one turn of the event loop in one write;
+              a request that is alone is sent at once
     reader    hands the frames of several answers to their callers after one wait
 
 So many clients whose writes wait for one webhook share system calls, encryption and wake-ups.
 
-Invariants: only the writer writes, so a cancelled caller cuts no frame. A server that breaks the rules, sends what
-nobody asked for, or does not read, is bounded by ``limit``, MAX_HEADERS, UNWANTED and WAITING.
+Invariants: only the writer waits to write, so a cancelled caller cuts no frame. A server that breaks the rules, sends
+what nobody asked for, or does not read, is bounded by ``limit``, MAX_HEADERS, UNWANTED and WAITING.
 """
 
 from __future__ import annotations
@@ -46,14 +47,17 @@ GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Multiplexed:
-    """A connection. ``run`` must be running. ``limit``: bytes of the longest answer that a caller accepts."""
+    """A connection. ``run`` must be running. ``limit``: bytes of the longest answer that a caller accepts.
+
+    ``calls``: the requests on their way, by the numbers of their streams.
+    """
 
     def __init__(self, stream: TLSStream, *, limit: int, deadlines: Deadlines) -> None:
         self._stream = stream
         self._deadlines = deadlines
         self._frames = FrameReader(begun=True)
         self._decoder = AnswerDecoder(MAX_HEADERS)
-        self._calls: dict[int, Call] = {}
+        self.calls: dict[int, Call] = {}
         self._blocked: set[Call] = set()
         """Those whose body waits for a window or for the socket."""
         self._scope = trio.CancelScope()
@@ -63,6 +67,7 @@ class Multiplexed:
         self._block: tuple[int, bool, list[bytes]] | None = None
         """An incomplete header block: its stream, True if the stream ends with it, its parts."""
         # What the server allows.
+        self._settled = False
         self._streams = STREAMS
         self._window = self._stream_window = frames.DEFAULT_WINDOW
         # What it has sent: reads, bytes to credit, bytes without use.
@@ -78,20 +83,15 @@ class Multiplexed:
         }
         window = frames.number_frame(frames.WINDOW_UPDATE, 0, WINDOW - frames.DEFAULT_WINDOW)
         self._output = [frames.PREFACE, frames.settings_frame(settings), window]
-        self._waiting = 0
+        self._waiting = sum(map(len, self._output))
         self._idle_writer: trio.lowlevel.Task | None = None
         self._room = trio.Event()
 
     def has_room(self) -> bool:
         """Tell whether it takes another request. One without requests is looked at: the server may have ended it."""
-        if not self._calls and not self._leaving and self._stream.peer_left():
+        if not self.calls and not self._leaving and self._stream.peer_left():
             self._leaving = True
-        return not self._leaving and len(self._calls) < self._streams
-
-    @property
-    def idle(self) -> bool:
-        """True if no request is on its way."""
-        return not self._calls
+        return not self._leaving and len(self.calls) < self._streams
 
     async def run(self) -> None:
         """Carry bytes until the connection ends. Then the requests under way end with BadAnswer."""
@@ -109,7 +109,7 @@ class Multiplexed:
                     nursery.cancel_scope.cancel()
         finally:
             self._leaving = True
-            for call in list(self._calls.values()):
+            for call in list(self.calls.values()):
                 call.fail(failure)
             self._stream.close_nowait()
 
@@ -125,7 +125,7 @@ class Multiplexed:
         number, self._next = self._next, self._next + 2
         if self._next > frames.MAX_WINDOW:  # the numbers are used up
             self._leaving = True
-        call = self._calls[number] = Call(number, limit=limit, window=self._stream_window, reads=self._reads)
+        call = self.calls[number] = Call(number, limit=limit, window=self._stream_window, reads=self._reads)
         self._deadlines.begin(call, deadline)
         began = perf_counter()
         try:
@@ -151,7 +151,10 @@ class Multiplexed:
                 self._window -= size
                 parts.append(frames.head(size, frames.DATA, frames.END_STREAM, number))
                 parts.append(body)
-        self._put(parts)
+        if len(self.calls) == 1 and self._idle_writer is not None:
+            self._send_at_once(b"".join(parts))
+        else:
+            self._put(parts)
 
     async def _send_rest(self, call: Call, body: bytes) -> None:
         """Put a large body into the output as the windows grow, unless the answer comes first."""
@@ -174,12 +177,12 @@ class Multiplexed:
 
     def _forget(self, call: Call, began: float) -> None:
         """End a call that has its answer, or was given up. ``began``: as perf_counter shows it."""
-        del self._calls[call.number]
+        del self.calls[call.number]
         if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
             self._put([frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL)])
             if call.unusable or (call.reads == self._reads and perf_counter() - began >= SILENT):
                 self._leaving = True  # what comes next may be as bad, or nothing: the next request tries another one
-        if self._leaving and not self._calls:
+        if self._leaving and not self.calls:
             self._scope.cancel()
 
     # -- bytes --------------------------------------------------------------------------------------------------------
@@ -191,6 +194,16 @@ class Multiplexed:
         writer, self._idle_writer = self._idle_writer, None
         if writer is not None:
             trio.lowlevel.reschedule(writer)
+
+    def _send_at_once(self, data: bytes) -> None:
+        """Send the frames of the only request while the writer has nothing to do; the writer sends the rest."""
+        try:
+            sent = self._stream.send_nowait(data)
+        except GONE:
+            self._stream.close_nowait()  # as in the writer
+            return
+        if sent < len(data):
+            self._put([data[sent:]])
 
     async def _write(self) -> None:
         while True:
@@ -219,7 +232,8 @@ class Multiplexed:
 
     async def _read(self) -> None:
         while True:
-            data = await self._stream.receive_many(READ)
+            alone = len(self.calls) < 2  # then one record is nearly always all
+            data = await (self._stream.receive_some() if alone else self._stream.receive_many(READ))
             if not data:
                 return
             self._reads += 1
@@ -265,7 +279,7 @@ class Multiplexed:
 
     def _head(self, number: int, block: bytes, ends: bool) -> None:
         """Take a whole header block: of an answer, or of the trailers after its body."""
-        call = self._calls.get(number)
+        call = self.calls.get(number)
         if call is None or call.over:
             self._waste(block)
         try:
@@ -289,7 +303,7 @@ class Multiplexed:
         if self._owed >= WINDOW // 2:
             self._put([frames.number_frame(frames.WINDOW_UPDATE, 0, self._owed)])
             self._owed = 0
-        call = self._calls.get(number)
+        call = self.calls.get(number)
         if call is None or call.over:
             self._waste(payload)
             return
@@ -298,19 +312,20 @@ class Multiplexed:
             self._end(call)
 
     def _end(self, call: Call) -> None:
-        call.end()
         self._unwanted = 0
+        call.end()
 
     def _on_reset(self, flags: int, number: int, payload: bytes) -> None:
         self._waste(payload)
-        code, call = _number(payload), self._calls.get(number)
+        code, call = frames.read_number(payload), self.calls.get(number)
         if call is None:
             return
         call.reset = True
         if code == ErrorCode.REFUSED_STREAM:
             call.fail(Unprocessed("the server refused the request"))
         elif not call.ended:
-            call.fail(BadAnswer(f"stream error: stream ID {number}; {_name(code)}; received from peer", broken=True))
+            why = f"stream error: stream ID {number}; {frames.error_name(code)}; received from peer"
+            call.fail(BadAnswer(why, broken=True))
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -322,59 +337,44 @@ class Multiplexed:
 
     def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
         self._waste(payload)
-        if number:
-            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
         if flags & frames.ACK:
             return
         values = dict(frames.read_settings(payload))
-        if self._streams == STREAMS:  # the first settings, or others that leave it so
-            self._streams = UNLIMITED
-        self._streams = values.get(Setting.MAX_CONCURRENT_STREAMS, self._streams)
+        self._streams = values.get(Setting.MAX_CONCURRENT_STREAMS, self._streams if self._settled else UNLIMITED)
+        self._settled = True
         window = values.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)
         change, self._stream_window = window - self._stream_window, window
-        for call in self._calls.values():
+        for call in self.calls.values():
             call.window = _widened(call.window, change)
         self._put([frames.frame(frames.SETTINGS, frames.ACK, 0)])
         self._wake_blocked()
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
         self._waste(payload)
-        if len(payload) != 8:
-            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
-        if not flags & frames.ACK:
+        if len(payload) == 8 and not flags & frames.ACK:
             self._put([frames.frame(frames.PING, frames.ACK, 0, payload)])
 
     def _on_goaway(self, flags: int, number: int, payload: bytes) -> None:
         """Take no further requests. Those after the last that the server has taken may be sent again (§6.8)."""
         self._waste(payload)
-        self._leaving, last = True, _number(payload) & frames.MAX_WINDOW
-        for call in self._calls.values():
+        self._leaving, last = True, frames.read_number(payload) & frames.MAX_WINDOW
+        for call in self.calls.values():
             if call.number > last:
                 call.reset = True
                 call.fail(Unprocessed("the server is closing the connection"))
-        if not self._calls:
+        if not self.calls:
             self._scope.cancel()
 
     def _on_window_update(self, flags: int, number: int, payload: bytes) -> None:
         self._waste(payload)
-        increment = _number(payload) & frames.MAX_WINDOW
+        increment = frames.read_number(payload) & frames.MAX_WINDOW
         if not number:
             self._window = _widened(self._window, increment)
             self._wake_blocked()
-        elif (call := self._calls.get(number)) is not None:
+        elif (call := self.calls.get(number)) is not None:
             call.window = _widened(call.window, increment)
             if call in self._blocked:
                 call.wake()
-
-
-def _number(payload: bytes) -> int:
-    if len(payload) < 4:
-        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
-    return int.from_bytes(payload[:4], "big")
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"unknown error code 0x{code:x}"
 
 
 def _widened(window: int, change: int) -> int:

@@ -155,6 +155,18 @@ def number_frame(kind: int, stream_id: int, value: int) -> bytes:
     return frame(kind, 0, stream_id, value.to_bytes(4, "big"))
 
 
+def read_number(payload: bytes) -> int:
+    """Return the number at the beginning of a payload. Raises ConnectionFailed: it is too short."""
+    if len(payload) < 4:
+        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+    return int.from_bytes(payload[:4], "big")
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error code of the peer, also of an unknown one."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"unknown error code 0x{code:x}"
+
+
 def goaway_frame(last_stream: int, code: ErrorCode) -> bytes:
     return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + code.to_bytes(4, "big"))
 
