@@ -27,12 +27,12 @@ import trio
 from kubechronicle.http.egress import packets
 from kubechronicle.http.egress.metrics import EgressMetrics
 from kubechronicle.http.egress.packets import MalformedPacket, Packet, PacketType
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import ProxyFailed
 from kubechronicle.http.streaming.copying import GONE
 
 if TYPE_CHECKING:
-    from kubechronicle.http.outgoing.grpc_connection import GrpcStream
+    from kubechronicle.http.outgoing.grpc.connection import GrpcStream
 
 log = logging.getLogger(__name__)
 

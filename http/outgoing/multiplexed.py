@@ -39,7 +39,7 @@ UNWANTED: Final = 8 * 1024 * 1024
 """Bytes without use for a caller between two answers; a frame counts as FRAME_COST more. More are abuse."""
 FRAME_COST: Final = 1024
 STREAMS: Final = 100
-"""Requests at a time until the server has told its maximum (as Go's client)."""
+"""Requests at a time until the maximum of the server is known (as Go's client)."""
 UNLIMITED: Final = 1 << 31
 SILENT: Final = 1.0
 """Seconds for which a caller has waited in vain before the connection may count as dead."""

@@ -9,7 +9,7 @@ import trio
 
 from kubechronicle.http.outgoing.client import Client
 from kubechronicle.http.outgoing.errors import AskError
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
 from kubechronicle.http.tracing.tracing import TIMEOUT, Send, SendError
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"

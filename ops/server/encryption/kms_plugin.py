@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.kms import EncryptedKey, Status
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError, unix_socket
+from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
 
 SERVICE: Final = "/v2.KeyManagementService/"
 

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.token_issuer import SigningFailed
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError, unix_socket
+from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
 from kubechronicle.ops.server.collectors.jwt_signer import NOT_GRPC, SignerMetrics
 
 __all__ = ["BadAnswer", "GrpcError", "JwtSigner", "Keys", "key_id_of", "keys_of"]

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from kubechronicle.http.outgoing.grpc import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
 from tests.support.encryption.grpc_server import GrpcServer
 
 SERVICE = "/test.Service/"

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection of the gRPC client, and the streams on it. See grpc.py.
+"""One HTTP/2 connection of the gRPC client, and the streams on it. See channel.py.
 
     task of the connection   reads bytes, passes them to h2, and hands its events to the streams
     task for writing         sends the bytes that h2 has ready; the only writer, so a cancelled caller cuts no frame
@@ -23,7 +23,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
-from kubechronicle.http.outgoing.grpc_errors import CODES, HTTP_CODES, GrpcError
+from kubechronicle.http.outgoing.grpc.errors import CODES, HTTP_CODES, GrpcError
 
 # Bytes of a received message (grpc-go: defaultClientMaxReceiveMessageSize).
 MAX_MESSAGE: Final = 4 * 1024 * 1024

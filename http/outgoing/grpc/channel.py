@@ -8,7 +8,7 @@
         message = await stream.receive()            None: the server ended the stream with OK
 
 Messages are bytes: the caller encodes and decodes its protobuf. The protocol is "gRPC over HTTP2" of the gRPC
-documentation (doc/PROTOCOL-HTTP2.md). h2 has the rules of HTTP/2; grpc_connection.py moves its bytes.
+documentation (doc/PROTOCOL-HTTP2.md). h2 has the rules of HTTP/2; connection.py moves its bytes.
 
 Bounds: a message has at most MAX_MESSAGE bytes. A stream holds received bytes of one flow-control window at most,
 because the window opens again only when the caller has taken a message. A unary call ends at its timeout.
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kubechronicle.http.outgoing.grpc_errors import GrpcError
+from kubechronicle.http.outgoing.grpc.errors import GrpcError
 
 if TYPE_CHECKING:
-    from kubechronicle.http.outgoing.grpc_connection import GrpcConnection, GrpcStream
+    from kubechronicle.http.outgoing.grpc.connection import GrpcConnection, GrpcStream
 
 __all__ = ["Connect", "GrpcChannel", "GrpcError", "unix_socket"]
 
@@ -175,7 +175,7 @@ class GrpcChannel:
             with trio.fail_after(CONNECT_TIMEOUT):
                 transport = await self._connect()
             # h2 takes long to load, and few servers need it.
-            from kubechronicle.http.outgoing.grpc_connection import GrpcConnection
+            from kubechronicle.http.outgoing.grpc.connection import GrpcConnection
 
             connection = GrpcConnection(transport)
             await nursery.start(connection.run)
