@@ -15,9 +15,13 @@ ANSWER_SECONDS = 5.0
 
 
 class Outages:
-    """``last_error``: the reason of the present outage. ``count``: outages so far."""
+    """``last_error``: the reason of the present outage. ``count``: outages so far.
 
-    def __init__(self) -> None:
+    ``of``: names the database in log lines, if there are several.
+    """
+
+    def __init__(self, of: str = "") -> None:
+        self._named = f"database of {of}" if of else "database"
         self.last_error: LogError | None = None
         self.count = 0
         self._since = 0.0
@@ -27,13 +31,13 @@ class Outages:
         if self.last_error is None:
             self.count += 1
             self._since = trio.current_time()
-            logger.error("database lost: %s", error)
+            logger.error("%s lost: %s", self._named, error)
         self.last_error = error
 
     def succeeded(self) -> None:
         if self.last_error is not None:
             self.last_error = None
-            logger.warning("database back after %.1f s", trio.current_time() - self._since)
+            logger.warning("%s back after %.1f s", self._named, trio.current_time() - self._since)
 
     def sent(self, query: str) -> None:
         """Note that a query is under way; ``query``: its purpose."""

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import trio
 
@@ -65,11 +65,14 @@ class PostgresLog(StandbyReads):
         connect_unbounded: Callable[[], Awaitable[Session]] | None = None,
         connect_to_listen: Callable[[], Awaitable[Session]] | None = None,
         standby: Standby | None = None,
+        *,
+        log_id: UUID | None = None,
     ) -> None:
         """``connect_unbounded``: opens a connection for maintenance, whose statements may take long.
         ``connect_to_listen``: opens one for the listener, if the one for appends leads through a pooler.
-        ``standby``: for searches and lists of the past.
+        ``standby``: for searches and lists of the past. ``log_id``: the identity of the log.
         """
+        self.log_id = log_id or UUID(int=0)
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
         super().__init__(Pool(connect), standby)
@@ -308,7 +311,7 @@ async def open_postgres_log(
     finally:
         await session.close()
     standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
-    log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby)
+    log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby, log_id=log_id)
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:

@@ -52,10 +52,12 @@ FIRST_READ = 8
 class Tail:
     """See the head of this file. The views change only while ``run`` is running."""
 
-    def __init__(self, log: RevisionLog, views: Views, *, show_loading: ShowLoading = nullcontext) -> None:
+    def __init__(
+        self, log: RevisionLog, views: Views, *, show_loading: ShowLoading = nullcontext, name: str = ""
+    ) -> None:
         self.views = views
         self._show_loading = show_loading
-        self.outages = Outages()
+        self.outages = Outages(name)
         self.losses: list[Loss] = []
         self.lost = trio.Event()  # replaced when it is set
         self._log = log

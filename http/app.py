@@ -196,7 +196,8 @@ def _backend(
 ) -> Backend:
     """Return the parts that the handlers of resources share."""
     encodings = EncodingCache(settings.encoding_cache)
-    store.reads.views.on_erased(encodings.clear)
+    for reads in store.reads.logs:
+        reads.views.on_erased(encodings.clear)
     metrics.add_readings(encodings.readings)
     return Backend(
         store=store,
@@ -222,6 +223,6 @@ def _flow_control(store: Store, settings: HttpSettings, metrics: Metrics) -> Flo
     seats = settings.max_requests_inflight + settings.max_mutating_requests_inflight
     if not (settings.priority_and_fairness and seats):
         return None
-    control = FlowControl(store.reads.views, seats, metrics.in_flight)
+    control = FlowControl(store.reads.views, seats, metrics.in_flight, find=store.reads.find_view)
     metrics.registry.register(FlowControlMetrics(control))
     return control

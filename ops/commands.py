@@ -199,6 +199,12 @@ def _kubeconfig(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _move_resources(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import move_resources
+
+    return _run_async(lambda settings: move_resources.run(settings, arguments), arguments)
+
+
 def _convert(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import convert
 
@@ -262,6 +268,9 @@ COMMANDS: dict[str, Command] = {
     "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
     "import": Command(
         "Move in: copy a cluster from its API server, or from an etcd snapshot.", flags.import_flags, _import
+    ),
+    "move-resources": Command(
+        "Move Events or Leases to the database of an override, or back.", flags.move_flags, _move_resources
     ),
     "kubeconfig": Command(
         "Print a kubeconfig: for a user, or for a moment of history.", flags.kubeconfig_flags, _kubeconfig

@@ -11,7 +11,7 @@ from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.records import Record
+from kubechronicle.eventlog.records import Key, Record
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 # Access reviews may name a missing namespace.
@@ -51,6 +51,16 @@ def too_late(rt: ResourceType, record: Record, peek: Callable[[str, str, str], E
     if namespace.revision < record.revision and namespace.fields.get("status.phase") == "Terminating":
         return _terminating(rt, record.key.name, namespace)
     return None
+
+
+def changed(rt: ResourceType, key: Key, before: Entry | None, now: Entry | None) -> StatusError | None:
+    """Return the rejection of a created object in another log than its namespace. None: that is still the same one.
+
+    ``before``: the namespace before the object was committed. ``now``: after it, read consistently.
+    """
+    if now is None or (before is not None and now.uid != before.uid):
+        return status.not_found("namespaces", key.namespace)
+    return _terminating(rt, key.name, now) if now.fields.get("status.phase") == "Terminating" else None
 
 
 def _terminating(rt: ResourceType, name: str, namespace: Entry) -> StatusError:

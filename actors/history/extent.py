@@ -10,6 +10,7 @@ Permission to list revisions suffices, as for density. Fields also require permi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -37,8 +38,11 @@ async def extent(
     selected: RevisionSelection,
     *,
     everything: bool = False,
+    elsewhere: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the RevisionExtent of a selection. ``everything``: cover cluster-scoped objects too.
+
+    ``elsewhere``: resources that are meant, but are in another database, which is not searched.
 
     ``complete``: nothing was ever dropped. ``whole``: nothing was dropped within the bounds of the search.
     ``later``: the resources whose history begins later than that of the others.
@@ -75,6 +79,8 @@ async def extent(
         ]
     if selected.fields:
         answer["fields"] = await unknown_fields(log, reads, held, [term.value for term in selected.fields])
+    if elsewhere:
+        answer["elsewhere"] = list(elsewhere)
     answer["message"] = covered(answer)
     return answer
 

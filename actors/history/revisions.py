@@ -109,6 +109,10 @@ class ChangeReads:
         self._verdicts = verdicts
         self._values = values or SecretValues()
 
+    @property
+    def log(self) -> RevisionLog:
+        return self._log
+
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:

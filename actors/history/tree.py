@@ -6,7 +6,7 @@ namespace (of the cluster-scoped objects, for such an object). Objects that the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,9 @@ MOST_CHANGES: Final = 2000
 AT_ONCE: Final = 50
 EVENTS: Final = "events"
 
+EventsOf = Callable[[ChangeQuery], Awaitable[tuple[ChangeReads, ChangeQuery] | None]]
+"""Return the revisions of the other log that holds Events, and the same period there; None: there is no such log."""
+
 
 async def tree(
     log: RevisionLog,
@@ -48,10 +51,11 @@ async def tree(
     registry: Registry,
     *,
     values: SecretValues | None = None,
+    events: EventsOf | None = None,
 ) -> dict[str, Any]:
     """Return the RevisionTree of the selected object in the selected period. StatusError 400.
 
-    ``truncated``: the period has more than is read.
+    ``events``: finds Events that are in another log; ``truncated``: the period has more than is read.
     """
     name = _name_in(selected)
     newest, query = await reads.newest(None), selected.query
@@ -64,7 +68,7 @@ async def tree(
     members = sorted(levels, key=lambda uid: (levels[uid], uid))
     shown = members[:MOST_OBJECTS]
     changes, more = await _changes(log, reads, scope, [nodes[uid] for uid in shown], values or SecretValues())
-    events = await finding.events(scope, frozenset(shown)) if shown else {}
+    reported = await _events(finding, events, scope, frozenset(shown)) if shown else {}
     return {
         "apiVersion": API_VERSION,
         "kind": "RevisionTree",
@@ -83,11 +87,27 @@ async def tree(
                 "owners": [owner for owner in nodes[uid].owners if owner in levels],
                 "existed": uid in finding.at_first,
                 "revisions": changes.get(uid, []),
-                "events": events.get(uid, []),
+                "events": reported.get(uid, []),
             }
             for uid in shown
         ],
     }
+
+
+async def _events(
+    finding: _Finding, events: EventsOf | None, scope: ChangeQuery, uids: frozenset[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the Events about these objects from the logs that hold them, by uid, in the order of their times."""
+    found = await finding.events(scope, uids)
+    elsewhere = await events(scope) if events is not None else None
+    if elsewhere is None:
+        return found
+    reads, its_scope = elsewhere
+    other = _Finding(reads.log, reads, finding.registry)
+    for uid, more in (await other.events(its_scope, uids)).items():
+        found.setdefault(uid, []).extend(more)
+    finding.truncated |= other.truncated
+    return found
 
 
 def _name_in(selected: RevisionSelection) -> str:
@@ -111,7 +131,7 @@ class _Finding:
     def __init__(self, log: RevisionLog, reads: ChangeReads, registry: Registry) -> None:
         self._log = log
         self._reads = reads
-        self._registry = registry
+        self.registry = registry
         self._read = 0
         self.truncated = False
         self.at_first: set[str] = set()
@@ -132,7 +152,7 @@ class _Finding:
 
     async def _records_at_first(self, scope: ChangeQuery) -> AsyncGenerator[Record, None]:
         """Yield the objects as they were at the beginning."""
-        for rt in self._registry.stored():
+        for rt in self.registry.stored():
             if rt.namespaced is not scope.namespaced or rt.resource in NOISY_RESOURCES or not scope.after:
                 continue
             after: tuple[str, str] | None = None

@@ -47,7 +47,9 @@ class EventExpiry:
     def __init__(self, store: Store, ttl: timedelta) -> None:
         self._store = store
         self._ttl = ttl
-        self._view = store.reads.views[store.registry.builtin("", "v1", "events").resource]
+        events = store.registry.builtin("", "v1", "events").resource
+        self._reads = store.reads.of(events)
+        self._view = self._reads.views[events]
         self._oldest = 0  # no Event is at a lower revision
         self.interval = min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, ttl.total_seconds() / ROUNDS))
 
@@ -81,7 +83,7 @@ class EventExpiry:
         until = await self._written_until()
         if until < self._oldest:
             return (), self._oldest
-        oldest = self._store.reads.applied + 1
+        oldest = self._reads.applied + 1
         expired: list[Entry] = []
         after: tuple[str, str] | None = None
         while page := self._view.page("", after, PAGE):
@@ -95,7 +97,7 @@ class EventExpiry:
     async def _written_until(self) -> int:
         """Return the newest revision at which an Event is expired; 0: none is."""
         try:
-            return (await self._store.reads.log.revision_at(self._ttl)).revision
+            return (await self._reads.log.revision_at(self._ttl)).revision
         except BeforeHistory as error:
             if error.oldest is None or error.oldest.revision <= 1:
                 return 0  # the first change in the log is younger
@@ -104,7 +106,7 @@ class EventExpiry:
     async def _written_until_before(self, oldest: int) -> int:
         """Return the same for Events below the ``oldest`` revision of the retained history. The rows of existing Events
         are retained with their time, and revisions are in the order of times."""
-        reads = self._store.reads
+        reads = self._reads
         older = sorted((entry.revision, entry.key) for entry in self._view.entries() if entry.revision < oldest)
         if not older:
             return 0

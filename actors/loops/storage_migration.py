@@ -125,7 +125,7 @@ class StorageMigrationLoop:
                 text = f'resource "{name}" does not support discovery operations: [{" ".join(VERBS)}]'
                 await self._fail(migration, text)
                 return 0
-            revision = str(await self._store.reads.wait_consistent())
+            revision = str(await self._store.reads.of(rt.resource).wait_consistent())
             await self._edit(migration, lambda held: _with_revision(held, revision))
         elif await self._migrate(migration, rt, int(status["resourceVersion"])):
             await self._add_condition(migration, "Succeeded", "StorageVersionMigrationSucceeded", "")

@@ -14,8 +14,7 @@ This module is independent of HTTP and encodings: answers are Entries, which car
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol, TypedDict
 
@@ -26,17 +25,18 @@ from kubechronicle.actors.reading.selection import Listing as Listing
 from kubechronicle.actors.reading.selection import Selection as Selection
 from kubechronicle.actors.reading.selection import page_of
 from kubechronicle.actors.reading.unreadable import listed_unreadable, unreadable_error
+from kubechronicle.actors.reading.watches import Watching as Watching
+from kubechronicle.actors.reading.watches import last_seen as last_seen
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.paging import INCONSISTENT, Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.consistency import ConsistentRead
-from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, Event
+from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Key, Operation
+from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.views.rereading import reread
-from kubechronicle.eventlog.views.views import Views
-from kubechronicle.eventlog.watching.cursors import Cursor
+from kubechronicle.eventlog.views.views import View, Views
 
 FRESHNESS_TIMEOUT = 3.0
 """Seconds a read waits for a revision this replica has not reached (k8s.io/apiserver cacher: blockTimeout)."""
@@ -48,70 +48,6 @@ EXPIRED_CONTINUE = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
-
-
-@dataclass(slots=True)
-class Watching:
-    """A started watch: first ``initial`` (as ADDED), then the events of ``cursor``, each passed through ``classify``.
-
-    ``initial_revision``: the revision of the initial state.
-    ``bookmark_initial``: send a bookmark after the initial state.
-    ``matches``: the selectors; None: every object matches.
-    ``future``: waits for the revision to begin at, which this replica has not reached yet. StatusError 504. A log that
-    went back (a restore) may give that revision to another change later, which the client would take for a known one.
-    """
-
-    initial: Sequence[Entry]
-    initial_revision: int
-    bookmark_initial: bool
-    cursor: Cursor
-    matches: Callable[[Entry], bool] | None = None
-    future: Callable[[], Awaitable[None]] | None = None
-
-    def classify(self, event: Event) -> tuple[str, Entry] | None:
-        """Return an event's type and object for this watcher; None: the event does not concern it.
-
-        An object that stops matching the selectors is DELETED for this watcher, with its last matching state at the
-        event's revision. One that begins to match is ADDED. A previous state that was erased, or cannot be decrypted,
-        may have matched. After it, a matching object is therefore ADDED, as for a new watcher, and another one is
-        DELETED. StatusError: the object cannot be decrypted.
-        """
-        matches, previous = self.matches, event.previous
-        if event.entry.labels is UNREADABLE:
-            raise unreadable_error(event.entry)
-        deleted = event.operation is Operation.DELETE
-        if matches is None:
-            new = previous is None or previous.withheld
-            return ("DELETED" if deleted else "ADDED" if new else "MODIFIED"), event.entry
-        is_now = not deleted and matches(event.entry)
-        was = previous is not None and matches(previous)
-        if is_now:
-            known = was and previous is not None and not previous.withheld
-            return ("MODIFIED" if known else "ADDED"), event.entry
-        if previous is None or not (was or previous.withheld or event.entry.withheld):
-            return None
-        return "DELETED", event.entry if deleted else last_seen(event, previous)
-
-
-def last_seen(event: Event, previous: Entry) -> Entry:
-    """Return the object before an event, sealed with the event's revision. It is made once for each event."""
-    cached = event.cache.get("last_seen")
-    if isinstance(cached, Entry):
-        return cached
-    member = b'"resourceVersion":"%d"'
-    json = previous.json.replace(member % previous.revision, member % event.revision, 1)
-    entry = Entry(
-        previous.key,
-        previous.uid,
-        event.revision,
-        previous.create_revision,
-        previous.version,
-        json,
-        previous.labels,
-        previous.fields,
-    )
-    event.cache["last_seen"] = entry
-    return entry
 
 
 class ObjectReads(Protocol):
@@ -182,6 +118,43 @@ class Reads:
 
     async def wait_consistent(self) -> int:
         """Wait until the views hold everything committed before this call, and return their revision."""
+        return await self._consistency.wait()
+
+    # A server with several logs has RoutedReads, whose main log is meant wherever no resource is named.
+
+    @property
+    def logs(self) -> Sequence[Reads]:
+        """The reads of each log, the main one first."""
+        return (self,)
+
+    @property
+    def main(self) -> Reads:
+        """The reads of the main log alone, for every resource."""
+        return self
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """The resources that are not in the main log."""
+        return frozenset()
+
+    def of(self, resource: str) -> Reads:
+        """Return the reads of the log that holds the resource."""
+        return self
+
+    def of_revision(self, revision: int) -> Reads:
+        """Return the reads of the log to which the revision belongs."""
+        return self
+
+    def find_view(self, resource: str) -> View | None:
+        """Return the resource's view if it has been used."""
+        return self._views.find(resource)
+
+    def seen(self, resource: str) -> int:
+        """Return a number that grows with each applied change on which a write of the resource may rest."""
+        return self._views.applied
+
+    async def wait_current(self, resource: str) -> int:
+        """Wait as ``wait_consistent`` for all changes on which a write of the resource may rest. Return ``seen``."""
         return await self._consistency.wait()
 
     async def wait_not_older(self, revision: int, resource: str = "") -> None:

@@ -27,6 +27,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LARGE, Turn
 from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.writing.apart import spanning_error
 from kubechronicle.actors.writing.overlay import Overlay
 from kubechronicle.actors.writing.pending_write import PendingWrite, Written
 from kubechronicle.actors.writing.preparation import MayCreate, Preparation
@@ -128,6 +129,8 @@ class Together:
         self._add(deletion(self._preparation, self._caller, target, self._turn, options))
 
     def _add(self, write: PendingWrite, warnings: Sequence[str] = ()) -> None:
+        if self._reads.of(write.target.rt.resource) is not self._reads:
+            raise spanning_error(write.target.rt.group_resource)
         self._writes.append(write)
         self._warnings.append(warnings)
 

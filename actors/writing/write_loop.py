@@ -18,6 +18,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_wit
 from kubechronicle.actors.large_work import LARGE, LARGE_BYTES, Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.writing.apart import NAMESPACES, commit_apart, namespace_now
 from kubechronicle.actors.writing.key_locks import KeyLocks
 from kubechronicle.actors.writing.pending_write import PendingWrite, Written
 from kubechronicle.actors.writing.preparation import Preparation, Proposal
@@ -95,6 +96,7 @@ class WriteLoop:
     async def _attempts(self, write: PendingWrite) -> Written:
         caller, target, turn = write.caller, write.target, write.turn
         write.rechecked, write.names_tried = False, 0
+        is_apart = self._reads.of(target.rt.resource) is not self._reads
         for _ in range(MAX_ATTEMPTS):
             old = self._reads.peek(*write.key) if write.change is not None else None
             size = max(write.size, len(old.json)) if old is not None else write.size
@@ -109,10 +111,16 @@ class WriteLoop:
                     proposal = await self._rewritten(write, proposal)
                 if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
-                    outcome = await self.commit(caller, transaction)
+                    namespace = self._reads.peek(NAMESPACES, "", target.namespace) if is_apart else None
+                    if is_apart and len(transaction.changes) > 1:
+                        outcome = await commit_apart(self._reads, transaction, partial(self.commit, caller))
+                    else:
+                        outcome = await self.commit(caller, transaction)
                     if not isinstance(outcome, Rejected):
                         record = outcome[transaction.main]
-                        if write.old is None:
+                        if write.old is None and is_apart:
+                            await self._undo_if_namespace_changed(caller, target.rt, record, namespace)
+                        elif write.old is None:
                             await self.undo_if_namespace_ended(caller, target.rt, record)
                         return self.stored(write, proposal.prepared, record)
                     write.conflict = outcome
@@ -176,7 +184,7 @@ class WriteLoop:
         ``preparation``: another one than the loop's, for creations; changes have theirs.
         """
         target = write.target
-        write.begin_attempt(self._reads.applied)
+        write.begin_attempt(self._reads.seen(target.rt.resource))
         try:
             if write.change is not None:
                 write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
@@ -206,7 +214,7 @@ class WriteLoop:
         if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
             shown = with_revision(proposal.prepared.object, old.revision)
             return Written(object=shown, prepared=proposal.prepared, before=old)
-        applied = await self._reads.wait_consistent()
+        applied = await self._reads.wait_current(write.key.resource)
         newest = self._reads.peek(*write.key)
         if proposal is not None and old is None:
             if newest is not None or (write.conflict is not None and write.conflict.key == write.key):
@@ -237,7 +245,17 @@ class WriteLoop:
 
     async def undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
         """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
-        rejection = namespace_lifecycle.too_late(rt, record, self._reads.peek)
+        await self._undo(caller, record, namespace_lifecycle.too_late(rt, record, self._reads.peek))
+
+    async def _undo_if_namespace_changed(
+        self, caller: Caller, rt: ResourceType, record: Record, before: Entry | None
+    ) -> None:
+        """As ``undo_if_namespace_ended``, for an object in another log than its namespace, which was ``before``."""
+        if rt.namespaced:
+            now = await namespace_now(self._reads, record.key.namespace)
+            await self._undo(caller, record, namespace_lifecycle.changed(rt, record.key, before, now))
+
+    async def _undo(self, caller: Caller, record: Record, rejection: status.StatusError | None) -> None:
         if rejection is None:
             return
         deletion = deletion_of(record, entry_of(record, self._describe), self._admission.release, caller.who)

@@ -22,6 +22,10 @@ def moment_text(moment: Mapping[str, str]) -> str:
 
 def covered(extent: Mapping[str, Any]) -> str:
     """Return one sentence about the changes that a search covered, without a full stop."""
+    return f"{_covered(extent)}{_elsewhere(extent)}"
+
+
+def _covered(extent: Mapping[str, Any]) -> str:
     searched, held, since = extent["searched"], extent["held"], moment_text(extent["since"])
     if "changes" not in searched:
         return f"more changes than are counted were searched, since {since}"
@@ -40,6 +44,12 @@ def covered(extent: Mapping[str, Any]) -> str:
 
 def _number(changes: int) -> str:
     return f"{changes} change" if changes == 1 else f"{changes} changes"
+
+
+def _elsewhere(extent: Mapping[str, Any]) -> str:
+    """Return a remark about the resources in other databases, which were not searched."""
+    names = [printable(each) for each in extent.get("elsewhere") or ()]
+    return f"; {', '.join(names)} are in another database, and were not searched" if names else ""
 
 
 def _later(extent: Mapping[str, Any]) -> str:

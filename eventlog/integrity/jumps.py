@@ -10,6 +10,8 @@ every change. One that is added, removed or edited later breaks the chain.
     gap       revisions that another cluster gave to keys that are no objects
     restore   revisions that may have been given to changes after the restored revision, which are lost. Clients may
               still know them, so a watch that begins within such a range is answered with 410
+    start     revisions of other logs: the log of another database begins behind them (eventlog/layout.py). Clients may
+              know them of objects that were moved to it, so the same holds
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ import orjson
 IMPORT: Final = "import"
 GAP: Final = "gap"
 RESTORE: Final = "restore"
-REASONS: Final = (IMPORT, GAP, RESTORE)
+START: Final = "start"
+REASONS: Final = (IMPORT, GAP, RESTORE, START)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,8 @@ class Jump:
         revisions = f"revisions {self.first} to {self.last}"
         if self.reason == IMPORT:
             return f"{revisions} stand for {self.objects} objects imported from {self.source} at {when}"
+        if self.reason == START:
+            return f"{revisions} belong to other logs: this one was begun behind them at {when}"
         return f"{revisions} were passed over by a {self.reason} at {when}"
 
 

@@ -96,10 +96,10 @@ select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
 order by r.revision
 """
 
-# $2 a revision. The end of a jump over it after a restore (integrity/jumps.py): a client that knows this revision knows
-# changes that are lost.
+# $2 a revision. The end of a jump over it after a restore, or before the start of the log (integrity/jumps.py). A
+# client that knows this revision knows changes that are lost, or those of another log.
 _PASSED_OVER = """(select j.last from kubechronicle.jumps j where j.first <= $2::bigint and j.last > $2::bigint
-    and starts_with(j.about, '{{"jump":"restore"')) as passed_over"""
+    and (starts_with(j.about, '{{"jump":"restore"') or starts_with(j.about, '{{"jump":"start"'))) as passed_over"""
 # $3 a revision. The end of any jump over it: nothing happened up to there.
 _REACHED = """(select j.last from kubechronicle.jumps j
     where j.first <= $3::bigint and j.last > $3::bigint) as reached"""

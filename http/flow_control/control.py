@@ -38,7 +38,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.view_follower import ViewFollower
-from kubechronicle.http.flow_control.estimates import Estimates
+from kubechronicle.http.flow_control.estimates import Estimates, FindView
 from kubechronicle.http.flow_control.measures import FlowMeasures, Kinds, Use
 from kubechronicle.http.flow_control.retry_after import RetryAfter
 
@@ -74,9 +74,10 @@ class FlowControl:
     ``in_flight``: the numbers of current requests, "readOnly" and "mutating", which are kept here.
     ``uses``: for each level, its use over time; ``kinds``: the same of reads and writes.
     ``clock``: returns Trio's time.
+    ``find``: returns the view of a resource, if it has been used.
     """
 
-    def __init__(self, views: Views, seats: int, in_flight: dict[str, int]) -> None:
+    def __init__(self, views: Views, seats: int, in_flight: dict[str, int], *, find: FindView | None = None) -> None:
         self.seats = seats
         self.levels: dict[str, Level] = {}
         self.demands: dict[str, Demand] = {}
@@ -85,7 +86,7 @@ class FlowControl:
         self.fair_fraction = 0.0
         self.kinds = Kinds(in_flight)
         self.clock: Callable[[], float] = trio.current_time
-        self.estimates = Estimates(views)
+        self.estimates = Estimates(find or views.find)
         self._schemas: list[FlowSchema] = []
         self._flows: dict[tuple[Any, ...], KnownFlow] = {}
         self._retry_after: dict[str, RetryAfter] = {}

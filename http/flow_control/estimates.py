@@ -8,12 +8,13 @@ create, update, patch, delete        1, and for AFTER seconds 1 for each WATCHER
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
 from kubechronicle.api.meta.request_info import Query, RequestInfo
-from kubechronicle.eventlog.views.views import View, Views
+from kubechronicle.eventlog.views.views import View
 
 BYTES_A_SEAT: Final = 100_000
 WATCHERS_A_SEAT: Final = 10
@@ -33,11 +34,15 @@ Work = tuple[int, int, float]
 ONE: Final[Work] = (1, 0, 0.0)
 
 
+FindView = Callable[[str], View | None]
+"""Return the view of a resource, if it has been used."""
+
+
 class Estimates:
     """Estimates from the present views."""
 
-    def __init__(self, views: Views) -> None:
-        self._views = views
+    def __init__(self, find: FindView) -> None:
+        self._find = find
         self._sizes: dict[str, tuple[float, int]] = {}  # resource -> when it was measured, average bytes
 
     def work(self, info: RequestInfo, query: Query, most: int, watchers: dict[int, int]) -> Work:
@@ -56,7 +61,7 @@ class Estimates:
         return ONE
 
     def _of_write(self, info: RequestInfo, most: int, counts: dict[int, int]) -> Work:
-        view = self._views.find(info.group_resource)
+        view = self._find(info.group_resource)
         if view is None or (info.subresource == "token" and info.resource == "serviceaccounts"):
             return ONE
         watchers = view.watchers.concerned(info.namespace, info.name)
@@ -68,7 +73,7 @@ class Estimates:
         return 1, final, AFTER * seats / final
 
     def _of_list(self, info: RequestInfo, query: Query, most: int) -> Work:
-        view = self._views.find(info.group_resource)
+        view = self._find(info.group_resource)
         if view is None or info.name:
             return ONE
         count = view.count(info.namespace)

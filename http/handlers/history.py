@@ -17,7 +17,9 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from kubechronicle.actors.history.other_logs import at_time, log_at, same_moment
 from kubechronicle.actors.history.past_reads import PastReads
+from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.masking import RESOURCE
@@ -48,7 +50,7 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     moment that does not exist they are the present ones: clients request them first and show no message if they are
     rejected; they do show the message for the objects.
     """
-    info, query = context.info, context.query
+    info = context.info
     kind = _review(backend, request.method, info)
     if kind == "TokenReview":
         raise _not_allowed("history has no past validity of tokens; review it without /history/at/… in the URL")
@@ -60,7 +62,6 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     _check_readable(request, context)
     if not info.is_resource:
         return await _with_past_documents(backend, context)
-    last = (await _moment(backend, query.get("until"))).revision if query.get("until") else None
     context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
     if info.group != HISTORY:  # revisions are limited one by one
         await check_moment(backend, context, moment.revision)
@@ -68,9 +69,28 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
         log = backend.store.reads.log.recorded
         record = backend.shown_secrets.recorder(log, request, context, moment.revision)
         await record([Key(RESOURCE, info.namespace, info.name)])
-    reads = PastReads(backend.store.reads, moment, until=last, speed=_speed(query.get("speed")))
+    reads = await _past_reads(backend, context, moment)
     served = await backend.store.past.resources_at(moment.revision)
     return replace(backend, reads=reads, store=replace(backend.store, served=served))
+
+
+async def _past_reads(backend: Backend, context: Context, moment: Moment) -> PastReads:
+    """Return the reads of the request's resource at the moment, in the log that held it then. StatusError 400, 410."""
+    info, query, reads = context.info, context.query, backend.store.reads
+    until, speed = query.get("until"), _speed(query.get("speed"))
+    rt = backend.store.registry.lookup(info.group, info.version, info.resource)
+    log = reads if rt is None or rt.group == HISTORY else await log_at(reads, rt.resource, moment)
+    if log is None:
+        raise status.expired(f"at {context.moment}, {info.resource} were in a database that this server is not given")
+    if log is not reads and log is not reads.main:
+        moment = await _moment(backend, context.moment, log)
+        if context.moment.isdigit():
+            context.warnings.append(
+                f"{info.resource} have revisions of their own: they are shown as of {written(moment.time)}, revision "
+                f"{moment.revision} of their log"
+            )
+    last = (await _moment(backend, until, log)).revision if until else None
+    return PastReads(log, moment, until=last, speed=speed)
 
 
 async def _with_past_documents(backend: Backend, context: Context) -> Backend:
@@ -121,24 +141,32 @@ def _needs_time(request: Request, info: RequestInfo) -> bool:
     return info.verb == "watch" or "Table" in request.headers.get("accept")
 
 
-async def _moment(backend: Backend, text: str, *, timed: bool = True) -> Moment:
-    """Resolve a moment. ``timed`` False: take the present as the time of a revision, which saves a query."""
-    past = backend.store.reads.past
+async def _moment(backend: Backend, text: str, log: Reads | None = None, *, timed: bool = True) -> Moment:
+    """Resolve a moment in a log, by default the main one. A revision of another log means the time of its commit.
+
+    ``timed`` False: take the present as the time of a revision, which saves a query.
+    """
+    reads = backend.store.reads
+    log = log or reads
     try:
         moment: Asked = parse_moment(text, now=datetime.now(UTC))
     except ValueError as error:
         raise status.bad_request(str(error)) from None
-    if not timed and isinstance(moment, int) and past.is_retained(moment):
+    if not timed and isinstance(moment, int) and reads.of_revision(moment) is log and log.past.is_retained(moment):
         return Moment(moment, datetime.now(UTC))
     try:
-        return await past.moment(moment)
+        if isinstance(moment, int):
+            return await same_moment(reads, log, moment)
+        if log is reads:
+            return await reads.past.moment(moment)
+        return await at_time(log, (await reads.past.moment(moment)).time)
     except BeforeHistory as error:
         raise _expired(text, error.oldest) from None
     except FutureMoment as error:
         raise status.bad_request(f"{text} lies in the future: it is {written(error.now)}") from None
     except FutureRevision as error:
         if isinstance(moment, int) and (time := epoch_of(moment)) is not None:
-            return await _moment(backend, written(time), timed=timed)
+            return await _moment(backend, written(time), log, timed=timed)
         raise status.bad_request(f"revision {text} lies in the future: the newest is {error.current}") from None
 
 

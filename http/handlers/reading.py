@@ -77,9 +77,9 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
     if options.continue_ and rt.group != HISTORY:
         read_at, _ = parse_continue(rt, selection, options.continue_)
         if read_at != INCONSISTENT:
-            await check_list(backend, context, selection.namespace, read_at)
+            await check_list(backend, context, rt, selection.namespace, read_at)
     elif exact and revision and rt.group != HISTORY:
-        await check_list(backend, context, selection.namespace, revision)
+        await check_list(backend, context, rt, selection.namespace, revision)
     listing = await backend.reads.list(
         rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )

@@ -38,13 +38,14 @@ from kubechronicle.actors.history.change_records import WHOLE, PlainForm
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
-from kubechronicle.actors.history.namespace_creation import created_at
+from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
+from kubechronicle.actors.history.routed_revisions import RoutedRevisions
 from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
-from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.moments import parse_moment
@@ -55,6 +56,8 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
 from kubechronicle.api.selectors.revision_fields import KIND_FIELDS
+from kubechronicle.eventlog.errors import BeforeHistory
+from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
@@ -86,7 +89,7 @@ def read_revisions(backend: Backend, request: Request, context: Context) -> Back
         raise status.bad_request(f"{VERDICTS}={wanted}: must be audited, or left out")
     if wanted and context.info.verb != "list":
         raise status.bad_request(f"{VERDICTS}={wanted}: only lists have verdicts")
-    changes = _changes(
+    changes = _revisions(
         backend,
         context,
         content=content,
@@ -138,7 +141,7 @@ def read_recorded(backend: Backend, context: Context) -> Backend:
     return replace(backend, reads=RecordedReads(backend.store.reads, at=context.at))
 
 
-def _changes(
+def _revisions(
     backend: Backend,
     context: Context,
     *,
@@ -147,23 +150,36 @@ def _changes(
     oldest_first: bool = False,
     verdicts: Verdicts | None = None,
     values: SecretValues | None = None,
-) -> ChangeReads:
+) -> RoutedRevisions:
+    """Return the revisions of all logs, limited to the rights of the request's user."""
     reads = backend.store.reads
-    return ChangeReads(
-        reads.log,
-        reads,
-        backend.store.registry,
-        backend.store.past.deleted,
-        readable=readable_since(backend, context),
-        begins=lambda namespace: first_revision(backend, context, namespace),
-        turn=context.turn,
-        at=context.at,
-        content=next(each for each in CONTENTS if each == content),
-        form=form,
-        oldest_first=oldest_first,
-        verdicts=verdicts,
-        values=values,
-    )
+
+    async def of_log(log: Reads) -> ChangeReads:
+        if log is not reads and verdicts is not None:
+            raise status.bad_request(f"{VERDICTS}: only changes in the main database have verdicts")
+        at = context.at
+        if at is not None and log is not reads:
+            try:
+                at = await at_time(log, at.time)
+            except BeforeHistory:  # then it has no change to show
+                at = Moment(0, at.time)
+        return ChangeReads(
+            log.log,
+            log,
+            backend.store.registry,
+            backend.store.past.deleted,
+            readable=readable_since(backend, context, log),
+            begins=lambda namespace: first_revision(backend, context, namespace, log),
+            turn=context.turn,
+            at=at,
+            content=next(each for each in CONTENTS if each == content),
+            form=form,
+            oldest_first=oldest_first,
+            verdicts=verdicts,
+            values=values,
+        )
+
+    return RoutedRevisions(reads, of_log, context.warnings.append)
 
 
 def _secret_values(backend: Backend, request: Request, context: Context) -> SecretValues:
@@ -188,7 +204,9 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     if include:
         await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     by = _by(context, several=wanted == "groups")
-    changes, log = _changes(backend, context), backend.store.reads.log
+    revisions = _revisions(backend, context)
+    changes = await revisions.choose(rt, selection)
+    log = changes.log
     if wanted == "density":
         options = DensityOptions(width=_width(context.query.get("bucket")), by=by[0], everything=bool(include))
         summary = await density(log, changes, await changes.select(rt, selection), options)
@@ -197,9 +215,10 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     elif wanted == "incident":
         summary = await incident(log, changes, await changes.select(rt, selection), everything=bool(include))
     elif wanted == "tree":
-        summary = await tree(log, changes, await changes.select(rt, selection), backend.store.registry)
+        selected = await changes.select(rt, selection)
+        summary = await tree(log, changes, selected, backend.store.registry, events=revisions.events)
     else:
-        summary = await read_extent(backend, changes, rt, selection, everything=bool(include))
+        summary = await read_extent(revisions, rt, selection, everything=bool(include))
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
 
 
@@ -227,16 +246,18 @@ async def warn_if_nothing(
 ) -> None:
     """Tell the reader of an empty table of revisions what was searched."""
     if _is_read_by_people(request, rt):
-        found = await read_extent(backend, _changes(backend, context), rt, selection)
+        found = await read_extent(_revisions(backend, context), rt, selection)
         context.warnings.append(f"nothing was found: {covered(found)}")
 
 
 async def read_extent(
-    backend: Backend, changes: ChangeReads, rt: ResourceType, selection: Selection, *, everything: bool = False
+    revisions: RoutedRevisions, rt: ResourceType, selection: Selection, *, everything: bool = False
 ) -> dict[str, Any]:
     """Return the RevisionExtent of a list. StatusError 400."""
+    changes = await revisions.choose(rt, selection)
     selected = await changes.select(rt, selection)
-    return await extent(backend.store.reads.log, changes, selected, everything=everything)
+    left_out = revisions.left_out(selected.query) if revisions.is_main(changes) else []
+    return await extent(changes.log, changes, selected, everything=everything, elsewhere=left_out)
 
 
 def _by(context: Context, *, several: bool) -> list[str]:
@@ -278,8 +299,9 @@ async def check_listed(backend: Backend, context: Context, group: str, version: 
         raise status.forbidden(info, "", why)
 
 
-def readable_since(backend: Backend, context: Context) -> Readable:
+def readable_since(backend: Backend, context: Context, log: Reads | None = None) -> Readable:
     """Return the check for the right to get an object: all of its kind, those in the namespace, or this one by name.
+    ``log``: the one whose revisions are meant, by default the main one.
     A right in one namespace begins with it. Each answer is kept for the request. Most readers of many changes may get
     all, so that one question is enough."""
     created: dict[str, int] = {}
@@ -312,7 +334,8 @@ def readable_since(backend: Backend, context: Context) -> Readable:
         if not in_namespace and not (name and await may_get(resource, namespace, name)):
             return NEVER
         if namespace and namespace not in created:
-            created[namespace] = await created_at(backend.store.reads, namespace)
+            reads = backend.store.reads
+            created[namespace] = await created_in(reads, log or reads, namespace)
         return created[namespace] if namespace else 0
 
     return readable
@@ -329,16 +352,18 @@ def readable_since(backend: Backend, context: Context) -> Readable:
 #     revision 12   namespace a is created     … from revision 12 on
 
 
-async def first_revision(backend: Backend, context: Context, namespace: str) -> int:
-    """Return the first revision of a namespace that the request may read; 0: it may read all."""
-    created = await created_at(backend.store.reads, namespace)
+async def first_revision(backend: Backend, context: Context, namespace: str, log: Reads | None = None) -> int:
+    """Return the first revision of a namespace that the request may read; 0: it may read all. ``log``: as above."""
+    reads = backend.store.reads
+    created = await created_in(reads, log or reads, namespace)
     return created if created and not await _reads_all_namespaces(backend, context) else 0
 
 
-async def check_list(backend: Backend, context: Context, namespace: str, revision: int) -> None:
+async def check_list(backend: Backend, context: Context, rt: ResourceType, namespace: str, revision: int) -> None:
     """Raise StatusError 410 for a list or watch at a revision before the present namespace: clients list again."""
-    if namespace and revision < await created_at(backend.store.reads, namespace):
-        created = await first_revision(backend, context, namespace)
+    reads = backend.store.reads
+    if namespace and revision < await created_in(reads, reads.of(rt.resource), namespace):
+        created = await first_revision(backend, context, namespace, reads.of(rt.resource))
         if revision < created:
             raise status.expired(_reason(namespace, revision, created))
 

@@ -63,7 +63,7 @@ async def watch(
     if options.resource_version:
         revision = storage_revision(options.resource_version)
     if revision and rt.group != HISTORY:
-        await check_list(backend, context, selection.namespace, revision)
+        await check_list(backend, context, rt, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)
     form = encoder.form
     watching = await backend.reads.watch(

@@ -19,6 +19,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ import trio
 
 from kubechronicle.ops.bench import copies, own_server, report
 from kubechronicle.ops.bench.own_server import Measured, Running, load_generator
+from kubechronicle.ops.bench.second_database import second_database
 from kubechronicle.ops.bench.usage import Sample
 
 LARGE_NODES, LARGE_PODS = 5_000, 150_000  # Kubernetes' scalability thresholds
@@ -68,7 +70,7 @@ class Result:
 
     def cpu_us(self, group: str) -> float:
         """Return the CPU microseconds per node and second."""
-        return self.measured.usage.cpu[group] / self.node_seconds * 1e6
+        return self.measured.usage.cpu.get(group, 0.0) / self.node_seconds * 1e6
 
     def memory_kib(self, group: str) -> tuple[float, float]:
         """Return KiB per pod, with its share of Node and Lease, and per node for its connection and watches."""
@@ -87,7 +89,7 @@ class Result:
             "nodes": self.nodes,
             "pods_per_node": self.pods_per_node,
             "compress": self.compress,
-            "cpu_us_per_node_second": {group: self.cpu_us(group) for group in ("server", "postgres")},
+            "cpu_us_per_node_second": {group: self.cpu_us(group) for group in ("server", "postgres", "second")},
             "cores": {group: usage.cores(group) for group in usage.cpu},
             "disk": usage.disk,
             "end": usage.bottleneck(),
@@ -167,7 +169,8 @@ def summary(result: Result) -> str:
         f"{usage.seconds:.0f} s: {seen['per_second']:,.0f} requests per second ({result.kept_up:.0%} of the plan), "
         f"{seen['events']:,} watch events.",
         f"CPU per node and second: server {result.cpu_us('server'):,.0f} µs, Postgres "
-        f"{result.cpu_us('postgres'):,.0f} µs. Cores busy: {cores} (server + Postgres + load), disk {usage.disk:.0%}; "
+        f"{result.cpu_us('postgres'):,.0f} µs{_second(result)}. Cores busy: {cores} (server + Postgres + load), "
+        f"disk {usage.disk:.0%}; "
         f"bottleneck: {usage.bottleneck() or 'none'}.",
         f"Memory of the server: {result.empty['server']:,.0f} MiB empty, {result.filled.memory['server']:,.0f} with "
         f"the objects ({per_pod:.1f} KiB per pod, with its part of Node and Lease), "
@@ -178,6 +181,12 @@ def summary(result: Result) -> str:
     if seen["errors"]:
         parts.append(f"**{seen['errors']} errors: {seen['problem'][:300]}**")
     return "\n".join(f"- {part}" for part in parts)
+
+
+def _second(result: Result) -> str:
+    """Return the cost in the second database, if there is one."""
+    used = result.measured.usage.cpu.get("second", 0.0)
+    return f", second Postgres {result.cpu_us('second'):,.0f} µs" if used else ""
 
 
 def limits(result: Result) -> list[tuple[float, str]]:
@@ -228,6 +237,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--kept", type=Path, metavar="DIR", help="a data directory with the nodes; filled if it does not exist"
     )
     parser.add_argument("--workers", type=int, default=1, help="processes of the server (default 1)")
+    parser.add_argument("--second-database", action="store_true", help="Events and Leases in a Postgres of their own")
     parser.add_argument("--http1", action="store_true", help="clients use HTTP/1.1, a connection for each watch")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures, one JSON document per line")
     parser.add_argument("--directory", type=Path, help="parent of the data directory (default: /tmp)")
@@ -246,8 +256,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             with own_server.workspace(load, kept=options.kept) as workspace:
                 fill(workspace, options)
     with (
+        second_database(options.directory) if options.second_database else nullcontext() as second,
         own_server.workspace(load, directory=options.directory, kept=options.kept) as workspace,
-        workspace.serving(workers=options.workers) as running,
+        workspace.serving(workers=options.workers, second=second) as running,
     ):
         result = measure(running, options, empty)
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.nodes", *argv])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench.measure import Load, Target
+from kubechronicle.ops.bench.second_database import SecondDatabase
 from kubechronicle.ops.bench.usage import Sampler, Usage, between, ourselves
 from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, running
 
@@ -51,15 +52,18 @@ class Running:
     load: Load
     settle: float = SETTLE_SECONDS
     workers: int = 1
+    second: SecondDatabase | None = None
     sampler: Sampler = field(init=False)
 
     def __post_init__(self) -> None:
         postmaster = self.server.embedded_postgres()
         server_roots = [self.server.pid] + ([] if postmaster is None else [postmaster])
+        server_roots += [] if self.second is None else [self.second.postmaster]
         self.sampler = Sampler(
             groups={
                 "server": self.processes,
                 "postgres": list if postmaster is None else partial(descendants, postmaster),
+                "second": list if self.second is None else partial(descendants, self.second.postmaster),
                 "load": partial(ourselves, without=lambda: server_roots),
             },
             cluster=self.server.data_dir / "postgres",
@@ -103,14 +107,20 @@ class Workspace:
 
     @contextlib.contextmanager
     def serving(
-        self, *arguments: str, workers: int = 1, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        workers: int = 1,
+        environment: Mapping[str, str] | None = None,
+        second: SecondDatabase | None = None,
     ) -> Iterator[Running]:
-        """Run a server on the data directory."""
+        """Run a server on the data directory. ``second``: the database of its Events and Leases."""
         workers_flag = ["--workers", str(workers)] if workers > 1 else []
-        all_arguments = [*self.arguments(), *workers_flag, *arguments]
+        all_arguments = [*self.arguments(), *workers_flag, *(second.flags if second is not None else ()), *arguments]
         server = ServerProcess(self.data_dir, arguments=all_arguments, environment=environment)
         with running(server, timeout=START_TIMEOUT):
-            yield Running(server=server, token=self.token, load=self.load, settle=self.settle, workers=workers)
+            yield Running(
+                server=server, token=self.token, load=self.load, settle=self.settle, workers=workers, second=second
+            )
 
 
 @contextlib.contextmanager

@@ -20,11 +20,13 @@ import orjson
 from msgspec import DecodeError
 
 from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
+from kubechronicle.api.history.elsewhere import notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.registry.resources import HISTORY as HISTORY_GROUP
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops import terminal
 from kubechronicle.ops.client.transport import Reply, TooLarge, Transport
 from kubechronicle.ops.errors import OperatorError
 
@@ -63,6 +65,7 @@ class Client:
     ``moment``: as it stands in URLs, "" for now
     ``skew``: the server's clock minus ours, once it is measured
     ``omissions``: warnings of lists without objects that were erased from history
+    ``noted``: remarks about other databases that were printed already
     ``compressed``: accept compressed responses
     ``shows_secrets``: history has the values of Secrets, and records that; otherwise it has masks
     ``mask``: the key of the masks, so that equal values have equal masks in one run
@@ -73,6 +76,7 @@ class Client:
     moment: str = ""
     skew: list[timedelta] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
+    noted: set[str] = field(default_factory=set)
     compressed: bool = True
     shows_secrets: bool = False
     mask: str = field(default_factory=lambda: os.urandom(16).hex(), repr=False)
@@ -134,6 +138,10 @@ class Client:
             raise _api_error(reply)
         if LEFT_OUT in reply.headers.get("warning", ""):
             self.omissions.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
+        for note in notes_in(reply.headers.get("warning", "")):
+            if note not in self.noted:
+                self.noted.add(note)
+                terminal.stderr().line(note)
         return reply.body
 
     def text(self, path: str) -> str:

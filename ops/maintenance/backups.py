@@ -24,6 +24,7 @@ from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restor
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
+from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 from kubechronicle.ops.progress import Progress
@@ -40,6 +41,7 @@ async def run_backup(settings: Settings, arguments: argparse.Namespace) -> int:
     _check_output(path)
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle backup") as session:
         await check_schema(session)
+        await tell_of_others(session)
         with Progress("saving") as progress:
             try:
                 header, size = await write_backup(session, path, progress=progress)
@@ -76,6 +78,7 @@ async def run_restore(settings: Settings, arguments: argparse.Namespace) -> int:
                         session, reader, revision=wanted, migration=len(migrations()), progress=progress
                     )
                 jump = await bump_revisions(session, bump) if bump else None
+                await tell_of_others(session)
     except BadTarget as error:
         raise OperatorError(str(error)) from None
     except (Damaged, BackupError) as error:

@@ -28,6 +28,7 @@ from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
+from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.pki import write_whole
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
@@ -54,6 +55,7 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
     ):
         await check_schema(session)
         found = (await session.fetch(_HEAD))[0]
+        await tell_of_others(session)
     key = _private_key(key_file) if key_file is not None else _own_key(settings.data_dir / "pki")
     public = key.public_key()
     checkpoint = Checkpoint(

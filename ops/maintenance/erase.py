@@ -31,6 +31,7 @@ from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.retention.archives import ArchiveError
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version
@@ -64,6 +65,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
         raise OperatorError("--reason: must not be empty")
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle erase") as session:
         await check_schema(session)
+        await tell_of_others(session)
         wanted = await _wanted(session, arguments)
         signed = ErasureAuthor(
             by=_clean(arguments.by) or _login(),

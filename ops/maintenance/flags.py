@@ -126,6 +126,21 @@ def compact_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def move_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, (*DATABASE, "database-url-overrides"))
+    direction = parser.add_mutually_exclusive_group()
+    direction.add_argument(
+        "--back", action="store_true", help="move the resources of these overrides back to the main database"
+    )
+    direction.add_argument(
+        "--lost",
+        metavar="GROUP/RESOURCE",
+        action="append",
+        default=[],
+        help="give up the objects of this resource, whose database is lost; may be repeated",
+    )
+
+
 def kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, ("data-dir",))
     parser.add_argument("--user", metavar="NAME", default="", help="the user's name; required without --at")

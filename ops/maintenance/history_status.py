@@ -13,6 +13,7 @@ from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.eventlog.retention.status import HistoryStatus, ResourceStatus, history_status
 from kubechronicle.ops import terminal
+from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.server.retention import FOREVER, retention_policies
 from kubechronicle.ops.settings.settings import Settings
@@ -26,6 +27,7 @@ async def run(settings: Settings, *, as_json: bool) -> int:
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle history") as session:
         await check_schema(session)
         status = await history_status(session, policies)
+        await tell_of_others(session)
     if as_json:
         terminal.stdout().json(_json(status), options=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
     else:

@@ -20,6 +20,7 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.maintenance.contents_check import check_contents
+from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.progress import Progress
 from kubechronicle.ops.server.encryption.plan import encryption_plan
@@ -39,6 +40,8 @@ async def run_migrate(settings: Settings) -> int:
             applied = await migrate(url, progress)
     for name in applied:
         terminal.stdout().line(f"applied {name}")
+        async with open_session(url) as session:
+            await tell_of_others(session)
     terminal.stdout().line(f"the schema is up to date ({len(applied)} applied now)")
     return 0
 
@@ -81,6 +84,7 @@ async def run_verify(
                     progress=progress,
                 )
             contents = None if encryption is None else await check_contents(session, encryption)
+            await tell_of_others(session)
         except archives.ArchiveError as error:
             terminal.stderr().line(str(error))
             return 1
@@ -134,8 +138,9 @@ async def run_compact(
     if without_archive and settings.history_archive is not None:
         raise OperatorError("--without-archive: not together with --history-archive")
     async with maintenance_database(settings) as url, open_postgres_log(url, instance=INSTANCE) as log:
-        if without_archive:
-            async with open_session(url) as session:
+        async with open_session(url) as session:
+            await tell_of_others(session)
+            if without_archive:
                 await require_archives(session, False)
         if revision is None:
             assert keep is not None

@@ -17,6 +17,7 @@ from kubechronicle.http.app import HttpApplication
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.health import Unhealthy
 from kubechronicle.http.wire.listener import Server, serve
+from kubechronicle.ops.server.databases.units import Storage
 from kubechronicle.ops.server.own_objects import OwnObjects
 from kubechronicle.ops.server.plan import Plan
 
@@ -30,20 +31,34 @@ class Assembly:
 
     plan: Plan
     store: Store
-    views: Views
-    tail: Tail
-    actors: ResourceActors
+    storage: Storage
     own: OwnObjects
     authorization: Authorization
     application: HttpApplication
     tree: Supervisor
     jwt: JwtAuthenticators | None = None
-    sole: SoleAppender | None = None
-    """Given if no other process appends to the log."""
     listening: trio.Event = field(default_factory=trio.Event)
     server: Server | None = None
     draining: bool = False
     handing_over: bool = False
+
+    @property
+    def views(self) -> Views:
+        """The views of the main log."""
+        return self.storage.main.views
+
+    @property
+    def tail(self) -> Tail:
+        return self.storage.main.tail
+
+    @property
+    def actors(self) -> ResourceActors:
+        return self.storage.actors
+
+    @property
+    def sole(self) -> SoleAppender | None:
+        """Given if no other process appends to the main log."""
+        return self.storage.main.sole
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tree until it is stopped. Raise SupervisorGaveUp when a child keeps crashing."""

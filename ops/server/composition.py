@@ -5,9 +5,10 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client.registry import Collector
@@ -22,25 +23,15 @@ from kubechronicle.actors.admission.state import CurrentManifests
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
-from kubechronicle.actors.definitions.description import Description
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.loops.log_losses import LogLosses
 from kubechronicle.actors.reading.reads import Reads
-from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.registry import discovery
-from kubechronicle.eventlog.appender import Appender
-from kubechronicle.eventlog.consistency import ConsistentRead
-from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.measured_log import MeasuredLog
-from kubechronicle.eventlog.sole_appender import SoleAppender
-from kubechronicle.eventlog.tail import Tail
-from kubechronicle.eventlog.views.rereading import Rereading
-from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.app import HttpApplication, build_application
 from kubechronicle.http.audit.audit import AuditParts
@@ -54,7 +45,6 @@ from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
-from kubechronicle.ops.progress import Progress
 from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
@@ -65,6 +55,7 @@ from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
+from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
 from kubechronicle.ops.server.outside.services import service_addresses
@@ -77,46 +68,6 @@ from kubechronicle.ops.server.server_metrics import readings
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators
 
-NEEDED: Final = (
-    "namespaces",
-    "serviceaccounts",
-    "resourcequotas",
-    "limitranges",
-    *(f"{name}.rbac.authorization.k8s.io" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")),
-    *(f"{name}webhookconfigurations.admissionregistration.k8s.io" for name in ("mutating", "validating")),
-    *(f"{name}admissionpolicies.admissionregistration.k8s.io" for name in ("mutating", "validating")),
-    *(f"{name}admissionpolicybindings.admissionregistration.k8s.io" for name in ("mutating", "validating")),
-    "customresourcedefinitions.apiextensions.k8s.io",
-    "apiservices.apiregistration.k8s.io",
-    *(f"{name}.flowcontrol.apiserver.k8s.io" for name in ("flowschemas", "prioritylevelconfigurations")),
-    "priorityclasses.scheduling.k8s.io",
-    *(f"{name}.networking.k8s.io" for name in ("servicecidrs", "ipaddresses")),
-    "services",
-    "endpoints",
-    "leases.coordination.k8s.io",
-)
-"""Resources of the server's own rules and loops. While one cannot be decrypted, a server does not start, or is not
-ready."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Storage:
-    """The log with its views, and the parts that read, decide and append.
-
-    ``log``: with the contents decrypted; ``measured`` is below it. ``sole``: given if no other process appends.
-    """
-
-    measured: MeasuredLog
-    log: EncryptedLog
-    description: Description
-    views: Views
-    tail: Tail
-    rereading: Rereading
-    appender: Appender
-    actors: ResourceActors
-    sole: SoleAppender | None
-    reads: Reads
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
@@ -124,7 +75,7 @@ class _Parts:
 
     plan: Plan
     encryption: Encryption
-    storage: _Storage
+    storage: Storage
     egress: Egress
     outgoing: Outgoing
     webhooks: WebhookMaker
@@ -141,18 +92,28 @@ class _Parts:
     tracing: TracingParts | None
 
 
-def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None = None) -> Assembly:
-    """Return a server over a log. ``encryption``: of the contents in the log; it runs already."""
-    parts = _parts(stored_log, plan, encryption or Encryption(None))
+def assemble(
+    stored_log: RevisionLog,
+    plan: Plan,
+    encryption: Encryption | None = None,
+    others: Sequence[OtherDatabase] = (),
+) -> Assembly:
+    """Return a server over a log. ``encryption``: of the contents in the log; it runs already.
+
+    ``others``: the logs of the resources that are not in the first one.
+    """
+    encryption = encryption or Encryption(None)
+    parts = _parts(make_storage(stored_log, encryption, epoch=plan.postmaster_epoch, others=others), plan, encryption)
     storage, store, own = parts.storage, parts.store, parts.own
+    main = storage.main
     assembly: Assembly
     draining = Check("shutdown", lambda: assembly.check_not_draining(), live=False)
     backends, aggregation = aggregated_servers(plan, store, parts.outgoing)
     application = build_application(
         store,
-        authentication_chain(plan, storage.views, own.legacy_tokens, parts.jwt, parts.outgoing),
+        authentication_chain(plan, main.views, own.legacy_tokens, parts.jwt, parts.outgoing),
         parts.authorization.chain,
-        [*_log_checks(storage.tail), *parts.encryption.checks(), *own.checks(), draining],
+        [*_log_checks(storage.every), *parts.encryption.checks(), *own.checks(), draining],
         plan.http,
         plan.issuer,
         aggregation,
@@ -167,8 +128,9 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
 
     availability, unavailable = availability_loop(store, backends)
     tree = server_tree(
-        tail=storage.tail,
-        appender=storage.appender,
+        tail=main.tail,
+        appender=main.appender,
+        others=[(unit.name, unit.tail, unit.appender) for unit in storage.others],
         actors=storage.actors,
         outside=_outside(parts, application, aggregation),
         loops=_loops(parts, application, availability),
@@ -177,29 +139,25 @@ def assemble(stored_log: RevisionLog, plan: Plan, encryption: Encryption | None 
     assembly = Assembly(
         plan=plan,
         store=store,
-        views=storage.views,
-        tail=storage.tail,
-        actors=storage.actors,
+        storage=storage,
         own=own,
         authorization=parts.authorization,
         application=application,
         tree=tree,
         jwt=parts.jwt,
-        sole=storage.sole,
     )
     _register_metrics(assembly, parts)
     application.metrics.registry.register(unavailable)
     return assembly
 
 
-def _parts(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Parts:
-    storage = _storage(stored_log, plan, encryption)
-    reads = storage.reads
+def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
+    reads, views = storage.reads, storage.main.views
     egress = Egress(plan.egress)
     outgoing = Outgoing(networks=egress.networks)
     webhooks = WebhookMaker(outgoing)
-    authorization = Authorization(plan.authorization, storage.views, webhooks.webhooks, server=plan.server)
-    current = CurrentRegistry(plan.registry, storage.views, storage.description)
+    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
+    current = CurrentRegistry(plan.registry, views, storage.description)
     addresses = service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
     ask = Webhooks(outgoing, addresses)
 
@@ -216,7 +174,7 @@ def _parts(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Part
         admission=_admission(plan, state, services, authorization),
         describe=storage.description.describe,
         conversions=conversions,
-        is_stale=storage.log.is_stale if encryption.contents.configured else None,
+        is_stale=storage.is_stale if encryption.contents.configured else None,
     )
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
@@ -241,37 +199,6 @@ def _parts(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Part
     )
 
 
-def _storage(stored_log: RevisionLog, plan: Plan, encryption: Encryption) -> _Storage:
-    measured = MeasuredLog(stored_log)
-    revision_log = encryption.over(measured)
-    description = Description()
-    views = Views(description.describe, description.plain)
-    tail = Tail(revision_log, views, show_loading=lambda: Progress("loading", "objects"))
-    rereading = Rereading(views, NEEDED)
-    encryption.contents.on_change(rereading.notice_change)
-    appender = Appender(revision_log, tail)
-
-    def revision_of(resource: str, namespace: str, name: str) -> int:
-        entry = views[resource].get(namespace, name)
-        return entry.revision if entry is not None else 0
-
-    epoch = plan.postmaster_epoch
-    sole = SoleAppender(revision_log, tail, epoch) if epoch is not None else None
-    consistency = ConsistentRead(revision_log, tail, sole)
-    return _Storage(
-        measured=measured,
-        log=revision_log,
-        description=description,
-        views=views,
-        tail=tail,
-        rereading=rereading,
-        appender=appender,
-        actors=ResourceActors(current_revision=revision_of, submit=appender.submit),
-        sole=sole,
-        reads=Reads(log=revision_log, views=views, consistency=consistency, describe=description.describe),
-    )
-
-
 def _admission(plan: Plan, state: State, services: ServiceAllocator, authorization: Authorization) -> AdmissionChain:
     hooks: list[StorageHook] = [services, AdminAccess(), EscalationCheck(authorization.rbac)]
     if plan.static_names:
@@ -286,7 +213,7 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
     children = [ChildSpec(name="egress", run=parts.egress.run), ChildSpec(name="outgoing", run=parts.outgoing.run)]
     children += parts.tracing.children if parts.tracing is not None else []
     children += (
-        ChildSpec(name="rereading", run=parts.storage.rereading.run),
+        *(ChildSpec(name="rereading", run=unit.rereading.run) for unit in parts.storage.every),
         ChildSpec(name="kept-connections", run=application.kept.run),
         ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run),
     )
@@ -308,7 +235,7 @@ def _loops(parts: _Parts, application: HttpApplication, availability: ChildSpec)
     plan = parts.plan
     loops = [
         *parts.own.children(),
-        ChildSpec(name="log-losses", run=LogLosses(parts.store, parts.storage.tail).run),
+        *(ChildSpec(name="log-losses", run=LogLosses(parts.store, unit.tail).run) for unit in parts.storage.every),
         *_led_loops(plan, parts.store, parts.current),
         *led(plan.leading, [availability]),
         *parts.authorization.children(),
@@ -372,7 +299,11 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
         parts.webhooks.metrics,
         AdmissionCollector(parts.state.metrics),
         AllocationCollector(*allocators, plan.services, parts.state),
-        StorageCollector(parts.storage.measured, parts.storage.views, parts.storage.reads.listed),
+        StorageCollector(
+            [unit.measured for unit in parts.storage.every],
+            [unit.views for unit in parts.storage.every],
+            [reads.listed for reads in parts.storage.reads.logs],
+        ),
         QueueCollector(parts.store.queues),
         parts.outgoing.metrics,
         parts.egress.metrics,
@@ -387,14 +318,17 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
         metrics.registry.register(collector)
 
 
-def _log_checks(tail: Tail) -> list[Check]:
-    def check_log() -> None:
-        if not tail.healthy:
-            raise Unhealthy(tail.outages.problem() or "the log has not been read yet")
+def _log_checks(units: Sequence[Unit]) -> list[Check]:
+    def check_log(unit: Unit) -> None:
+        if not unit.tail.healthy:
+            raise Unhealthy(unit.tail.outages.problem() or "the log has not been read yet")
 
     def check_views() -> None:
-        check_log()
-        if unreadable := [name for name in NEEDED if tail.views[name].unreadable]:
+        check_log(units[0])
+        if unreadable := [name for unit in units for name in unit.rereading.missing()]:
             raise Unhealthy(f"objects of {', '.join(unreadable)} cannot be decrypted")
 
-    return [Check("log", check_log, live=False), Check("informer-sync", check_views, live=False)]
+    # As kube-apiserver's etcd and etcd-override-N.
+    names = ["log", *(f"log-override-{number}" for number in range(len(units) - 1))]
+    checks = [Check(name, partial(check_log, unit), live=False) for name, unit in zip(names, units, strict=True)]
+    return [*checks, Check("informer-sync", check_views, live=False)]

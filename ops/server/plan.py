@@ -32,6 +32,7 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
+from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Plan:
     """The database's own address, if the server reaches it through a pooler in transaction mode."""
     history_database_url: str = ""
     """The address of a hot standby, for searches and lists of the past."""
+    overrides: Sequence[Override] = ()
+    """The databases of single resources."""
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     token_webhook: TokenWebhook | None = None

@@ -54,6 +54,7 @@ from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, rea
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
+from kubechronicle.ops.server.databases.overrides import Override, overrides_of
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
 from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
@@ -92,6 +93,7 @@ class Inputs:
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
+    overrides: tuple[Override, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,9 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
     for name in await migrate_patiently(settings.database_direct_url or url, patience):
         log.info("Applied migration", extra={"migration": name})
+    for override in inputs.overrides:
+        for name in await migrate_patiently(override.url, settings.storage_initialization_timeout):
+            log.info("Applied migration", extra={"migration": name, "database": override.name})
     if issuer is None:
         issuer = await _share_keys(settings, pki, names)
     if settings.database_url is not None:
@@ -218,6 +223,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         registry=_registry(settings),
         retention=retention_policies(settings),
         addresses=addresses,
+        overrides=overrides_of(settings.database_url_overrides),
     )
 
 
@@ -229,6 +235,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
     return Plan(
         database_direct_url=settings.database_direct_url or "",
         history_database_url=settings.history_database_url or "",
+        overrides=inputs.overrides,
         listen=_listen(settings, addresses, pki, access.files),
         advertised=Advertised(address=str(addresses.advertised), port=addresses.port),
         services=ServiceNetwork(

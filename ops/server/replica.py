@@ -20,6 +20,7 @@ from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
 from kubechronicle.ops.server.collectors.storage import SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
@@ -57,21 +58,30 @@ async def run_server(
         direct_url=plan.database_direct_url,
         standby_url=plan.history_database_url,
     )
-    async with opening as revision_log, trio.open_nursery() as nursery:
+    async with (
+        opening as revision_log,
+        open_databases(plan.overrides, instance=instance) as databases,
+        trio.open_nursery() as nursery,
+    ):
         if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
+        layout, others = await agree(revision_log, databases)
         encryption = Encryption(plan.encryption, server=plan.server)
         await nursery.start(encryption.run)
-        assembly = assemble(revision_log, plan, encryption)
+        assembly = assemble(revision_log, plan, encryption, others)
+        nursery.start_soon(LayoutGuard(layout, assembly.views).run)
         if assembly.sole is not None:
             nursery.start_soon(assembly.sole.run)
-        nursery.start_soon(_retain, revision_log, plan)
-        assembly.application.metrics.registry.register(ClockCollector(revision_log.clocks))
-        nursery.start_soon(revision_log.clocks.run)
-        assembly.application.metrics.registry.register(SizeCollector(revision_log.size))
-        nursery.start_soon(revision_log.size.run)
+        logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
+        for each in logs.values():
+            nursery.start_soon(_retain, each, plan)
+            nursery.start_soon(each.clocks.run)
+            nursery.start_soon(each.size.run)
+        registry = assembly.application.metrics.registry
+        registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
+        registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
         if revision_log.standby is not None:
-            assembly.application.metrics.registry.register(StandbyCollector(revision_log.standby))
+            registry.register(StandbyCollector(revision_log.standby))
         for task in background:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubechronicle.http.metrics import Reading
 from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.databases.units import Unit
 
 
 def readings(assembly: Assembly) -> Iterable[Reading]:
@@ -15,31 +16,42 @@ def readings(assembly: Assembly) -> Iterable[Reading]:
 
 
 def _view_readings(assembly: Assembly) -> Iterable[Reading]:
-    views = list(assembly.views)
-    yield Reading(
+    units = assembly.storage.every
+    # One series as long as there is one database.
+    label = "database" if len(units) > 1 else ""
+    names = [unit.name or "main" for unit in units] if label else [""]
+
+    def by_database(name: str, text: str, *, counts: bool, read: Callable[[Unit], float]) -> Reading:
+        values = {database: float(read(unit)) for database, unit in zip(names, units, strict=True)}
+        return Reading(name, text, counts, label, values)
+
+    yield by_database(
         "kubechronicle_applied_revision",
         "The revision up to which the log is applied to the views.",
-        False,
-        "",
-        {"": float(assembly.views.applied)},
+        counts=False,
+        read=lambda unit: unit.views.applied,
     )
-    tail = assembly.tail
-    yield Reading(
-        "kubechronicle_database_outages", "Times that the database was lost.", True, "", {"": float(tail.outages.count)}
+    yield by_database(
+        "kubechronicle_database_outages",
+        "Times that the database was lost.",
+        counts=True,
+        read=lambda unit: unit.tail.outages.count,
     )
-    yield Reading(
-        "kubechronicle_log_went_back", "Times that the log lost applied changes.", True, "", {"": len(tail.losses)}
+    yield by_database(
+        "kubechronicle_log_went_back",
+        "Times that the log lost applied changes.",
+        counts=True,
+        read=lambda unit: len(unit.tail.losses),
     )
-    yield Reading(
+    yield by_database(
         "kubechronicle_lost_changes",
         "Applied changes that the log then no longer held.",
-        True,
-        "",
-        {"": float(sum(len(loss.changes) for loss in tail.losses))},
+        counts=True,
+        read=lambda unit: sum(len(loss.changes) for loss in unit.tail.losses),
     )
     alone = assembly.sole is not None and assembly.sole.required_revision() is not None
     yield Reading("kubechronicle_sole_appender", "Whether reads spare the log.", False, "", {"": float(alone)})
-    statistics = {view.resource: view.statistics() for view in views}
+    statistics = {view.resource: view.statistics() for unit in units for view in unit.views}
     yield Reading(
         "kubechronicle_view_events",
         "Recent events held in memory by resource.",
@@ -59,7 +71,7 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "Bytes of lists of the past held in memory.",
         False,
         "",
-        {"": float(assembly.store.reads.past.cached_bytes)},
+        {"": float(sum(reads.past.cached_bytes for reads in assembly.store.reads.logs))},
     )
 
 

@@ -24,6 +24,8 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
+_OVERRIDDEN = re.compile(r"[a-z0-9.-]*/[a-z0-9-]+")
+_OVERRIDES = re.compile(rf",(?=\s*{_OVERRIDDEN.pattern}#)")
 MOST_WORKERS = 64
 LONGEST_EVENT_TTL = 290 * 365 * 86400.0  # a Go duration holds little more
 SHORTEST_IPV6_PREFIX = 64  # of a range of cluster IPs (KEP-1880)
@@ -204,6 +206,22 @@ def _database_url(value: Any) -> str:
     return text
 
 
+def _database_overrides(value: Any) -> types.DatabaseOverrides:
+    """Return GROUP/RESOURCE#URL, comma-separated or from a list of texts. URLs of several hosts have commas, too."""
+    overrides: dict[str, str] = {}
+    for text in map(_text, value if isinstance(value, list) else [value]):
+        for part in _OVERRIDES.split(text):
+            resource, sign, url = part.strip().partition("#")
+            if not sign or not _OVERRIDDEN.fullmatch(resource):
+                # The message shows nothing after the sign, which may hold a password.
+                raise ValueError(f"must be GROUP/RESOURCE#URL, such as /events#postgresql://…, got {resource!r}")
+            if ";" in url:
+                raise ValueError(f"{resource}: separate the hosts of one database by commas within its URL, not by ;")
+            if overrides.setdefault(resource, _database_url(url)) != url:
+                raise ValueError(f"{resource}: two databases are given")
+    return types.DatabaseOverrides(tuple(overrides.items()))
+
+
 def _hostname(value: Any) -> str:
     text = _text(value)
     if len(text) > 253 or not _HOSTNAME.fullmatch(text):
@@ -292,6 +310,7 @@ HOOKS: dict[Any, Callable[[Any], Any]] = {
     types.Name: _text,
     types.Hostname: _hostname,
     types.DatabaseURL: _database_url,
+    types.DatabaseOverrides: _database_overrides,
     types.ReadableFile: _file,
     types.Directory: _directory,
     types.Controllers: _controllers,

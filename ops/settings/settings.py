@@ -133,6 +133,7 @@ class Settings:
     encryption_provider_config_automatic_reload: bool
     database_url: types.DatabaseURL | None
     database_direct_url: types.DatabaseURL | None
+    database_url_overrides: types.DatabaseOverrides | None
     history_database_url: types.DatabaseURL | None
     shared_keys_encryption_file: types.ReadableFile | None
     storage_initialization_timeout: types.Seconds

@@ -64,6 +64,8 @@ def _text(value: Any, *, is_duration: bool) -> str:
             return ",".join(f"{each[0]},{each[1]}:{','.join(each[2])}".rstrip(":") for each in value.files)
         case types.LabelValues():
             return ",".join(f'"{metric},{label}={",".join(values)}"' for metric, label, values in value.allowed)
+        case types.DatabaseOverrides():
+            return ",".join(f"{resource}#{url}" for resource, url in value.overrides)
         case types.Pairs() | types.SeparatePairs():
             return ",".join(f"{key}={text}" for key, text in value.pairs)
     if isinstance(value, tuple | list):

@@ -104,3 +104,10 @@ class SeparatePairs:
     """Pairs KEY=VALUE, each given separately; a VALUE may have commas."""
 
     pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOverrides:
+    """The databases of single resources: (group/resource, URL)."""
+
+    overrides: tuple[tuple[str, str], ...]

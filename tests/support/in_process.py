@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -42,6 +42,7 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 
@@ -270,9 +271,10 @@ async def open_server(
     *,
     loops: bool = False,
     namespaces: tuple[str, ...] = ("default",),
+    others: Sequence[OtherDatabase] = (),
     **options: Any,
 ) -> AsyncIterator[InProcess]:
-    """Run a server on the log, or on a new MemoryLog on the store, as another replica.
+    """Run a server on the log, or on a new MemoryLog on the store, as another replica. ``others``: further logs.
 
     Without ``loops``, only ``namespaces`` are created instead of all bootstrap objects, so that a test knows every
     revision.
@@ -280,7 +282,7 @@ async def open_server(
     memory = MemoryLog(log) if log is None or isinstance(log, MemoryStore) else cast("MemoryLog", log)
     made = plan(**options)
     encryption = Encryption(made.encryption)
-    assembly = assemble(memory, made, encryption)
+    assembly = assemble(memory, made, encryption, others)
     tree = without_listener(assembly, loops=loops)
     async with trio.open_nursery() as nursery:
         await nursery.start(encryption.run)

@@ -15,7 +15,7 @@ No other state is kept: after a restart everything is read from the objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -26,6 +26,7 @@ from kubechronicle.actors.loops.garbage.graph import Node, node_of
 from kubechronicle.actors.loops.garbage.graph_builder import COMPONENT, GraphBuilder
 from kubechronicle.actors.loops.garbage.owner_edits import without_blocking, without_finalizer, without_owners
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
@@ -92,7 +93,11 @@ class Collection:
             rt = self._store.registry.storage(key.resource)
             if rt is None:
                 return True
-            await self._builder.catch_up(await self._store.reads.wait_consistent())
+            needed = self._logs_of(key)
+            for reads in needed:
+                await self._builder.catch_up(reads)
+            if self._logs_of(key) != needed:
+                continue  # the object has changed meanwhile
             # No other task runs from here to the decision, so it is made on one state.
             entry = self._store.reads.peek(*key)
             node = node_of(entry) if entry is not None else None
@@ -111,6 +116,23 @@ class Collection:
                 if error.code not in (404, 409):
                     raise
         return False
+
+    def _logs_of(self, key: Key) -> Sequence[Reads]:
+        """Return the logs on which the decision about an object rests.
+
+        The main log, that of the object, and those of its owners. An object that waits for its dependents may have them
+        in any log. While a log does not answer, the decisions that rest on it wait.
+        """
+        reads, registry = self._store.reads, self._store.registry
+        if len(reads.logs) == 1:
+            return reads.logs
+        entry = reads.peek(*key)
+        node = node_of(entry) if entry is not None else None
+        if node is not None and (node.waiting or node.orphaning):
+            return reads.logs
+        owners = [registry.by_api_version(each.api_version, each.kind) for each in node.owners] if node else []
+        found = [reads, reads.of(key.resource), *(reads.of(rt.resource) for rt in owners if rt is not None)]
+        return tuple(dict.fromkeys(found))
 
     async def _carry_out(self, rt: ResourceType, node: Node, revision: int, decision: Decision) -> bool:
         """Act on a decision. Return False if that was one step, and the object needs another decision."""

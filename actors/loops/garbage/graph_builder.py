@@ -24,6 +24,7 @@ from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
 from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, Node, foreign_owner, node_of
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
@@ -91,9 +92,12 @@ class GraphBuilder:
             await self._history_lost.wait()
             nursery.cancel_scope.cancel()
 
-    async def catch_up(self, revision: int) -> None:
-        """Wait until all changes up to the revision are in the graph."""
-        while not all(follower.has_seen(revision) for follower in self._followers.values()):
+    async def catch_up(self, reads: Reads) -> None:
+        """Wait until all changes that a log holds by now are in the graph. LogUnavailable."""
+        revision, log_of = await reads.wait_consistent(), self._store.reads.of
+        while not all(
+            follower.has_seen(revision) for name, follower in self._followers.items() if log_of(name) is reads
+        ):
             self._worker_waits.set()
             self._worker_waits = trio.Event()
             await self._progress.park()

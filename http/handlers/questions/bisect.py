@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import orjson
 
 from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown
-from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.history.routed_revisions import RoutedRevisions
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -100,10 +100,12 @@ async def _bisection(
     record: RecordShown | None,
 ) -> Bisection:
     """Return the search. StatusError 400 for selectors that leave out changes of an object, 403."""
-    reads, registry = backend.reads, backend.store.registry
-    assert isinstance(reads, ChangeReads)
+    registry = backend.store.registry
+    assert isinstance(backend.reads, RoutedRevisions)
+    reads = await backend.reads.choose(rt, selection)
     selected = await reads.select(rt, selection)
-    query, present = selected.query, backend.store.reads
+    query = selected.query
+    present = next(each for each in backend.store.reads.logs if each.log is reads.log)
     if selected.needs_objects or query.operations or any(_leaves_changes_out(*each) for each in query.texts):
         raise status.bad_request(
             "summary=bisect reads all changes of objects: select them by kind, name, namespace, uid and time alone"
@@ -127,7 +129,7 @@ async def _bisection(
         query,
         resources=resources,
         marks=present.views.compacted_for,
-        readable=readable_since(backend, context),
+        readable=readable_since(backend, context, present),
         record=record,
     )
 

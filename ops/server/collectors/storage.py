@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -31,23 +31,25 @@ def _named(resource: str) -> tuple[str, str]:
 
 
 class SizeCollector(Collector):
-    """The size of the database, once it is known."""
+    """The sizes of the databases, once they are known. ``sizes``: by name."""
 
-    def __init__(self, size: DatabaseSize) -> None:
-        self._size = size
+    def __init__(self, sizes: Mapping[str, DatabaseSize]) -> None:
+        self._sizes = sizes
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        if self._size.bytes is not None:
-            size = GaugeMetricFamily(
+        known = {name: size.bytes for name, size in self._sizes.items() if size.bytes is not None}
+        if known:
+            family = GaugeMetricFamily(
                 "apiserver_storage_size_bytes",
                 "Size of the storage database file physically allocated in bytes.",
                 labels=["storage_cluster_id"],
             )
-            size.add_metric(["postgres"], self._size.bytes)
-            yield size
+            for name, size in known.items():
+                family.add_metric([name], size)
+            yield family
 
 
 class StandbyCollector(Collector):
@@ -71,10 +73,12 @@ class StandbyCollector(Collector):
 
 
 class StorageCollector(Collector):
-    """Reads the numbers of the log and the views."""
+    """Reads the numbers of the logs and the views. Round trips of all logs are added up."""
 
-    def __init__(self, log: MeasuredLog, views: Views, listed: Mapping[str, Listed]) -> None:
-        self._log = log
+    def __init__(
+        self, logs: Sequence[MeasuredLog], views: Sequence[Views], listed: Sequence[Mapping[str, Listed]]
+    ) -> None:
+        self._logs = logs
         self._listed = listed
         self._views = views
 
@@ -83,7 +87,9 @@ class StorageCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._round_trips()
-        views = [view for view in self._views if view.resource != NODE_PORTS]
+        # A log of one database may have an empty view of a resource that is in another one.
+        held = {view.resource: view for views in self._views for view in views if view.resource != NODE_PORTS}
+        views = list(held.values())
         yield from self._objects(views)
         yield from self._caches(views)
         yield from self._lists()
@@ -94,13 +100,16 @@ class StorageCollector(Collector):
         )
         total = CounterMetricFamily("etcd_requests", "Round trips to the log.", labels=_ROUND_TRIP)
         failures = CounterMetricFamily("etcd_request_errors", "Failed round trips to the log.", labels=_ROUND_TRIP)
-        for (operation, resource), found in list(self._log.round_trips.items()):
+        for operation, resource in dict.fromkeys(key for log in self._logs for key in list(log.round_trips)):
+            found = [
+                log.round_trips[operation, resource] for log in self._logs if (operation, resource) in log.round_trips
+            ]
             labels = (operation, *_named(resource))
-            counts = list(accumulate(map(float, found.counts)))
-            durations.add_metric(labels, list(zip(_BOUNDS, counts, strict=True)), found.total)
+            counts = list(accumulate(float(sum(each)) for each in zip(*(one.counts for one in found), strict=True)))
+            durations.add_metric(labels, list(zip(_BOUNDS, counts, strict=True)), sum(one.total for one in found))
             total.add_metric(labels, counts[-1])
-            if found.failures:
-                failures.add_metric(labels, found.failures)
+            if failed := sum(one.failures for one in found):
+                failures.add_metric(labels, failed)
         yield from (durations, total, failures)
 
     def _objects(self, views: list[View]) -> Iterator[Metric]:
@@ -126,7 +135,7 @@ class StorageCollector(Collector):
         returned = CounterMetricFamily(
             "apiserver_cache_list_returned_objects", "Objects in lists from the views.", labels=_RESOURCE
         )
-        for resource, found in self._listed.items():
+        for resource, found in [item for listed in self._listed for item in listed.items()]:
             lists.add_metric((*_named(resource), ""), found.lists)
             returned.add_metric(_named(resource), found.returned)
         yield from (lists, returned)

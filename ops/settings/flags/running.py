@@ -14,6 +14,14 @@ FLAGS = (
         "transaction mode: for LISTEN, migrations and retention. Reads and writes go through the pooler.",
     ),
     Flag(
+        name="database-url-overrides", placeholder="LIST", default="", repeatable=True,
+        environment="DATABASE_URL_OVERRIDES",
+        help="Databases of single resources, comma-separated: GROUP/RESOURCE#URL, such as "
+        "/events#postgresql://…,coordination.k8s.io/leases#postgresql://…. Events and Leases alone may have one: most "
+        "requests of a cluster are about them. Each database has a log with revisions of its own. All servers need the "
+        "same value; `kubechronicle move-resources` moves objects (docs/databases.md).",
+    ),
+    Flag(
         name="history-database-url", placeholder="URL", default="", environment="HISTORY_DATABASE_URL",
         help="A hot standby of the database of --database-url: searches and lists of the past run there, and see each "
         "change acknowledged before. While it is behind or away, the database of --database-url answers them.",

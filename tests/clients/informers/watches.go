@@ -27,12 +27,17 @@ type plainWatch struct {
 	last int64 // resume after this revision
 }
 
+// revisionRange is a part of one log: revisions above from are expected, up to to.
+type revisionRange struct{ from, to int64 }
+
+// span is the number of revisions that belong to one log (eventlog/layout.py).
+const span = 100_000_000_000_000
+
 type plainWatches struct {
 	sync.Mutex
 	all     []*plainWatch
 	client  kubernetes.Interface
-	from    int64 // revisions above this are expected
-	to      int64 // and up to this
+	ranges  map[int64]*revisionRange // by log: a server with several databases has a log for each
 	seen    map[int64]int
 	missing []int64
 
@@ -45,7 +50,7 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 	if err != nil {
 		return nil, err
 	}
-	w := &plainWatches{client: must(kubernetes.NewForConfig(config)), seen: map[int64]int{}, problems: []string{}}
+	w := &plainWatches{client: must(kubernetes.NewForConfig(config)), seen: map[int64]int{}, ranges: map[int64]*revisionRange{}, problems: []string{}}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -54,8 +59,13 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 	if err != nil {
 		return nil, err
 	}
-	if w.from, err = w.head(ctx); err != nil {
+	// The main log and that of Leases, which may be another one.
+	heads, err := w.heads(ctx)
+	if err != nil {
 		return nil, err
+	}
+	for _, head := range heads {
+		w.ranges[head/span] = &revisionRange{from: head}
 	}
 	for _, list := range lists {
 		base := "/apis/" + list.GroupVersion
@@ -70,7 +80,11 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 			if !slices.Contains(resource.Verbs, "watch") {
 				continue
 			}
-			w.all = append(w.all, &plainWatch{path: base + "/" + resource.Name, last: w.from})
+			held := w.ranges[heads[0]/span]
+			if resource.Name == "leases" || resource.Name == "events" {
+				held = w.ranges[heads[1]/span]
+			}
+			w.all = append(w.all, &plainWatch{path: base + "/" + resource.Name, last: held.from})
 		}
 	}
 	for _, one := range w.all {
@@ -79,13 +93,25 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 	return w, nil
 }
 
-// head reads the newest revision from a consistent list.
-func (w *plainWatches) head(ctx context.Context) (int64, error) {
-	list, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+// heads reads the newest revisions of the log of namespaces and of that of Leases from consistent lists.
+func (w *plainWatches) heads(ctx context.Context) ([]int64, error) {
+	namespaces, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return strconv.ParseInt(list.ResourceVersion, 10, 64)
+	leases, err := w.client.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	main, err := strconv.ParseInt(namespaces.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	other, err := strconv.ParseInt(leases.ResourceVersion, 10, 64)
+	if err != nil || other/span == main/span {
+		return []int64{main, main}, err
+	}
+	return []int64{main, other}, nil
 }
 
 func (w *plainWatches) follow(ctx context.Context, client *http.Client, host string, one *plainWatch, seconds int) {
@@ -184,18 +210,24 @@ func (w *plainWatches) problem(format string, args ...any) {
 	}
 }
 
-// complete waits, at most settleTimeout, until every revision up to the current head and one bookmark have been seen. A
+// complete waits, at most settleTimeout, until every revision up to the current heads and one bookmark have been seen. A
 // server sends a bookmark about 5 s after a watch began, so restarts in quick succession leave no time for one before.
-func (w *plainWatches) complete(ctx context.Context) (err error) {
-	if w.to, err = w.head(ctx); err != nil {
+func (w *plainWatches) complete(ctx context.Context) error {
+	heads, err := w.heads(ctx)
+	if err != nil {
 		return err
+	}
+	for _, head := range heads {
+		w.ranges[head/span].to = head
 	}
 	for end := time.Now().Add(settleTimeout); ; time.Sleep(comparePause) {
 		w.Lock()
 		w.missing = []int64{}
-		for revision := w.from + 1; revision <= w.to; revision++ {
-			if w.seen[revision] == 0 {
-				w.missing = append(w.missing, revision)
+		for _, log := range w.ranges {
+			for revision := log.from + 1; revision <= log.to; revision++ {
+				if w.seen[revision] == 0 {
+					w.missing = append(w.missing, revision)
+				}
 			}
 		}
 		done := len(w.missing) == 0 && w.bookmarks > 0
@@ -210,9 +242,13 @@ func (w *plainWatches) report() map[string]any {
 	w.Lock()
 	defer w.Unlock()
 	repeated := []int64{}
+	expected := int64(0)
+	for _, log := range w.ranges {
+		expected += log.to - log.from
+	}
 	events := w.events // without those above "to": servers renew Leases during the report
 	for revision, times := range w.seen {
-		if revision > w.to {
+		if revision > w.ranges[revision/span].to {
 			events -= times
 		}
 		if times > 1 {
@@ -220,7 +256,7 @@ func (w *plainWatches) report() map[string]any {
 		}
 	}
 	return map[string]any{
-		"resources": len(w.all), "from": w.from, "to": w.to, "events": events, "bookmarks": w.bookmarks,
+		"resources": len(w.all), "logs": len(w.ranges), "expected": expected, "events": events, "bookmarks": w.bookmarks,
 		"resumed": w.resumed, "broken": w.broken, "problems": w.problems, "missed": len(w.missing), "repeated": len(repeated),
 		"missing": w.missing[:min(len(w.missing), listed)], "repeatedRevisions": repeated[:min(len(repeated), listed)],
 	}

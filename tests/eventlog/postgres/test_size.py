@@ -14,7 +14,7 @@ Opener = Callable[[], Awaitable[Any]]
 
 async def test_the_size_is_that_of_the_database(replicas: Opener, run_sql: Callable[..., str]) -> None:
     log = await replicas()
-    collector = SizeCollector(log.size)
+    collector = SizeCollector({"postgres": log.size})
     assert list(collector.collect()) == []
     await put(log, create("a"))
     await log.size.ask()

@@ -159,3 +159,21 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("# nothing\n")
     assert load({}, config=config) == load({})
+
+
+def test_databases_of_single_resources() -> None:
+    one, two = "postgresql://u:p@one,other:5433/x?target_session_attrs=primary", "postgres://two/y"
+    for text in (f"/events#{one},coordination.k8s.io/leases#{two}", f"/events#{one}, coordination.k8s.io/leases#{two}"):
+        loaded = load({"database-url-overrides": text}).database_url_overrides
+        assert loaded is not None
+        assert loaded.overrides == (("/events", one), ("coordination.k8s.io/leases", two))
+    assert load({}).database_url_overrides is None
+    for text, problem in (
+        ("events#postgresql://x", "must be GROUP/RESOURCE#URL"),
+        ("/events", "must be GROUP/RESOURCE#URL"),
+        ("/events#http://etcd:2379", "must begin with postgresql://"),
+        ("/events#postgresql://one;postgresql://two", "by commas within its URL"),
+        ("/events#postgresql://one,/events#postgresql://two", "two databases are given"),
+    ):
+        with pytest.raises(OperatorError, match=f"--database-url-overrides: .*{problem}"):
+            load({"database-url-overrides": text})
