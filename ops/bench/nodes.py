@@ -28,8 +28,7 @@ from typing import Any
 import trio
 
 from kubechronicle.ops.bench import copies, own_server, report
-from kubechronicle.ops.bench.own_server import Measured, Running, load_generator
-from kubechronicle.ops.bench.second_database import second_database
+from kubechronicle.ops.bench.own_server import Measured, Running, load_generator, second_database
 from kubechronicle.ops.bench.usage import Sample
 
 LARGE_NODES, LARGE_PODS = 5_000, 150_000  # Kubernetes' scalability thresholds

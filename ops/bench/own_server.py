@@ -1,4 +1,4 @@
-"""Servers that the benchmark starts on a data directory, one after another, and loads on them."""
+"""Servers that the benchmark starts on a data directory, one after another, loads on them, and a second Postgres."""
 
 from __future__ import annotations
 
@@ -15,14 +15,55 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench.measure import Load, Target
-from kubechronicle.ops.bench.second_database import SecondDatabase
 from kubechronicle.ops.bench.usage import Sampler, Usage, between, ourselves
-from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, running
+from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, postmaster, running
+from kubechronicle.ops.postgres.cluster import environment, launch_command, prepare, socket_url
 
 # Seconds of rest before memory is read.
 SETTLE_SECONDS = 2.0
 START_TIMEOUT = 600.0  # seconds: for a million objects on a busy machine
+POSTGRES_TIMEOUT = 60.0  # seconds
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class SecondDatabase:
+    """``postmaster``: its process id. ``flags``: of a server that has Events and Leases in it."""
+
+    postmaster: int
+    flags: tuple[str, ...]
+
+
+@contextlib.contextmanager
+def second_database(directory: Path | None = None) -> Iterator[SecondDatabase]:
+    """Run another embedded Postgres within the block, for --database-url-overrides.
+
+    It is below ``directory`` (default: for temporary files).
+    """
+    home = Path(tempfile.mkdtemp(prefix="kubechronicle-second-", dir=directory))
+    home.chmod(0o755)  # under root, Postgres runs as another user, who needs access
+    try:
+        cluster = prepare(home)
+        command = launch_command(cluster.directory, cluster.account, cluster.programs.postgres, "-D", "{cluster}")
+        with subprocess.Popen(command, env=environment(), start_new_session=True) as process:
+            try:
+                url = socket_url(cluster.directory)
+                flag = f"/events#{url},coordination.k8s.io/leases#{url}"
+                yield SecondDatabase(_wait_ready(cluster.directory), ("--database-url-overrides", flag))
+            finally:
+                process.terminate()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _wait_ready(cluster: Path) -> int:
+    deadline = time.monotonic() + POSTGRES_TIMEOUT
+    while time.monotonic() < deadline:
+        pid = postmaster(cluster)
+        if pid is not None and "ready" in (cluster / "postmaster.pid").read_text():
+            return pid
+        time.sleep(0.05)
+    raise SystemExit("the second Postgres does not start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
