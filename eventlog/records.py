@@ -67,6 +67,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source_address: str = ""
     field_manager: str = ""
     audit_id: str = ""
+    reason: str = ""
 
 
 def _compared(change: Change | Record) -> list[Any]:

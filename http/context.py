@@ -11,6 +11,8 @@ from typing import Final, Protocol
 from urllib.parse import unquote_plus
 
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.api.errors import status
+from kubechronicle.api.history import reasons
 from kubechronicle.api.meta.request_info import Query, RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.api.values.names import path_segment
@@ -20,12 +22,14 @@ from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.authorization.decision import Verdict
+from kubechronicle.http.headers import utf8
 from kubechronicle.http.messages import Request
 
 # Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
 MAX_REQUEST_URI = 2048
 MAX_AUDIT_ID = 64
+REASON_ANNOTATION: Final = "history.kubechronicle.dev/reason"
 # Random bytes requested at once; an audit id takes 16.
 RANDOM_BYTES = 4096
 
@@ -81,6 +85,7 @@ class Context:
     ``impersonator``: the authenticated user, if ``user`` is impersonated; else "".
     ``long_running``: True for watches and for streams such as exec.
     ``warnings``: become Warning fields of the answer (RFC 7234 §5.5, code 299).
+    ``reason``: the reason in the URL (api/history/reasons.py); "" for none.
     ``moment``: the moment of history as in the URL; "" for ordinary requests.
     ``at``: the resolved moment; None for ordinary requests.
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
@@ -111,6 +116,7 @@ class Context:
         "moment",
         "parts",
         "query",
+        "reason",
         "received",
         "seats",
         "terminated",
@@ -134,6 +140,7 @@ class Context:
         self.long_running = False
         self.warnings: list[str] = []
         self.moment = ""
+        self.reason = ""
         self.at: Moment | None = None
         self.flow_headers: tuple[tuple[str, str], ...] = ()
         self.seats: Seats | None = None
@@ -182,7 +189,7 @@ def shown_uri(request: Request) -> str:
 
 
 def author_of(request: Request, context: Context, *, field_manager: str = "") -> Who:
-    """Return the author of the request's changes, for the ``who`` columns of the log."""
+    """Return the author of the request's changes, for the ``who`` columns of the log. StatusError 400: bad reason."""
     user = context.user
     return Who(
         user=user.name,
@@ -196,4 +203,20 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
         source_address=request.client[0],
         field_manager=field_manager,
         audit_id=context.audit_id[:MAX_AUDIT_ID],
+        reason=_reason(request, context),
     )
+
+
+def _reason(request: Request, context: Context) -> str:
+    """Return the reason of the request, the header's before that of the URL, and note it for audit. StatusError 400."""
+    given = request.headers.get(reasons.HEADER)
+    text = utf8(given) or context.reason
+    if not text:
+        return ""
+    try:
+        reason = reasons.parse_reason(text)
+    except ValueError as error:
+        where = f"the header {reasons.HEADER.title()}" if given else "the reason in the URL"
+        raise status.bad_request(f"{where} {error}") from None
+    context.annotate(REASON_ANNOTATION, reason)
+    return reason

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import trio
 
@@ -22,6 +23,8 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_wi
 from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.reasons import PREFIX as BECAUSE
+from kubechronicle.api.history.reasons import split_reason
 from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -114,13 +117,16 @@ def identify(services: Services, following: Next) -> Next:
     new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
-        query, moment = Query(request.query_string), ""
+        query, moment, reason = Query(request.query_string), "", ""
+        if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
+            reason, request.raw_path = split_reason(request.raw_path)
+            request.path = unquote(request.raw_path)
         if request.path.startswith(HISTORY):
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
         audit_id = request.headers.get("audit-id") or next(new_ids)
         context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
-        context.moment = moment
+        context.moment, context.reason = moment, reason
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
         try:

@@ -18,8 +18,8 @@ create table kubechronicle.migrations (
 --     below r appears after revision r was read. (A sequence does not guarantee that.)
 --   * A row of log is never updated, except by an erasure, which leaves a tombstone and an entry of the log. Retention
 --     drops rows; their digests stay in tombstones.
---   * digest(r) = sha256 over every column of the row (see append), hash(r) = sha256(hash(r-1) || digest(r)),
---     hash(0) = sha256(log_id as 16 bytes).
+--   * digest(r) = sha256 over every column of the row (see append; an empty reason is left out),
+--     hash(r) = sha256(hash(r-1) || digest(r)), hash(0) = sha256(log_id as 16 bytes).
 
 -- The state of the log beside its rows. Appending locks the one row, and does not change it: a row that each commit updates
 -- collects dead versions for as long as anybody holds a snapshot (pg_dump, an analyst), and each commit passes all of them.
@@ -127,6 +127,7 @@ create table kubechronicle.log (
     digest            bytea not null,
     hash              bytea not null,
     object            json not null,     -- json, not jsonb, which would change the bytes
+    reason            text not null default '', -- of the change, as its client gave it
     primary key (revision, class)
 ) partition by list (class);
 
@@ -230,7 +231,7 @@ create function kubechronicle.append(
     resources text[], namespaces text[], names text[], uids text[],
     user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
     request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
-    objects json[], server_clock timestamptz,
+    reasons text[], objects json[], server_clock timestamptz,
     out first bigint, out head bigint, out committed_at timestamptz,
     out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
 ) language plpgsql
@@ -305,27 +306,33 @@ begin
             coalesce((select c.class from kubechronicle.resource_classes c where c.resource = u.resource), 'long') as class
         from unnest(revisions, actual, create_revisions, versions, operations, resources, namespaces, names, uids,
             user_names, user_uids, append.user_groups, user_extras, impersonators, verbs, request_uris, user_agents,
-            source_addresses, field_managers, audit_ids, objects)
+            source_addresses, field_managers, audit_ids, reasons, objects)
         as u (revision, previous_revision, created, before, operation, resource, namespace, name, uid,
             user_name, user_uid, groups, extra, impersonator, verb, request_uri, user_agent, source_address,
-            field_manager, audit_id, object)
+            field_manager, audit_id, reason, object)
         where u.revision is not null
     ), digested as (
         -- record_send: the number of columns, then for each its type's oid, its length and its binary form. So no
-        -- two different rows have the same encoding, and anyone can compute it without this database.
-        select *, sha256(record_send(row(
+        -- two different rows have the same encoding, and anyone can compute it without this database. A row without
+        -- reason has the digest of the time before there were reasons.
+        select *, case when reason = '' then sha256(record_send(row(
             revision, create_revision, version, previous_revision, append.committed_at, operation,
             resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
-            request_uri, user_agent, source_address, field_manager, audit_id, object, class))) as digest
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class)))
+        else sha256(record_send(row(
+            revision, create_revision, version, previous_revision, append.committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class, reason))) end as digest
         from change
     ), appended as (
         insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
             class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-            request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object)
+            request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason)
         select revision, create_revision, version, previous_revision, append.committed_at, operation,
             class, resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
             request_uri, user_agent, source_address, field_manager, audit_id, digest,
-            kubechronicle.chain(h.hash, digest) over (order by revision rows unbounded preceding), object
+            kubechronicle.chain(h.hash, digest) over (order by revision rows unbounded preceding), object,
+            reason
         from digested d
         returning log.revision, log.hash
     )
@@ -359,6 +366,21 @@ begin
     end if;
 end $$;
 
+-- The same for servers before schema 22 during an upgrade: without reasons.
+create function kubechronicle.append(
+    batch uuid, transactions int[], expected bigint[], operations smallint[],
+    resources text[], namespaces text[], names text[], uids text[],
+    user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
+    request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
+    objects json[], server_clock timestamptz,
+    out first bigint, out head bigint, out committed_at timestamptz,
+    out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
+) language sql as $$
+    select a.first, a.head, a.committed_at, a.revisions, a.actual, a.create_revisions, a.versions
+    from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+        array_fill(''::text, array[cardinality($5)]), $20, $21) a
+$$;
+
 -- The same for servers of version 0.1.0 during an upgrade: by the clock of the database alone.
 create function kubechronicle.append(
     batch uuid, transactions int[], expected bigint[], operations smallint[],
@@ -381,7 +403,7 @@ $$;
 create function kubechronicle.append_change(
     batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
-    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json,
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, reason text, object json,
     server_clock timestamptz
 ) returns bigint[] language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -452,17 +474,24 @@ begin
     insert into kubechronicle.batches values (batch, committed_at, head, head, null);
     if head >= partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
 
-    row_digest := sha256(record_send(row(
-        head, create_revision, version, expected, committed_at, operation,
-        resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, object, class)));
+    if reason = '' then -- see append
+        row_digest := sha256(record_send(row(
+            head, create_revision, version, expected, committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class)));
+    else
+        row_digest := sha256(record_send(row(
+            head, create_revision, version, expected, committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class, reason)));
+    end if;
     row_hash := sha256(last_hash || row_digest);
     insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object)
+        request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason)
     values (head, create_revision, version, expected, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object);
+        request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object, reason);
     insert into kubechronicle.heads values (head, row_hash, committed_at);
     if head / 1024 <> last_revision / 1024 then perform kubechronicle.prune_heads(head); end if;
     -- Alone, nobody has to hear of it. With a full queue, which any role can fill, the commit would fail; others then poll.
@@ -471,6 +500,17 @@ begin
     end if;
     return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
 end $$;
+
+-- The same for servers before schema 22 during an upgrade: without a reason.
+create function kubechronicle.append_change(
+    batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
+    user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json,
+    server_clock timestamptz
+) returns bigint[] language sql as $$
+    select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+        $19, '', $20, $21)
+$$;
 
 -- The same for servers of version 0.1.0 during an upgrade.
 create function kubechronicle.append_change(
@@ -943,7 +983,7 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
     case when l.resource not in (select c.resource from kubechronicle.confidential_resources c)
             and not kubechronicle.is_withheld(l.object)
         then kubechronicle.readable(l.object) end as object,
-    kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption
+    kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption, l.reason
 from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
@@ -962,7 +1002,7 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
             select k.object from kubechronicle.kept k where k.revision = l.previous_revision limit 1) b
         where not kubechronicle.is_withheld(b.object))
     end as changed,
-    kubechronicle.is_erased(l.object) as erased
+    kubechronicle.is_erased(l.object) as erased, nullif(l.reason, '') as reason
 from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
@@ -979,6 +1019,18 @@ from kubechronicle.live e cross join lateral (
     select k.revision, k.committed_at, k.name, k.object from kubechronicle.kept k where k.revision = e.revision limit 1) r
 cross join lateral (select r.object::jsonb -> 'spec' as spec offset 0) s
 where e.resource = 'erasures.history.kubechronicle.dev';
+
+-- The tags that exist: names for revisions, which are usable as moments in the API. They keep no history.
+create view chronicle.tags with (security_barrier) as
+select r.name as tag, (s.spec ->> 'revision')::bigint as revision, (s.spec ->> 'time')::timestamptz as moment,
+    s.spec ->> 'user' as user_name, s.spec ->> 'reason' as reason
+from kubechronicle.live e cross join lateral (
+    select l.name, l.object from kubechronicle.log l where l.revision = e.revision
+    union all
+    select k.name, k.object from kubechronicle.kept k where k.revision = e.revision limit 1) r
+cross join lateral (select kubechronicle.readable(r.object) -> 'spec' as spec offset 0) s
+where e.resource = 'tags.history.kubechronicle.dev' and not kubechronicle.is_withheld(r.object)
+    and e.resource not in (select c.resource from kubechronicle.confidential_resources c);
 
 -- The newest revision at a time. A time in the future or before the retained history is an error.
 create function chronicle.revision_at(moment timestamptz) returns bigint

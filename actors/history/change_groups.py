@@ -39,7 +39,7 @@ async def groups(
     ``truncated``: there are more groups; ``total`` has their changes, too.
     """
     if selected.needs_objects:
-        raise status.bad_request("labels and changed fields can't be grouped by: list the revisions instead")
+        raise status.bad_request("labels, changed fields and reasons can't be grouped by: list the revisions instead")
     newest = await reads.newest(None)
     changes = replace(selected.query, until=min(selected.query.until, newest))
     if everything:

@@ -44,6 +44,7 @@ def change_of(record: Record, before: Record | None) -> revisions.Change:
             "fieldManager": who.field_manager,
         },
         request={"verb": who.verb, "uri": who.request_uri, "auditID": who.audit_id},
+        reason=who.reason,
         before=orjson.loads(before.body) if before is not None and not before.erased else None,
         after=None if deleted else last,
         last=last if deleted else None,
@@ -77,10 +78,10 @@ WHOLE: Final = PlainForm()
 def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE) -> bytes:
     """Return a Revision with its objects as the log holds them, as JSON (``?content=states``, ``?content=after``).
 
-    The objects are not decoded, so that readers of many changes cost little. ``before``, ``after``: the objects before
-    and after a creation or update. A deletion has ``before``, and ``last``: the object as it was deleted. Nothing is
-    compared: there are no differences, labels or kinds beside the objects. With an object that cannot be decrypted, the
-    change is redacted.
+    The objects are not decoded, so that readers of many changes cost little. So the reason is that of the request
+    alone. ``before``, ``after``: the objects before and after a creation or update. A deletion has ``before``, and
+    ``last``: the object as it was deleted. Nothing is compared: there are no differences, labels or kinds beside the
+    objects. With an object that cannot be decrypted, the change is redacted.
     """
     head, parts, problem = _head(record, form), form.parts or msgspec.Raw, problem_of(record, before)
     if problem:
@@ -114,6 +115,7 @@ def _head(record: Record, form: PlainForm) -> _Head:
         _name_of(who.user) if is_brief else _who_of(who),
         _Request(who.verb, who.request_uri, who.audit_id),
         str(previous) if previous else UNSET,
+        reason=who.reason or UNSET,
     )
 
 
@@ -152,6 +154,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
     erased: bool | UnsetType = UNSET
     before_erased: bool | UnsetType = UNSET
     redacted: bool | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
     problem: str | UnsetType = UNSET
     before: Any = UNSET
     last: Any = UNSET

@@ -1,7 +1,7 @@
 """RevisionDensity: counts of revisions over time, for drawing a timeline. The log counts, not its readers.
 
 Permission to list revisions suffices: the counts reveal only who changed which kind of object when. Selectors that need
-the objects (labels, changed fields) are rejected.
+the objects (labels, changed fields, reasons) are rejected.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def density(
     last. Empty buckets are left out. StatusError 400.
     """
     if selected.needs_objects:
-        raise status.bad_request("labels and changed fields can't be counted by: list the revisions instead")
+        raise status.bad_request("labels, changed fields and reasons can't be counted by: list the revisions instead")
     last = await reads.newest(None)
     changes = replace(selected.query, until=min(selected.query.until, last))
     if options.everything:

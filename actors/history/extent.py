@@ -4,8 +4,8 @@
     log of pod/wbe: no change              no such Pod in the history, which begins at revision 1: mistyped
     who set … by bob: no change            12 changes of the Deployment were searched: bob did not
 
-It counts the changes of the objects that the selectors name, without the selectors of users, operations and fields.
-Permission to list revisions suffices, as for density. Fields also require permission to read the objects.
+It counts the changes of the objects that the selectors name, without the selectors of users, operations, reasons and
+fields. Permission to list revisions suffices, as for density. Fields also require permission to read the objects.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ async def extent(
         "apiVersion": API_VERSION,
         "kind": "RevisionExtent",
         "metadata": {"resourceVersion": str(newest)},
-        "since": await _moment(log, max(mark, 1, first)),
+        "since": await moment_at(log, max(mark, 1, first)),
         "complete": mark == 0 and first <= 1,
         "whole": mark == 0 or named.after >= max(mark, first - 1),
-        "newest": await _moment(log, newest),
+        "newest": await moment_at(log, newest),
         "searched": counted if searched == held else await _counted(log, searched),
         "held": counted,
     }
@@ -73,7 +73,7 @@ async def extent(
         answer["bounds"] = {"after": str(named.after), "until": str(min(named.until, newest))}
     if not named.resources:
         answer["later"] = [
-            {"resource": resource, "since": await _moment(log, later)}
+            {"resource": resource, "since": await moment_at(log, later)}
             for resource, later in sorted(head.compacted_of.items())
             if later > mark and resource not in named.not_resources
         ]
@@ -87,7 +87,7 @@ async def extent(
 
 def _naming(query: ChangeQuery) -> ChangeQuery:
     texts = tuple((column, text) for column, text in query.texts if column in NAMING)
-    return replace(query, texts=texts, operations=())
+    return replace(query, texts=texts, operations=(), reason="")
 
 
 async def _counted(log: RevisionLog, query: ChangeQuery) -> dict[str, Any]:
@@ -104,12 +104,12 @@ async def _counted(log: RevisionLog, query: ChangeQuery) -> dict[str, Any]:
         "operations": {OPERATIONS[int(group.values[0])]: group.changes for group in groups},
     }
     if groups:
-        found["first"] = await _moment(log, min(group.first for group in groups))
-        found["last"] = await _moment(log, max(group.last for group in groups))
+        found["first"] = await moment_at(log, min(group.first for group in groups))
+        found["last"] = await moment_at(log, max(group.last for group in groups))
     return found
 
 
-async def _moment(log: RevisionLog, revision: int) -> dict[str, str]:
+async def moment_at(log: RevisionLog, revision: int) -> dict[str, str]:
     """Return a revision with its time; no time: the log has none for it."""
     time: datetime | None = None
     try:

@@ -49,7 +49,7 @@ async def incident(
     ``truncated``: there are more changes; those from revision ``first`` on are in the answer.
     """
     if selected.needs_objects:
-        raise status.bad_request("an incident takes no labels and changed fields: list the revisions instead")
+        raise status.bad_request("an incident takes no labels, changed fields and reasons: list the revisions instead")
     newest = await reads.newest(None)
     query = replace(
         selected.query,

@@ -13,6 +13,7 @@ from kubechronicle.actors.history.change_records import PlainForm, change_of, st
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.masking import RESOURCE, masked_change
+from kubechronicle.api.history.reasons import has_text
 from kubechronicle.api.history.revisions import PLAIN, Content
 from kubechronicle.eventlog.entries import NOTHING, Entry
 from kubechronicle.eventlog.records import Key, Record
@@ -48,10 +49,12 @@ class SecretValues:
 
 
 def matches(selected: RevisionSelection, record: Record, before: Record | None) -> bool:
-    """Return True if a change has the selected labels and concerns the selected fields."""
+    """Return True if a change has the selected labels and reason, and concerns the selected fields."""
     change = change_of(record, before)
     labels = selected.selection.labels
     if labels is not None and not labels.matches(change.labels):
+        return False
+    if not all(has_text(revisions.reason_of(change), term.value) is term.equal for term in selected.reasons):
         return False
     return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
 

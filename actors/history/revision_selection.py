@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.actors.history.tags import TaggedRevision
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.field_values import canonical
@@ -16,9 +17,10 @@ from kubechronicle.api.history.moments import epoch_of, parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
-from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, TEXT_FIELDS
+from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, REASON, TEXT_FIELDS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Operation
 
@@ -39,22 +41,29 @@ class RevisionSelection:
     ``query``: the part of the selectors that the log evaluates.
     ``selection``: the selectors as requested.
     ``fields``: the ``changed`` terms: fields that the change must concern, or must not.
+    ``reasons``: the ``reason`` terms: texts that its reason must have, or must not.
     ``is_empty``: no revision can match.
     """
 
     query: ChangeQuery
     selection: Selection
     fields: tuple[FieldTerm, ...] = ()
+    reasons: tuple[FieldTerm, ...] = ()
     is_empty: bool = False
 
     @property
     def needs_objects(self) -> bool:
-        """True if labels or changed fields of the objects are selected."""
-        return self.selection.labels is not None or bool(self.fields)
+        """True if labels, changed fields or reasons are selected: an annotation of the object may be the reason."""
+        return self.selection.labels is not None or bool(self.fields) or bool(self.reasons)
 
 
 async def select_revisions(
-    rt: ResourceType, selection: Selection, registry: Registry, revision_at: RevisionAt, deleted: DeletedTypes
+    rt: ResourceType,
+    selection: Selection,
+    registry: Registry,
+    revision_at: RevisionAt,
+    deleted: DeletedTypes,
+    tagged: TaggedRevision,
 ) -> RevisionSelection:
     """Split a list's selectors. ``deleted``: returns the types that have existed. StatusError 400."""
     terms = _Terms()
@@ -63,7 +72,7 @@ async def select_revisions(
         raise status.bad_request(f"a field selector of revisions has at most {MAX_TERMS} terms, not {count}")
     for term in selection.fields.terms if selection.fields is not None else ():
         if term.field in BOUNDS or term.field == "metadata.name":
-            await _add_bound(terms, term, revision_at)
+            await _add_bound(terms, term, revision_at, tagged)
         elif term.field in KIND_FIELDS:
             # Objects of a deleted definition are still in history.
             types = await deleted()
@@ -84,9 +93,11 @@ async def select_revisions(
         not_resources=tuple(sorted({NODE_PORTS, *terms.not_resources})),
         operations=tuple(sorted(terms.operations)) if len(terms.operations) < len(Operation) else (),
         texts=tuple(terms.texts),
+        reason=next((term.value for term in terms.reasons if term.equal), ""),
     )
     is_empty = terms.resources == frozenset() or not terms.operations or terms.after >= terms.until
-    return RevisionSelection(query=query, selection=selection, fields=tuple(terms.fields), is_empty=is_empty)
+    fields, reasons = tuple(terms.fields), tuple(terms.reasons)
+    return RevisionSelection(query=query, selection=selection, fields=fields, reasons=reasons, is_empty=is_empty)
 
 
 def _unknown(term: FieldTerm, known: Iterable[str]) -> str:
@@ -95,16 +106,21 @@ def _unknown(term: FieldTerm, known: Iterable[str]) -> str:
     return f"{term.field}={term.value}: there is no such kind, nor was there in the history that is kept{hint}"
 
 
-async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt) -> None:
+async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt, tagged: TaggedRevision) -> None:
     """Narrow the range of revisions. StatusError 400."""
     if not term.equal:
         raise status.bad_request(f"{term.field}!={term.value}: {term.field} takes = only")
     name = term.field
     if name.startswith("time."):
         try:
-            when = parse_moment(term.value, now=datetime.now(UTC))
+            tag = tag_named(term.value)
+            when = None if tag else parse_moment(term.value, now=datetime.now(UTC))
         except ValueError as error:
             raise status.bad_request(f"{name}: {error}") from None
+        if when is None:
+            revision = await tagged(tag)
+            terms.narrow(revision + 1, math.inf) if name == "time.from" else terms.narrow(0, revision)
+            return
         if isinstance(when, int):
             when = epoch_of(when) or when
         revision = when if isinstance(when, int) else await revision_at(when)
@@ -129,6 +145,7 @@ class _Terms:
         self.operations: set[Operation] = set(Operation)
         self.texts: list[tuple[str, Text]] = []
         self.fields: list[FieldTerm] = []
+        self.reasons: list[FieldTerm] = []
 
     def narrow(self, first: float, last: float) -> None:
         """Restrict the revisions to ``first`` to ``last``."""
@@ -156,6 +173,8 @@ class _Terms:
                 self.fields.append(FieldTerm(term.field, term.equal, canonical(term.value)))
             except ValueError as error:
                 raise status.bad_request(f"changed: {error}") from None
+        elif term.field == REASON:
+            self.reasons.append(term)
         elif term.field == "operation":
             named = {operation for operation in Operation if operation.name.lower() == term.value.lower()}
             if not named:

@@ -1,8 +1,8 @@
 """Get, list and watch of revisions: changes read from the log as objects (api/history/revisions.py).
 
-The log evaluates selectors of a change's own columns. Selectors of the object (labels, changed fields) are evaluated
-here, chunk by chunk. A page ends after MAX_SCANNED changes or PAGE_BYTES, full or not, with a continue token, so that
-no request reads the whole log.
+The log evaluates selectors of a change's own columns. Selectors of the object (labels, changed fields, reasons) are
+evaluated here, chunk by chunk. A page ends after MAX_SCANNED changes or PAGE_BYTES, full or not, with a continue token,
+so that no request reads the whole log.
 
 A client that may read revisions learns that an object changed. The contents of the change also require permission to
 read the object (``readable``).
@@ -24,6 +24,7 @@ from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.change_records import WHOLE, PlainForm
 from kubechronicle.actors.history.revision_entries import SecretValues, entry_of, matches, plain_entry
 from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
+from kubechronicle.actors.history.tags import tagged_revisions
 from kubechronicle.actors.history.verdicts import Pair, Verdicts, with_verdicts
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
@@ -213,7 +214,8 @@ class ChangeReads:
 
     async def select(self, rt: ResourceType, selection: Selection) -> RevisionSelection:
         """Split a list's selectors into a query of the log and the rest. StatusError 400."""
-        found = await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted)
+        tagged = tagged_revisions(self._reads, self._registry)
+        found = await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted, tagged)
         first = await self.begins(selection.namespace)
         if first <= found.query.after + 1:
             return found

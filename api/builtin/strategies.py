@@ -25,6 +25,7 @@ from kubechronicle.api.builtin.core import strategy as core
 from kubechronicle.api.builtin.discovery import strategy as discovery
 from kubechronicle.api.builtin.events import strategy as events
 from kubechronicle.api.builtin.flowcontrol import strategy as flowcontrol
+from kubechronicle.api.builtin.history import strategy as history
 from kubechronicle.api.builtin.networking import strategy as networking
 from kubechronicle.api.builtin.node import strategy as node
 from kubechronicle.api.builtin.policy import strategy as policy
@@ -50,6 +51,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **discovery.STRATEGIES,
     **events.STRATEGIES,
     **flowcontrol.STRATEGIES,
+    **history.STRATEGIES,
     **networking.STRATEGIES,
     **node.STRATEGIES,
     **policy.STRATEGIES,

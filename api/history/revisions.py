@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kubechronicle.api.history.differences import changed_fields, differences, shown_value, summary
 from kubechronicle.api.history.field_values import has_changed
+from kubechronicle.api.history.reasons import change_cause
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
@@ -40,6 +41,7 @@ class Change:
     ``operation``: 1 create, 2 update, 3 delete.
     ``before``, ``after``: the stored object, None if absent.
     ``last``: the deleted object of a deletion.
+    ``reason``: of the request; "" for none.
     ``erased``, ``before_erased``: the contents of the object, or of its former state, were erased.
     ``problem``: the reason why the object, or its former state, cannot be decrypted; "": they can.
     """
@@ -55,6 +57,7 @@ class Change:
     previous_revision: int
     who: Mapping[str, Any]
     request: Mapping[str, str]
+    reason: str = ""
     before: Object | None = None
     after: Object | None = None
     last: Object | None = None
@@ -102,6 +105,8 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
         found["previousRevision"] = str(change.previous_revision)
     found["who"] = {name: value for name, value in change.who.items() if value}
     found["request"] = {name: value for name, value in change.request.items() if value}
+    if reason := change.reason or (reason_of(change) if readable else ""):
+        found["reason"] = reason
     if not readable:
         found["redacted"] = True
         return found
@@ -110,6 +115,15 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
     if change.erased or change.before_erased:
         found["erased" if change.erased else "beforeErased"] = True
     return {**found, **_contents(change, content)} if not change.erased else found
+
+
+def reason_of(change: Change) -> str:
+    """Return the reason of the request or, if it has none, the change-cause that the change sets in its object."""
+    if change.reason or change.erased or change.problem:
+        return change.reason
+    if change.operation == 3 or (change.operation == 2 and change.before is None):
+        return ""  # the former state is not kept: nobody knows whether the annotation is new
+    return change_cause(change.before, change.after)
 
 
 def _reference(change: Change) -> Object:

@@ -60,6 +60,10 @@ _REVISION: Final[Mapping[str, Schema]] = {
         uri=_text("Its path and query, without credentials."),
         auditID=_text("Its id, as in the Audit-ID header of the answer."),
     ),
+    "reason": _text(
+        "The reason that the client gave with the request; without one, the change-cause that the change sets in the "
+        "object's annotations."
+    ),
     "changed": _texts("The paths of changed fields: spec.template.spec.containers[name=web].image."),
     "summary": _text("The changes, with old and new values, in one line."),
     "diff": {

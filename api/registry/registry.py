@@ -89,6 +89,8 @@ class ResourceType:
     """The group in rejections of an object, also if another group serves the same objects (events)."""
     is_storage_version: bool = field(init=False, default=False)
     """True if objects are stored in this form."""
+    of_log: bool = field(init=False, default=False)
+    """True if its objects are read from the log itself: revisions, recorded reads."""
 
     def __post_init__(self) -> None:
         api_version = f"{self.group}/{self.version}" if self.group else self.version
@@ -97,6 +99,7 @@ class ResourceType:
         object.__setattr__(self, "group_resource", group_resource)
         object.__setattr__(self, "stored_group", self.storage_api_version.rpartition("/")[0])
         object.__setattr__(self, "is_storage_version", api_version == self.storage_api_version)
+        object.__setattr__(self, "of_log", self.group == table.HISTORY and not self.stored)
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.api_version} {self.plural}>"
@@ -353,7 +356,9 @@ def _builtin_types() -> tuple[ResourceType, ...]:
     for group, versions in table.OWN_GROUPS.items():
         for version, rows in versions.items():
             own = (_resource_type(group, version, row, preferred=next(iter(versions))) for row in rows)
-            found += (replace(rt, message="", definition="") for rt in own)
+            found += (
+                replace(rt, message="", definition=table.own_definition(rt.kind) if rt.stored else "") for rt in own
+            )
     return tuple(found)
 
 

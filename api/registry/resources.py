@@ -251,6 +251,7 @@ OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             Row("clusterreads", "ClusterRead", namespaced=False, verbs=LISTED, stored=False),
             Row("readrecordings", "ReadRecording", namespaced=False, verbs=LISTED, stored=False),
             Row("reads", "Read", verbs=LISTED, stored=False),
+            _cluster("tags", "Tag"),
             _review("transactions", "Transaction"),
         )
     },
@@ -277,6 +278,11 @@ _DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
     "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
 }
+
+
+def own_definition(kind: str) -> str:
+    """Return the definition of a stored kind of our own (api/schema/own.py)."""
+    return f"dev.kubechronicle.history.v1.{kind}"
 
 
 def definition_name(group: str, version: str, kind: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.schema import legacy
+from kubechronicle.api.schema import legacy, own
 
 DEFINITIONS_PACKAGE: Final = "kubernetes_validate"
 DEFINITIONS_FILE: Final = ("kubernetes-json-schema", "v1.36.0-local", "_definitions.json")
@@ -248,14 +248,15 @@ _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
 
 @functools.cache
 def definitions() -> dict[str, Any]:
-    """Return the published definitions by name, unchanged, and those of former versions. The first call takes 10 ms."""
+    """Return the published definitions by name, unchanged, those of former versions, and our own. The first call takes
+    10 ms."""
     # Located without importing the package, whose unused validator takes 130 ms at start.
     found = importlib.util.find_spec(DEFINITIONS_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"{DEFINITIONS_PACKAGE} is not installed")
     path = pathlib.Path(found.submodule_search_locations[0]).joinpath(*DEFINITIONS_FILE)
     loaded: dict[str, Any] = orjson.loads(path.read_bytes())["$defs"]
-    return loaded | legacy.definitions(loaded)
+    return loaded | legacy.definitions(loaded) | own.DEFINITIONS
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 object.kind=Deployment,object.name=web,time.from=2h        changes of the last two hours
 who.actor=jane,noise=hidden                                jane's changes, as herself or as another user
 who.username!=system:admin,changed=spec.replicas           changes of the number of replicas by other users
+reason=ticket 42                                           changes with this text in their reason, in any case
 """
 
 from __future__ import annotations
@@ -33,4 +34,6 @@ KIND_FIELDS: Final = ("object.kind", "object.resource", "object.apiVersion")
 BOUNDS: Final = ("revision.from", "revision.to", "time.from", "time.to")
 """The first and last revision; the first and last time, absolute or as an age."""
 
-FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed", "noise")
+REASON: Final = "reason"
+
+FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed", "noise", REASON)

@@ -53,6 +53,7 @@ CHANGED_COLUMNS = (
     "source_address",
     "audit_id",
     "object",
+    "reason",
 )
 _CASTS: Mapping[str, str] = {"user_groups": "::text[]", "user_extra": "::json", "object": "::json"}
 # Recorded reads (queries/reads.py). $1: the user; $2, $3: first and last revision.

@@ -5,8 +5,11 @@
 The encoding is Postgres' record_send: the number of columns, then for each its type's oid, its length and its binary
 form; big-endian, -1 as the length of null. So different rows have different encodings.
 
-Since schema 21 the retention class is the last column of the digest, because it decides when a row is dropped. Rows
+Since schema 21 the retention class is a column of the digest, because it decides when a row is dropped. Rows
 appended before have a digest without it; their class must be that of their resource (``usual_class``).
+
+Since schema 22 a row may have a reason: the last column of its digest. A row without one has the digest of schema 21,
+or that before it.
 """
 
 from __future__ import annotations
@@ -45,11 +48,11 @@ DIGESTED: tuple[tuple[str, int], ...] = (
     ("audit_id", _TEXT),
     ("object", _JSON),
 )
-COLUMNS: tuple[str, ...] = (*(name for name, _ in DIGESTED), "class")
+COLUMNS: tuple[str, ...] = (*(name for name, _ in DIGESTED), "class", "reason")
 """The columns of the present digest."""
 SHORT: frozenset[str] = frozenset(("events", "events.events.k8s.io", "leases.coordination.k8s.io"))
 """The resources of the class short, as long as digests had no class."""
-_WITH_CLASS = (*DIGESTED, ("class", _TEXT))
+_WITH_ALL = (*DIGESTED, ("class", _TEXT), ("reason", _TEXT))
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # of Postgres' timestamps
 _COLUMN_HEAD = struct.Struct("!ii")
 _FIXED = {
@@ -59,9 +62,9 @@ _FIXED = {
 
 
 def encode_row(values: Sequence[Any]) -> bytes:
-    """Return the canonical encoding of a row, from its values in the order of COLUMNS, or without class."""
+    """Return the canonical encoding of a row, from its values in the order of COLUMNS, or without the last ones."""
     parts = [len(values).to_bytes(4, "big")]
-    for value, (_, oid) in zip(values, _WITH_CLASS[: max(len(values), len(DIGESTED))], strict=True):
+    for value, (_, oid) in zip(values, _WITH_ALL[: max(len(values), len(DIGESTED))], strict=True):
         if value is None:
             parts.append(_COLUMN_HEAD.pack(oid, -1))
         elif oid == _INT8:
@@ -89,11 +92,14 @@ def _encode_array(values: Sequence[str]) -> bytes:
 
 def digest_of(row: Row) -> bytes:
     """Return the digest of a row, which begins with COLUMNS."""
-    return sha256(encode_row(row[: len(COLUMNS)])).digest()
+    has_reason = bool(row[len(COLUMNS) - 1])
+    return sha256(encode_row(row[: len(COLUMNS) if has_reason else len(COLUMNS) - 1])).digest()
 
 
 def former_digest_of(row: Row) -> bytes:
-    """Return the digest without class."""
+    """Return the digest without class. A row with a reason has none: it was appended later."""
+    if row[len(COLUMNS) - 1]:
+        return digest_of(row)
     return sha256(encode_row(row[: len(DIGESTED)])).digest()
 
 

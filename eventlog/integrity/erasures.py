@@ -206,7 +206,7 @@ def _erase_contents(columns: Columns, erasure: str) -> dict[str, Any]:
     """Return the columns without contents.
 
     Kind, name, namespace and uid stay, so that clients can drop the object. The path of the request stays too, but not
-    its query, which may have labels.
+    its query, which may have labels, nor the reason of the change, which is free text.
     """
     obj = orjson.loads(columns["object"])
     about = {"name": columns["name"], "namespace": columns["namespace"], "uid": columns["uid"]}
@@ -220,12 +220,14 @@ def _erase_contents(columns: Columns, erasure: str) -> dict[str, Any]:
         **columns,
         "object": orjson.dumps(tombstone).decode(),
         "request_uri": columns["request_uri"].partition("?")[0],
+        "reason": "",
     }
 
 
 def _erase_who(columns: Columns) -> dict[str, Any]:
-    """Return the columns without user. The audit id is erased too: in other logs it leads to the user."""
-    texts = dict.fromkeys(("user_uid", "impersonator", "user_agent", "source_address", "audit_id"), "")
+    """Return the columns without user. The audit id is erased too: in other logs it leads to the user. The reason is
+    the user's own text."""
+    texts = dict.fromkeys(("user_uid", "impersonator", "user_agent", "source_address", "audit_id", "reason"), "")
     return {**columns, **texts, "user_name": ERASED_USER, "user_groups": [], "user_extra": None}
 
 

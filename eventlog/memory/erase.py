@@ -27,6 +27,8 @@ def erase(store: MemoryStore, key: Key, *, last: int = 2**63) -> list[int]:
     store._rows = [tombstones.get(row.revision, row) for row in store._rows]
     store._history[key] = [tombstones.get(row.revision, row) for row in store._history.get(key, ())]
     revisions = sorted(tombstones)
+    for revision in revisions:
+        store.who[revision] = structs.replace(store.who[revision], reason="")
     erasure = Erasure(
         id=erasure_id,
         scope="contents",

@@ -14,9 +14,9 @@ from kubechronicle.eventlog.records import Key, Record, Who
 
 WHO_COLUMNS: Final = (
     "user_name, user_uid, user_groups, user_extra, impersonator, verb, request_uri, user_agent, source_address,"
-    " field_manager, audit_id"
+    " field_manager, audit_id, reason"
 )
-WHO_WIDTH: Final = 11
+WHO_WIDTH: Final = 12
 BRIEF_COLUMNS: Final = (
     "revision, resource, namespace, name, previous_revision, operation, object, committed_at, user_name, verb,"
     " request_uri, audit_id"
@@ -107,11 +107,18 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
     if query.operations:
         add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
     conditions += conditions_on_marks(query, arguments)
+    if query.reason.isascii() and query.reason:  # the lower case of other letters is another one in Python
+        add(_MAY_HAVE_REASON, query.reason.lower())
     for column, text in query.texts:
         if column not in TEXTS:
             raise ValueError(f"{column} is not a column with text conditions")
         add(_text_condition(COLUMNS.get(column, (column,)), text), text.value)
     return conditions, arguments
+
+
+# An annotation is part of the object, whose text is cheaper to search than to parse; encrypted, it says nothing.
+_MAY_HAVE_REASON: Final = f"""(strpos(lower(reason collate "C"), {VALUE}) > 0 or operation < 3 and
+    (strpos(object::text, 'kubernetes.io/change-cause') > 0 or kubechronicle.is_encrypted(object)))"""
 
 
 def conditions_on_marks(query: ChangeQuery, arguments: list[Any]) -> list[str]:
@@ -178,7 +185,9 @@ def _brief(row: Any) -> Record:
 
 def who_of(row: Any, at: int) -> Who:
     """Return the Who in the WHO_COLUMNS of a row, from column ``at`` on."""
-    user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id = row[at : at + 11]
+    user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id, reason = row[
+        at : at + WHO_WIDTH
+    ]
     return Who(
         user=user,
         uid=uid,
@@ -191,4 +200,5 @@ def who_of(row: Any, at: int) -> Who:
         source_address=address,
         field_manager=manager,
         audit_id=audit_id,
+        reason=reason,
     )

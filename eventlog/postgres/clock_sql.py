@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-# As sql.APPEND and sql.APPEND_CHANGE, and $21: the time by the server's clock.
+# As sql.APPEND, and $22: the time by the server's clock. Of a batch of one change, see rows.change_arguments.
 APPEND = (
     "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19, $20, $21)"
+    " $18, $19, $20, $21, $22)"
 )
 APPEND_CHANGE = (
     "select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19, $20, $21)"
+    " $18, $19, $20, $21, $22)"
 )
 
 # $1 a time or null, $2 an age, $3 the time by the server's clock. A bisection: some twenty index descents in a log of a

@@ -52,7 +52,7 @@ def _who_columns(who: Who) -> tuple[str | None, ...]:
     """Return the columns of ``who`` in the order of the arguments of append()."""
     request = (who.impersonator, who.verb, who.request_uri, who.user_agent, who.source_address)
     user = (storable(who.user), storable(who.uid), _groups(who.groups), _extra(who.extra))
-    return (*user, *map(storable, (*request, who.field_manager, who.audit_id)))
+    return (*user, *map(storable, (*request, who.field_manager, who.audit_id, who.reason)))
 
 
 def batch_arguments(batch: Batch) -> tuple[object, ...]:

@@ -40,6 +40,8 @@ class ChangeQuery:
     ``namespace``, ``name``: "" for any.
     ``resources``, ``operations``: empty for any.
     ``texts``: conditions by column, named as in TEXTS.
+    ``reason``: a text that the reason of the change, or an annotation of its object, may have. The reader decides which
+    changes do; a log leaves out as many of the others as it can.
     ``with_replaced``: each change comes with the record it replaced, which costs as much again.
     ``brief``: changes may lack uid, create_revision and version, and of ``who`` all but user, verb, request_uri and
     audit_id. A reader of many changes saves a quarter of the cost.
@@ -57,6 +59,7 @@ class ChangeQuery:
     not_resources: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
+    reason: str = ""
     with_replaced: bool = True
     brief: bool = False
     floors: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -111,5 +114,6 @@ TEXTS: Final[dict[str, Callable[[Record], tuple[str, ...]]]] = {
     "source_address": _of_who("source_address"),
     "field_manager": _of_who("field_manager"),
     "audit_id": _of_who("audit_id"),
+    "reason": _of_who("reason"),
 }
 """The columns with text conditions, each with a function that returns its texts from a record."""

@@ -143,7 +143,7 @@ class Founder:
             "object": change.body.decode(),
             "class": usual_class(change.key.resource),
         }
-        texts = ("user_name", "user_uid", "impersonator", "verb", "request_uri", "source_address", "audit_id")
+        texts = ("user_name", "user_uid", "impersonator", "verb", "request_uri", "source_address", "audit_id", "reason")
         columns |= dict.fromkeys(texts, "")
         row = of_columns(columns, b"", hash_)
         return of_columns(columns, digest_of(row), hash_)

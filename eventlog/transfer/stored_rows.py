@@ -11,6 +11,7 @@ from kubechronicle.eventlog.integrity.digests import COLUMNS
 NAMES: Final = (*COLUMNS, "digest", "hash")
 NO_CLASS: Final = ""
 """The class of rows in a backup before schema 21."""
+NO_REASON: Final = ""
 _POSITIONS: Final = {name: position for position, name in enumerate(NAMES)}
 _COMMITTED_AT: Final = _POSITIONS["committed_at"]
 
@@ -34,14 +35,17 @@ def of_columns(columns: Mapping[str, Any], digest: bytes, hash_: bytes) -> Store
 
 
 def to_json(row: Sequence[Any]) -> list[Any]:
-    """Return the columns for JSON, digest and hash as hexadecimal text."""
-    return [*row[: len(COLUMNS)], bytes(row[-2]).hex(), bytes(row[-1]).hex()]
+    """Return the columns for JSON, digest and hash as hexadecimal text. An empty reason is left out."""
+    columns = row[: len(COLUMNS)] if row[len(COLUMNS) - 1] else row[: len(COLUMNS) - 1]
+    return [*columns, bytes(row[-2]).hex(), bytes(row[-1]).hex()]
 
 
 def from_json(values: Sequence[Any]) -> StoredRow:
     """Return the row of ``to_json``. ValueError, TypeError."""
-    if len(values) == len(NAMES) - 1:
+    if len(values) == len(NAMES) - 2:
         values = [*values[:-2], NO_CLASS, *values[-2:]]
+    if len(values) == len(NAMES) - 1:
+        values = [*values[:-2], NO_REASON, *values[-2:]]
     if len(values) != len(NAMES):
         raise ValueError(f"a row has {len(values)} columns, not {len(NAMES)}")
     columns = list(values)

@@ -19,11 +19,13 @@ from datetime import UTC, datetime
 
 from kubechronicle.actors.history.other_logs import at_time, log_at, same_moment
 from kubechronicle.actors.history.past_reads import PastReads
+from kubechronicle.actors.history.tags import tagged_revisions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.masking import RESOURCE
 from kubechronicle.api.history.moments import Asked, epoch_of, parse_moment, written
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
@@ -149,7 +151,8 @@ async def _moment(backend: Backend, text: str, log: Reads | None = None, *, time
     reads = backend.store.reads
     log = log or reads
     try:
-        moment: Asked = parse_moment(text, now=datetime.now(UTC))
+        name = tag_named(text)
+        moment: Asked = await _tagged(backend, name) if name else parse_moment(text, now=datetime.now(UTC))
     except ValueError as error:
         raise status.bad_request(str(error)) from None
     if not timed and isinstance(moment, int) and reads.of_revision(moment) is log and log.past.is_retained(moment):
@@ -168,6 +171,10 @@ async def _moment(backend: Backend, text: str, log: Reads | None = None, *, time
         if isinstance(moment, int) and (time := epoch_of(moment)) is not None:
             return await _moment(backend, written(time), log, timed=timed)
         raise status.bad_request(f"revision {text} lies in the future: the newest is {error.current}") from None
+
+
+async def _tagged(backend: Backend, name: str) -> int:
+    return await tagged_revisions(backend.store.reads, backend.store.registry)(name)
 
 
 def _expired(text: str, oldest: Moment | None) -> StatusError:

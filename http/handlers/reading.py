@@ -18,7 +18,6 @@ from kubechronicle.api.meta.options import (
 from kubechronicle.api.meta.paging import INCONSISTENT
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.selectors.field_selectors import (
     FieldSelector,
     FieldTerm,
@@ -61,29 +60,29 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    if rt.group == HISTORY and SUMMARY in context.query and rt.plural not in RESOURCES:
+    if rt.of_log and SUMMARY in context.query and rt.plural not in RESOURCES:
         return await summarize(backend, context, rt, list_parameters(context, rt)[1])
-    if rt.group == HISTORY and VERDICTS in context.query:
+    if rt.of_log and VERDICTS in context.query:
         await check_policies_listed(backend, context)
     encoder = backend.encoders.choose(request, context, rt)
     options, selection = list_parameters(context, rt)
-    if rt.group == HISTORY:
+    if rt.of_log:
         selection = without_noise(request, context, rt, selection)
     if options.continue_ and options.resource_version not in ("", "0"):
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
     revision = list_revision(options)
     exact = reads_exactly(options, revision, paged=options.limit > 0)
-    if options.continue_ and rt.group != HISTORY:
+    if options.continue_ and not rt.of_log:
         read_at, _ = parse_continue(rt, selection, options.continue_)
         if read_at != INCONSISTENT:
             await check_list(backend, context, rt, selection.namespace, read_at)
-    elif exact and revision and rt.group != HISTORY:
+    elif exact and revision and not rt.of_log:
         await check_list(backend, context, rt, selection.namespace, revision)
     listing = await backend.reads.list(
         rt, selection, limit=list_limit(options, rt), continue_token=options.continue_, revision=revision, exact=exact
     )
-    if rt.group == HISTORY and not listing.entries and not options.continue_ and not listing.continue_token:
+    if rt.of_log and not listing.entries and not options.continue_ and not listing.continue_token:
         await warn_if_nothing(backend, request, context, rt, selection)
     if listing.erased:
         context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
@@ -94,7 +93,7 @@ async def begin_watch(backend: Backend, request: Request, context: Context, rt: 
     if request.websocket is None:
         object_form(request, context, protobuf=bool(rt.message))  # the form of lists is rejected before the options
     options, selection = list_parameters(context, rt)
-    if rt.group == HISTORY:
+    if rt.of_log:
         selection = without_noise(request, context, rt, selection)
     return await watch(backend, request, context, rt, options, selection)
 
@@ -136,7 +135,7 @@ def _of_name(fields: FieldSelector | None, name: str) -> FieldSelector:
 
 def list_limit(options: ListOptions, rt: ResourceType) -> int:
     """Return the limit of a list. kube-apiserver ignores it if the resourceVersion is "0": its cache answers whole."""
-    return 0 if options.resource_version == "0" and rt.group != HISTORY else options.limit
+    return 0 if options.resource_version == "0" and not rt.of_log else options.limit
 
 
 def reads_exactly(options: ListOptions, revision: int | None, *, paged: bool) -> bool:

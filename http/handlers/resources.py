@@ -15,7 +15,6 @@ from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMedia
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import proxies, reading, writing
 from kubechronicle.http.handlers.backend import Backend
@@ -107,7 +106,7 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     if verb not in rt.verbs and verb == "watch":
         raise status.method_not_supported(rt, verb)
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
-    if rt.group == HISTORY:
+    if rt.of_log:
         backend = (
             read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, request, context)
         )
@@ -119,7 +118,7 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
     if rt.resource == "bindings" and verb == "create":
         handler = bind
-    if rt.group == HISTORY and rt.plural not in RESOURCES:
+    if rt.of_log and rt.plural not in RESOURCES:
         handler = QUESTIONS.get((context.query.get("summary"), verb), handler)
     try:
         return await compressed(backend, request, await handler(backend, request, context, rt))

@@ -24,7 +24,6 @@ from kubechronicle.actors.store import Served
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.watching.cursors import WatchCursor
@@ -62,7 +61,7 @@ async def watch(
     revision = None
     if options.resource_version:
         revision = storage_revision(options.resource_version)
-    if revision and rt.group != HISTORY:
+    if revision and not rt.of_log:
         await check_list(backend, context, rt, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)
     form = encoder.form

@@ -16,7 +16,6 @@ from kubechronicle.api.meta.options import parse_create_options, parse_update_op
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
 from kubechronicle.api.pipeline import deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
@@ -38,7 +37,7 @@ from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
 async def create(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
     if not rt.stored:
-        if rt.kind == TRANSACTION and rt.group == HISTORY:
+        if rt.kind == TRANSACTION and rt.of_log:
             return await commit_together(backend, request, context, rt)
         if rt.kind not in REVIEWS:
             raise status.method_not_supported(rt, "create")

@@ -2,7 +2,7 @@
 
 const BASE = new URL("../", location.href.split("#")[0]).pathname;
 export const GROUP = "history.kubechronicle.dev";
-const API = `apis/${GROUP}/v1`;
+export const API = `apis/${GROUP}/v1`;
 // The key of the masks of Secrets' values: equal values have equal masks on this page, until it is loaded again.
 const MASK = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 

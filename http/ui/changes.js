@@ -37,13 +37,18 @@ export function summary(revision) {
   return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "bookkeeping only");
 }
 
+/** The reason of a change, as its client gave it; "" for none. */
+export function because(revision) {
+  return revision.reason ? h("div.because", {}, h("small.faint", {}, "because "), breakable(revision.reason)) : "";
+}
+
 const columns = () => [
   [`Time (${zoneName()})`, (revision) => when(revision.time)],
   ["User", user],
   ["Change", operation],
   ["Object", (revision) => h("a.object", { href: link(revision) },
     revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `), breakable(`${resourceName(revision.object)}/`), h("b", {}, breakable(revision.object.name)))],
-  ["What", summary],
+  ["What", (revision) => [summary(revision), because(revision)]],
 ];
 
 /** A table with its rows, the button for more, and errors. ``columns``: [title, make] instead of the usual ones. */

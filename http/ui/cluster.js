@@ -3,7 +3,8 @@
 import { ago, choice, count, field, h, loading, s, say, timeText, write, zoneName } from "./dom.js";
 import { ApiError, density, number, revision as one, selector } from "./api.js";
 import { NOISE, failed } from "./changes.js";
-import { changedSince, following, newest, Past } from "./past.js";
+import { complete } from "./facets.js";
+import { changedSince, following, newest, Past, TAG } from "./past.js";
 import { sides } from "./sides.js";
 
 const RANGES = [["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"], ["365d", "a year"]];
@@ -53,12 +54,13 @@ export function cluster({ query, go, signal }) {
     event.preventDefault();
     change();
   } },
-  field("Moment", h("input", { name: "at", value: state.at, size: "24", placeholder: "now, 2h, 2026-01-31T09:30:00Z, a revision", "data-search": true,
+  field("Moment", h("input", { name: "at", value: state.at, size: "24", placeholder: "now, 2h, a time, a revision, tag:…", "data-search": true,
     autocomplete: "off", spellcheck: "false" })),
   field("Slider over", choice("range", RANGES, state.range || (state.at && !Number.isNaN(time) ? range : "24h"))),
   h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: change }), "Events and leases"),
   h("button", { type: "submit" }, "Show"));
   form.querySelector("select").addEventListener("change", change);
+  complete(form);
 
   function change() {
     const given = Object.fromEntries(new FormData(form));
@@ -93,8 +95,8 @@ export function cluster({ query, go, signal }) {
 
   async function showMoment(revision) {
     const last = await newest(namespace, selector({ "revision.to": String(revision) }), options);
-    const since = /^\d+$/.test(state.at) ? last?.time : state.at && new Date(Number.isNaN(time) ? to : time).toISOString();
-    if (since && /^\d+$/.test(state.at)) place(Date.parse(since));
+    const since = isNumbered(state.at) ? last?.time : state.at && new Date(Number.isNaN(time) ? to : time).toISOString();
+    if (since && isNumbered(state.at)) place(Date.parse(since));
     write(moment, since ? `${timeText(since)} ${zoneName()}, ${ago(since)}, revision ${revision}` : `now, revision ${revision}`);
     before.disabled = !last;
     after.disabled = !state.at;
@@ -246,10 +248,13 @@ export function cluster({ query, go, signal }) {
 
 const length = (range) => parseInt(range, 10) * UNITS[range.at(-1)] * 1000;
 
+/** Tell whether a moment is a revision, or a tag of one: its time is that of its last change. */
+const isNumbered = (at) => /^\d+$/.test(at) || at.startsWith(TAG);
+
 /** Return the time of a moment as the page understands it; NaN for the others, and for revisions. "": now. */
 function timeOf(at) {
   if (!at) return Date.now();
-  if (/^\d+$/.test(at)) return NaN;
+  if (isNumbered(at)) return NaN;
   return /^\d+[smhdw]$/.test(at) ? Date.now() - length(at) : Date.parse(at);
 }
 

@@ -9,7 +9,7 @@ const COLUMNS = [
   ["operation", ({ operation }) => operation], ["namespace", ({ object }) => object.namespace], ["resource", ({ object }) => resourceName(object)],
   ["name", ({ object }) => object.name], ["uid", ({ object }) => object.uid], ["change", ({ summary }) => summary],
   ["field manager", ({ who }) => who.fieldManager], ["program", ({ who }) => who.userAgent], ["address", ({ who }) => who.sourceAddress],
-  ["request", ({ request }) => request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", ({ request }) => request?.auditID],
+  ["request", ({ request }) => request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", ({ request }) => request?.auditID], ["reason", ({ reason }) => reason],
 ];
 
 /** Return the buttons that save what ``changes()`` finds, at most MOST changes. */

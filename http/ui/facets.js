@@ -3,13 +3,14 @@
 
 import { h, loading } from "./dom.js";
 import { ApiError } from "./api.js";
-import { groups } from "./past.js";
+import { groups, tags } from "./past.js";
 
 const FACETS = [["user", "Users", "user"], ["resource", "Kinds", "resource"], ["namespace", "Namespaces", "ns"], ["operation", "Operations", "operation"]];
 const SHOWN = 6;
 const COMPLETED = { user: "user", resource: "resource", ns: "namespace" };
 const RECENT = "30d";
 const MOST = 500;
+const TAGS = "tags";
 
 /** Return a section that fills itself. ``pick(name, value)``: search for one of them. */
 export function facets(namespace, fields, pick, signal) {
@@ -33,11 +34,11 @@ const known = new Map();
 
 /** Offer known values for the inputs of a form, once one of them has the focus. */
 export function complete(form) {
-  for (const [name, by] of Object.entries(COMPLETED)) {
+  for (const [name, by] of [...Object.entries(COMPLETED), ["at", TAGS]]) {
     const input = form.elements[name];
     if (!input) continue;
     input.addEventListener("focus", async () => {
-      if (!known.has(by)) known.set(by, groups([by], "", `time.from=${RECENT}`, {}).then((found) => found.groups.map((each) => each[by]), () => []));
+      if (!known.has(by)) known.set(by, (by === TAGS ? tags() : groups([by], "", `time.from=${RECENT}`, {}).then((found) => found.groups.map((each) => each[by]))).catch(() => []));
       const values = (await known.get(by)).filter(Boolean).slice(0, MOST).sort();
       const list = h("datalist", { id: `known-${name}` }, values.map((value) => h("option", { value })));
       form.querySelector(`#known-${name}`)?.remove();

@@ -4,6 +4,7 @@ import { breakable, choice, count, field, h, loading, say, timeText, when, zoneN
 import { ApiError, get, resourceName, scopes, selector } from "./api.js";
 import { failed, link, operation, searched, summary, user } from "./changes.js";
 import { complete } from "./facets.js";
+import { TAG, timeOfTag } from "./past.js";
 
 const BEFORE = [["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"]];
 const UNITS = { m: 60, h: 3600 };
@@ -17,7 +18,7 @@ export function incident({ query, go, signal }) {
     event.preventDefault();
     show();
   } },
-  field(`Until (${zoneName()})`, h("input", { name: "at", value: state.at, size: "24", placeholder: "now, or 2026-01-31T09:30:00Z", "data-search": true,
+  field(`Until (${zoneName()})`, h("input", { name: "at", value: state.at, size: "24", placeholder: "now, 2026-01-31T09:30:00Z or tag:…", "data-search": true,
     autocomplete: "off", spellcheck: "false" })),
   field("The time before", choice("before", BEFORE, state.before)),
   field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", autocomplete: "off", spellcheck: "false" })),
@@ -32,7 +33,7 @@ export function incident({ query, go, signal }) {
 
   async function load() {
     try {
-      const end = state.at ? Date.parse(state.at) : Date.now();
+      const end = !state.at ? Date.now() : state.at.startsWith(TAG) ? await timeOfTag(state.at, signal) : Date.parse(state.at);
       if (Number.isNaN(end)) throw new ApiError(400, `${state.at} is not a time such as 2026-01-31T09:30:00Z.`);
       const begin = end - parseInt(state.before, 10) * UNITS[state.before.at(-1)] * 1000;
       const answer = await asked(new Date(begin).toISOString(), state.at ? new Date(end).toISOString() : "");

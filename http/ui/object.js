@@ -2,7 +2,7 @@
 
 import { count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
-import { failed, operation, searched, summary, user } from "./changes.js";
+import { because, failed, operation, searched, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
 import { beforeDeletion, bringBack, stateAt } from "./restore.js";
 import { readers } from "./readers.js";
@@ -92,7 +92,7 @@ export function object({ path, query, go, signal }) {
       h("td", {}, radio("from", compared, { from: number })),
       h("td", {}, radio("to", each === to, { rev: number, from: from === number ? "" : from })),
       h("td", {}, h("div.head", {}, h("a", { href: "#", "data-rev": number, onclick: (event) => { event.preventDefault(); move({ rev: number, from: "" }); } }, number), " ", operation(each), " ", when(each.time)),
-        h("div", {}, user(each), each.who.fieldManager && h("small.faint", {}, ` with ${each.who.fieldManager}`)), h("div", {}, summary(each))));
+        h("div", {}, user(each), each.who.fieldManager && h("small.faint", {}, ` with ${each.who.fieldManager}`)), h("div", {}, summary(each)), because(each)));
   }
 
   async function compared(to, from) {
@@ -216,7 +216,7 @@ function facts(revision) {
   const { who, request } = revision;
   const fields = [["User", who.username], ["impersonated by", who.impersonator], ["groups", who.groups?.join(", ")],
     ["field manager", who.fieldManager], ["program", who.userAgent], ["address", who.sourceAddress],
-    ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID]];
+    ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID], ["reason", revision.reason]];
   const before = `#/incident?${new URLSearchParams({ at: revision.time, ...(revision.object.namespace ? { ns: revision.object.namespace } : {}) })}`;
   return h("details.facts", {}, h("summary", {}, operation(revision), " ", when(revision.time), " by ", user(revision)),
     h("dl", {}, fields.filter(([, value]) => value?.trim()).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])),

@@ -1,6 +1,6 @@
 // The cluster as it was: namespaces, kinds and objects at a moment, and which objects changed since.
 
-import { ApiError, Changes, get, scopes, selector } from "./api.js";
+import { API, ApiError, Changes, get, scopes, selector } from "./api.js";
 import { NOISE } from "./changes.js";
 
 const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -9,6 +9,20 @@ const NOISY = new Set(["events", "events.events.k8s.io", "leases.coordination.k8
 const PAGE = 500;
 // Kinds that are counted at once.
 const TOGETHER = 8;
+
+export const TAG = "tag:";
+
+/** Return the tags as moments, the newest first. */
+export async function tags(signal) {
+  const found = (await get(`${API}/tags`, {}, signal, "list on tags")).items ?? [];
+  return found.sort((one, other) => Number(other.spec.revision) - Number(one.spec.revision)).map((each) => `${TAG}${each.metadata.name}`);
+}
+
+/** Return the time of a tag, in milliseconds. */
+export async function timeOfTag(moment, signal) {
+  const name = encodeURIComponent(moment.slice(TAG.length));
+  return Date.parse((await get(`${API}/tags/${name}`, {}, signal, "get on tags")).spec.time);
+}
 
 /** The cluster at a moment; "": now. Each answer tells the revision it is of. */
 export class Past {

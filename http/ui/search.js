@@ -7,7 +7,7 @@ import { complete, facets } from "./facets.js";
 
 const FIELDS = [
   ["name", "Name", "object.name", "web or web-*"], ["kind", "Kind", "object.kind", "Deployment"], ["resource", "Resource", "object.resource", "deployments.apps"], ["ns", "Namespace", "", "all"],
-  ["user", "User", "who.username", "jane or system:serviceaccount:ci:*"], ["field", "Field", "changed", "spec.replicas"],
+  ["user", "User", "who.username", "jane or system:serviceaccount:ci:*"], ["field", "Field", "changed", "spec.replicas"], ["reason", "Reason", "reason", "ticket 42"],
   ["manager", "Field manager", "who.fieldManager", "helm"], ["address", "Source address", "who.sourceAddress", "10.0.0.7"],
 ];
 const OPERATIONS = [["", "any"], ["Create", "created"], ["Update", "changed"], ["Delete", "deleted"]];
@@ -32,7 +32,7 @@ export function search({ query, go, signal }) {
     const fields = Object.fromEntries(FIELDS.filter(([, , selects]) => selects).map(([name, , selects]) => [selects, state[name]]));
     const selected = selector(fields, { operation: state.operation, "time.from": state.since });
     const pick = (name, value) => go("search", { ...state, [name]: value });
-    if (!state.field) found = facets(state.ns ?? "", selected, pick, signal);
+    if (!state.field && !state.reason) found = facets(state.ns ?? "", selected, pick, signal);
     list.show(state.ns ?? "", selected, signal);
   } else {
     list.element.replaceChildren(h("p.empty", {}, "A text that ends in * stands for all that begin so. Creations and deletions count as changes of every field."));

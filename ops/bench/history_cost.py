@@ -71,7 +71,8 @@ _SIZE = (
     " where relkind = 'r' and relname ~ '^log_(long|short)_[0-9]+$'"
 )
 # The expressions in append() for the digest of a row, and for the hash chain.
-_DIGEST, _CHAIN = r"sha256\(record_send\(row\(.*?\)\)\) as digest", r"kubechronicle\.chain\(.*?\) over \(.*?\)"
+_DIGEST = r"case when reason = '' then sha256\(record_send\(row\(.*? end as digest"
+_CHAIN = r"kubechronicle\.chain\(.*?\) over \(.*?\)"
 
 
 def cpu_seconds(pid: int) -> float:

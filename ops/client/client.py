@@ -22,7 +22,10 @@ from msgspec import DecodeError
 from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
 from kubechronicle.api.history.elsewhere import notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
+from kubechronicle.api.history.reasons import HEADER as REASON
 from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.history.tags import PREFIX as TAG
+from kubechronicle.api.history.tags import TAGS, tag_named, unknown
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.registry.resources import HISTORY as HISTORY_GROUP
 from kubechronicle.api.values.objects import Object
@@ -68,6 +71,7 @@ class Client:
     ``noted``: remarks about other databases that were printed already
     ``compressed``: accept compressed responses
     ``shows_secrets``: history has the values of Secrets, and records that; otherwise it has masks
+    ``reason``: the reason of all changes, "" for none (api/history/reasons.py)
     ``mask``: the key of the masks, so that equal values have equal masks in one run
     """
 
@@ -79,6 +83,7 @@ class Client:
     noted: set[str] = field(default_factory=set)
     compressed: bool = True
     shows_secrets: bool = False
+    reason: str = ""
     mask: str = field(default_factory=lambda: os.urandom(16).hex(), repr=False)
 
     def at(self, moment: str) -> Client:
@@ -130,6 +135,8 @@ class Client:
         accept: str = JSON,
     ) -> bytes:
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
+        if self.reason and method != "GET":
+            headers[REASON] = self.reason.encode().decode("latin-1")  # UTF-8 on the wire
         if not self.compressed:
             headers["Accept-Encoding"] = "identity"
         data = orjson.dumps(body) if body is not None else None
@@ -221,6 +228,8 @@ class Client:
         """
         if text == "now":
             return ""
+        if text.startswith(TAG):
+            return str(self.tag(text)["spec"]["revision"])
         if not text.strip():
             raise OperatorError(f"a moment is empty: name {HOW}, or now")
         try:
@@ -232,6 +241,17 @@ class Client:
         if isinstance(moment, timedelta):
             moment = self.now() - moment
         return written(moment) if isinstance(moment, datetime) else str(moment)
+
+    def tag(self, text: str) -> Object:
+        """Return the Tag of a moment, as ``tag:release-7``. OperatorError: there is no such tag."""
+        try:
+            name = tag_named(text)
+        except ValueError as error:
+            raise OperatorError(str(error)) from None
+        tag = replace(self, moment="").get_if(f"{REVISIONS}v1/{TAGS}/{name}")
+        if tag is None:
+            raise OperatorError(unknown(name))
+        return tag
 
     def _newest_revision(self) -> int:
         """Return the newest revision, 0 if the user may not know it."""

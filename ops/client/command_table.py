@@ -19,6 +19,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "incident": "List the changes before a moment, the unusual ones first, with their consequences.",
     "tree": "Print an object with its owners, dependents, changes and Events in a time.",
     "at": "Run kubectl in the cluster as it was at a moment.",
+    "tag": "Name a moment: tag:NAME stands wherever a moment does.",
+    "because": "Run kubectl, and keep a reason with all its changes.",
     "restore": "Restore objects as they were at a moment.",
     "revert": "Undo a user's changes, and keep what others changed later.",
     "apply": "Apply objects in one transaction: all or none (--atomic).",

@@ -86,6 +86,10 @@ def _words(before: Sequence[str], prefix: str) -> Iterable[str]:
     positional = _positional(before[1:], flags)
     if command == "at":
         return ([*MOMENTS], ["get", "describe", "events", "diff"], [])[min(len(positional), 2)]
+    if command == "tag":
+        from kubechronicle.ops.client.commands.tag import ACTIONS as TAG_ACTIONS
+
+        return _tags(before) if positional[:1] == ["delete"] else TAG_ACTIONS if not positional else []
     if command == "between":
         return MOMENTS if len(positional) < 2 else []
     if command == "who":
@@ -172,6 +176,11 @@ def _names(client: Client, kinds: Kinds, type_name: str, namespace: str) -> Iter
     kind = kinds.find(type_name)
     page = client.get(kind.path(namespace if kind.namespaced else ""), {"limit": str(MAX_WORDS)})
     return (item["metadata"]["name"] for item in page.get("items") or ())
+
+
+def _tags(before: Sequence[str]) -> Iterator[str]:
+    client = _client(before)
+    return _names(client, Kinds.discover(client), "tags", "")
 
 
 def _deleted_names(client: Client, kinds: Kinds, type_name: str, namespace: str) -> Iterator[str]:

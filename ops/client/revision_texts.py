@@ -19,6 +19,7 @@ from kubechronicle.api.history.field_values import fields_at, steps, values_at
 from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
 from kubechronicle.api.history.masking import LAST_APPLIED
 from kubechronicle.api.history.revisions import object_cell
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.output import Screen, ago, format_time
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
@@ -117,6 +118,8 @@ def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequenc
         Painted(f" -n {namespace}" if namespace else "", "dim"),
     )
     screen.line("  by ", Painted(user_of(revision), "who"), Painted(f", {_program_and_origin(revision)}", "dim"))
+    if revision.get("reason"):
+        screen.line("  reason: ", Painted(printable(revision["reason"]), "strong"))
     for part in _operation_lines(revision, changes):
         screen.line("    ", part)
     for parts in change_lines(changes):

@@ -12,7 +12,7 @@ from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.other_servers import other_server, remark
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.past_kinds import past_kinds
-from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, split_words
+from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, checked_reason, split_words
 from kubechronicle.ops.client.transport import HttpTransport, Transport
 from kubechronicle.ops.errors import OperatorError
 
@@ -36,7 +36,9 @@ class Session:
     def open(cls, arguments: argparse.Namespace) -> Session:
         """Connect to the server that the arguments and the kubeconfig name. OperatorError."""
         client = replace(
-            connect(kubeconfig.load(arguments)), shows_secrets=bool(getattr(arguments, "show_secrets", False))
+            connect(kubeconfig.load(arguments)),
+            shows_secrets=bool(getattr(arguments, "show_secrets", False)),
+            reason=checked_reason(getattr(arguments, "reason_to_give", "")),
         )
         return cls(arguments, client, Screen(arguments))
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from kubechronicle.api.history.field_values import canonical
 from kubechronicle.api.history.noise import HIDDEN, NOISE
+from kubechronicle.api.history.reasons import parse_reason
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.errors import OperatorError
 
@@ -74,6 +75,25 @@ def add_noise_flag(parser: argparse.ArgumentParser) -> None:
 def noise_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the field selector that leaves out noise, unless --noise is set."""
     return {} if arguments.noise else {NOISE: HIDDEN}
+
+
+def add_reason_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the reason of the command's own changes."""
+    parser.add_argument(
+        "--reason",
+        metavar="TEXT",
+        dest="reason_to_give",
+        default="",
+        help="the reason, kept in the log with the changes",
+    )
+
+
+def checked_reason(text: str) -> str:
+    """Return a reason for changes. OperatorError."""
+    try:
+        return parse_reason(text)
+    except ValueError as error:
+        raise OperatorError(f"the reason {error}") from None
 
 
 # A duration as history accepts it, with a sign: -2h. argparse would take it for a flag.

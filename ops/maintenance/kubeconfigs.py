@@ -22,6 +22,7 @@ from urllib.parse import quote
 import yaml
 
 from kubechronicle.api.history.moments import parse_moment, written
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.errors import OperatorError
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace, data_dir: Path) -> None:
         terminal.stdout().lines(_issue(arguments, data_dir))
         return
     moment = resolve_moment(arguments.at, now=datetime.now(UTC), moving=arguments.moving)
-    name = arguments.context_name or f"at-{arguments.at.removeprefix('-')}"
+    name = arguments.context_name or f"at-{arguments.at.removeprefix('-').replace('tag:', 'tag-')}"
     file = Path(arguments.kubeconfig).expanduser() if arguments.kubeconfig else None
     document = _base(arguments, data_dir, file)
     add_context(document, name, moment)
@@ -57,6 +58,8 @@ def run(arguments: argparse.Namespace, data_dir: Path) -> None:
 def resolve_moment(text: str, *, now: datetime, moving: bool = False) -> str:
     """Return the moment for the URL. An age becomes a time unless ``moving``. Raise OperatorError."""
     try:
+        if tag_named(text) and not moving:
+            return text
         moment = parse_moment(text, now=now)
     except ValueError as error:
         raise OperatorError(f"--at: {error}") from None

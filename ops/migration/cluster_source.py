@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kubechronicle.api.registry.registry import known_registry
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import ApiError, Client
@@ -102,7 +103,10 @@ class ClusterSource:
         group, _, version = group_version.rpartition("/")
         path = f"/apis/{group_version}/{name}" if group else f"/api/{version}/{name}"
         rt = known_registry().known(group, version, name)
-        if rt is not None:
+        if rt is not None and rt.group == HISTORY:
+            if rt.stored:
+                report.notes.append(f"left out: {name} of {group_version}, which name revisions of the other log")
+        elif rt is not None:
             if rt.stored and (rt.resource not in found or rt.is_storage_version):
                 found[rt.resource] = Listed(rt.resource, path)
         elif (group, kind) in self.form.custom:

@@ -24,6 +24,7 @@ from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.actors.history.tags import TagTargets, moments_of
 from kubechronicle.actors.loops.log_losses import LogLosses
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
@@ -171,7 +172,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     writes = Writes(
         reads=reads,
         actors=storage.actors,
-        admission=_admission(plan, state, services, authorization),
+        admission=_admission(plan, state, services, authorization, reads),
         describe=storage.description.describe,
         conversions=conversions,
         is_stale=storage.is_stale if encryption.contents.configured else None,
@@ -199,8 +200,11 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     )
 
 
-def _admission(plan: Plan, state: State, services: ServiceAllocator, authorization: Authorization) -> AdmissionChain:
+def _admission(
+    plan: Plan, state: State, services: ServiceAllocator, authorization: Authorization, reads: Reads
+) -> AdmissionChain:
     hooks: list[StorageHook] = [services, AdminAccess(), EscalationCheck(authorization.rbac)]
+    hooks.append(TagTargets(moments_of(reads)))
     if plan.static_names:
         hooks.append(StaticNames())
     if not plan.allow_privileged:

@@ -31,7 +31,11 @@ from kubechronicle.eventlog.records import (
 Opener = Callable[[], Awaitable[Any]]
 
 ALICE = Who(
-    user="alice", groups=("dev", 'odd "group", with {everything}\\'), verb="patch", extra={"scopes": ("a", "b")}
+    user="alice",
+    groups=("dev", 'odd "group", with {everything}\\'),
+    verb="patch",
+    extra={"scopes": ("a", "b")},
+    reason="ticket 42, “née”",
 )
 
 CREATE, UPDATE, DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE

@@ -28,7 +28,7 @@ JANE = Who(
     request_uri="/api/v1/x?labelSelector=secret%3Dhunter2",
     audit_id="audit-4711",
 )
-BOB = Who(user="bob", impersonator="jane", verb="update")
+BOB = Who(user="bob", impersonator="jane", verb="update", reason="as Jane asked")
 ROWS_OF_WEB = 6
 SPAN = 10  # revisions of a partition
 WEB = ("configmap/web", "-n", "shop", "--reason", "asked for", "--yes")

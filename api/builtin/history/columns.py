@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.printer import Column, Printer, name_of, wide
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
 from kubechronicle.api.history.actions import action_of
 from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
@@ -20,6 +20,7 @@ _COLUMNS: Final = (
     Column("User", text="The user that sent the request."),
     Column("Object", text="The changed object."),
     Column("Changed", text="The changed fields, with their old and new values."),
+    wide("Reason", "The reason of the change."),
     wide("Manager", "The field manager of the request."),
     wide("Agent", "The client that sent the request."),
     wide("Source", "The address that the request came from."),
@@ -38,6 +39,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
         user_cell(obj),
         object_cell(obj),
         changed_cell(obj),
+        obj.get("reason", ""),
         who.get("fieldManager", ""),
         who.get("userAgent", ""),
         who.get("sourceAddress", ""),
@@ -92,6 +94,22 @@ def _recording_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
             obj["clean"]]  # fmt: skip
 
 
+_TAG_COLUMNS: Final = (
+    NAME,
+    Column("Revision", text="The revision that the tag names."),
+    Column("Time", text="The moment in time."),
+    Column("User", text="The user that created the tag."),
+    Column("Reason", text="The reason for the tag."),
+    AGE,
+)
+
+
+def _tag_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    texts = [spec.get("revision", ""), spec.get("time", "")[:19] + "Z", spec.get("user", ""), spec.get("reason", "")]
+    return [name_of(obj), *map(printable, texts), age_of(obj, since)]
+
+
 _READ_PRINTER: Final = Printer(_READ_COLUMNS, _read_cells)
 
 PRINTERS: Final[Mapping[str, Printer]] = {
@@ -99,5 +117,6 @@ PRINTERS: Final[Mapping[str, Printer]] = {
     "clusterrevisions.history.kubechronicle.dev": _PRINTER,
     "reads.history.kubechronicle.dev": _READ_PRINTER,
     "clusterreads.history.kubechronicle.dev": _READ_PRINTER,
+    "tags.history.kubechronicle.dev": Printer(_TAG_COLUMNS, _tag_cells),
     "readrecordings.history.kubechronicle.dev": Printer(_RECORDING_COLUMNS, _recording_cells),
 }

@@ -36,6 +36,7 @@ BOUND_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster-admin": ("g system:masters",),
     "system:basic-user": ("g system:authenticated",),
     "system:discovery": ("g system:authenticated",),
+    "system:kubechronicle:tag-reader": ("g system:authenticated",),
     "system:kube-controller-manager": ("u system:kube-controller-manager",),
     "system:kube-dns": ("s kube-system/kube-dns",),
     "system:kube-scheduler": ("u system:kube-scheduler",),

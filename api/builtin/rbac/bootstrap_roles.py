@@ -69,6 +69,10 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
     "system:kubechronicle:aggregate-to-view": """
         get,list,watch history.kubechronicle.dev revisions
     """,
+    # Not in kube-apiserver: a tag is a name for a moment, which anybody may use who may read at that moment.
+    "system:kubechronicle:tag-reader": """
+        get,list,watch history.kubechronicle.dev tags
+    """,
     "system:basic-user": """
         create authorization.k8s.io selfsubjectaccessreviews,selfsubjectrulesreviews
         create authentication.k8s.io selfsubjectreviews

@@ -20,6 +20,7 @@ from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import add_reason_flag
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -44,6 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field-manager", metavar="NAME", default=MANAGER, help=f"the owner of the fields (default {MANAGER})"
     )
+    add_reason_flag(parser)
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 

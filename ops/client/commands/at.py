@@ -23,6 +23,7 @@ from urllib.parse import quote
 import orjson
 import yaml
 
+from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
@@ -53,6 +54,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
     """Parse the flags before the moment, and pass the arguments after it on to kubectl. OperatorError."""
+    return parse_kubectl(parser, argv, "at 2h get pods")
+
+
+def parse_kubectl(parser: argparse.ArgumentParser, argv: Sequence[str], example: str) -> argparse.Namespace:
+    """Parse the flags up to the first positional argument; ``command`` has the arguments after it. OperatorError."""
     first = 0
     while first < len(argv) and argv[first].startswith("-") and len(argv[first]) > 1:
         action = parser._option_string_actions.get(argv[first])
@@ -71,7 +77,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Name
         else:
             arguments.command.append(argument)
     if not arguments.command:
-        raise OperatorError("a kubectl command is missing, as in `at 2h get pods`")
+        raise OperatorError(f"a kubectl command is missing, as in `{example}`")
     return arguments
 
 
@@ -83,9 +89,15 @@ def run(arguments: argparse.Namespace) -> int:
     program = shutil.which("kubectl")
     if program is None:
         return _get(client.at(moment), arguments.command)
-    with kubeconfig_at(target.document, moment) as file:
+    prefix = f"{HISTORY}{quote(moment, safe=':')}" if moment else ""
+    return run_kubectl(program, arguments.command, target.document, prefix)
+
+
+def run_kubectl(program: str, command: Sequence[str], document: Mapping[str, Any], prefix: str) -> int:
+    """Run kubectl with a kubeconfig whose servers have a path; return its exit code. ``prefix``: "" for none."""
+    with _kubeconfig_with(document, prefix) as file:
         environment = os.environ | {"KUBECONFIG": str(file), "KUBECACHEDIR": str(file.parent / "cache")}
-        process = subprocess.Popen([program, *arguments.command], env=environment)
+        process = subprocess.Popen([program, *command], env=environment)
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches kubectl: wait for its end
         try:
             code = process.wait()
@@ -95,14 +107,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def kubeconfig_at(document: Mapping[str, Any], moment: str) -> Iterator[Path]:
-    """Write a kubeconfig for a moment ("" is now) that exists within the block. Only its owner can read it."""
+def _kubeconfig_with(document: Mapping[str, Any], prefix: str) -> Iterator[Path]:
+    """Write a kubeconfig that exists within the block. Only its owner can read it."""
     document = copy.deepcopy(dict(document))
     for entry in document.get("clusters") or ():
         cluster = entry.get("cluster")
-        if isinstance(cluster, dict) and cluster.get("server") and moment:
-            server = str(cluster["server"]).partition(HISTORY)[0].rstrip("/")
-            cluster["server"] = f"{server}{HISTORY}{quote(moment, safe=':')}"
+        if isinstance(cluster, dict) and cluster.get("server") and prefix:
+            server = str(cluster["server"]).partition(HISTORY)[0].partition(BECAUSE)[0].rstrip("/")
+            cluster["server"] = f"{server}{prefix}"
     with tempfile.TemporaryDirectory(prefix="kubechronicle-") as folder:
         file = Path(folder) / "config"
         file.touch(mode=0o600)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.reads import read_cell
+from kubechronicle.api.history.tags import PREFIX as TAG
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
@@ -175,6 +176,8 @@ class _Search:
 def _moment(session: Session, text: str) -> datetime | None:
     if text in ("", "now"):
         return None
+    if text.startswith(TAG):
+        return datetime.fromisoformat(session.client.tag(text)["spec"]["time"]).astimezone(UTC)
     try:
         moment = parse_moment(text, now=session.client.now())
     except ValueError as error:

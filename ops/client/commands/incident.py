@@ -14,6 +14,7 @@ from kubechronicle.api.history.actions import action_of
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.revisions import changed_cell, object_cell
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import Screen, format_time
@@ -167,6 +168,8 @@ def _print_change(screen: Screen, change: Object) -> None:
     )
     if change["reasons"]:
         screen.line("  ", Painted(", ".join(change["reasons"]), "warning"))
+    if change.get("reason"):
+        screen.line("  reason: ", Painted(printable(change["reason"]), "strong"))
     screen.line(f"  {changed_cell(change)}")
 
 

@@ -40,6 +40,7 @@ EXAMPLES: Final = """\
   kubectl chronicle log pods -A --limit 20                 the newest twenty changes of pods
   kubectl chronicle log deployment/web service/web         the changes of both, in one order
   kubectl chronicle log pods -n shop -l app=web            of the Pods with this label
+  kubectl chronicle log -A --reason "ticket 42"            the changes that were made for this reason
   kubectl chronicle log deployment/web -f                  past and new changes, oldest first
 """
 LIMIT: Final = 100
@@ -58,6 +59,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_selector_flag(parser)
     add_noise_flag(parser)
+    parser.add_argument(
+        "--reason", metavar="TEXT", default="", help="only changes whose reason has this text, in upper or lower case"
+    )
     parser.add_argument("--field", metavar="PATH", default="", help="only changes of this field, or within it")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     parser.add_argument(
@@ -109,6 +113,8 @@ def _searches(session: Session) -> list[Search]:
         fields["who.actor"] = arguments.user
     if field:
         fields["changed"] = field
+    if arguments.reason:
+        fields["reason"] = arguments.reason
     if not arguments.words:
         namespace = "" if arguments.all_namespaces else session.namespace
         query = RevisionQuery(

@@ -25,6 +25,7 @@ from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.subjects import add_reason_flag
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
@@ -106,6 +107,7 @@ class Result:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("resources", nargs="*", metavar="RESOURCE", help="widgets.example.com; default: all in need")
     parser.add_argument("--dry-run", action="store_true", help="only list the resources")
+    add_reason_flag(parser)
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 

@@ -22,7 +22,7 @@ from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.steps import Result, object_name
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import add_subject_flags
+from kubechronicle.ops.client.subjects import add_reason_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -68,6 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=TIMEOUT,
         help=f"how long to wait for objects in deletion (default {TIMEOUT})",
     )
+    add_reason_flag(parser)
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 

@@ -22,7 +22,7 @@ from kubechronicle.ops.client.restoring.user_changes import Reversal, UserChange
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, scopes_in, scopes_of
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_reason_flag, add_subject_flags
 from kubechronicle.ops.terminal import Painted
 
 EXAMPLES: Final = """\
@@ -46,6 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print the plan")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
+    add_reason_flag(parser)
     output.add_flags(parser)
     kubeconfig.add_flags(parser)
 

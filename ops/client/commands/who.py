@@ -16,6 +16,7 @@ from kubechronicle.api.history.actions import PAST_TENSES, action_of
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.commands import can_i
 from kubechronicle.ops.client.kinds import Kinds
@@ -295,6 +296,7 @@ DETAILS: Final = (
     ("manager", lambda revision: revision["who"].get("fieldManager")),
     ("source", lambda revision: revision["who"].get("sourceAddress")),
     ("audit id", lambda revision: revision["request"].get("auditID")),
+    ("reason", lambda revision: printable(revision.get("reason", ""))),
     ("changed", lambda revision: revision.get("summary")),
 )
 

@@ -63,7 +63,7 @@ async def forge(shop: Shop, run_sql: RunSql, edit: Edit, fields: Mapping[str, An
         await session.fetch(
             "update kubechronicle.log set object = $1::text::json, user_name = $2, user_uid = $3, user_groups = $4,"
             f" user_agent = $5, source_address = $6, audit_id = $7, user_extra = null, impersonator = $8,"
-            f" request_uri = $9 where revision = {ROW}",
+            f" request_uri = $9, reason = $10 where revision = {ROW}",
             *(
                 forged[each]
                 for each in (
@@ -76,6 +76,7 @@ async def forge(shop: Shop, run_sql: RunSql, edit: Edit, fields: Mapping[str, An
                     "audit_id",
                     "impersonator",
                     "request_uri",
+                    "reason",
                 )
             ),
         )

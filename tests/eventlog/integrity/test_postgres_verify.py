@@ -9,8 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
-from kubechronicle.eventlog.integrity.digests import COLUMNS, digest_of, encode_row
+from kubechronicle.eventlog.integrity.digests import COLUMNS, digest_of
 from kubechronicle.eventlog.integrity.verify import ChainCheck, Problem, verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.transfer.bumping import bump_revisions
@@ -97,6 +98,7 @@ SWAP = (
         ("update kubechronicle.head set hash = sha256('x')", 10, "head does not have the hash"),
         ("update kubechronicle.head set log_id = gen_random_uuid()", 1, "chain is broken"),
         ("delete from kubechronicle.live where name = 'e'", 5, "live"),
+        ("update kubechronicle.log set reason = 'x' where revision = 5", 5, "edited"),
         ("update kubechronicle.live set revision = 1 where name = 'a'", 1, "live"),
         ("update kubechronicle.live set version = 7 where name = 'a'", 9, "live"),
         ("insert into kubechronicle.live values ('pods', 'ns', 'b', 2, 2, 1)", 2, "live"),
@@ -110,9 +112,20 @@ async def test_an_edit_is_detected(log: Any, run_sql: RunSql, edit: str, revisio
     assert message in problem.message
 
 
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_reason_is_covered_by_the_digest(log: Any, run_sql: RunSql, removed: bool) -> None:
+    await write(log, "because", who=replace(WHO, reason="ticket 42"))
+    assert (await log.verify()).problem is None
+    revision = (await log.head()).revision
+    run_sql(f"update kubechronicle.log set reason = '{'' if removed else 'ticket 43'}' where revision = {revision}")
+    problem = (await log.verify()).problem
+    assert problem is not None
+    assert (problem.revision, "edited" in problem.message) == (revision, True)
+
+
 async def test_a_complete_recomputation_is_detected_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
     noted = await log.verify()
-    columns = ", ".join(COLUMNS)
+    columns = ", ".join(COLUMNS[:-1])  # without a reason
     run_sql(
         "update kubechronicle.log set user_name = 'mallory' where revision = 5",
         f"update kubechronicle.log set digest = sha256(record_send(row({columns})))",
@@ -179,7 +192,7 @@ def row(revision: int, before: bytes, **changed: Any) -> Row:
     values |= {"revision": revision, "create_revision": revision, "version": 1, "previous_revision": 0}
     values |= {"committed_at": datetime(2026, 1, 1, tzinfo=UTC), "operation": 1, "user_groups": [], "user_extra": None}
     values |= {"object": "{}"} | changed
-    digest = sha256(encode_row(tuple(values.values()))).digest()
+    digest = digest_of(tuple(values.values()))
     return Row((*values.values(), digest, sha256(before + digest).digest()))
 
 

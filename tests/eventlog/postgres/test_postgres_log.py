@@ -333,6 +333,7 @@ async def test_a_single_change_is_stored_as_one_of_several(replicas: Opener) -> 
         source_address="::1",
         field_manager="m",
         audit_id="id",
+        reason="for a\0 “reason”",
     )
     log = await replicas()
 
@@ -369,7 +370,7 @@ async def test_a_single_change_is_stored_as_one_of_several(replicas: Opener) -> 
         columns = (
             "user_name, user_uid, user_groups, user_extra::text, impersonator, verb, request_uri, user_agent, class"
         )
-        rows = await session.fetch(f"select distinct {columns}, audit_id, field_manager from kubechronicle.log")
+        rows = await session.fetch(f"select distinct {columns}, audit_id, field_manager, reason from kubechronicle.log")
         assert len(rows) == 1
         assert (await session.fetch("select count(*) from kubechronicle.live"))[0][0] == 0
         assert (await session.fetch("select count(*), count(actual) from kubechronicle.batches"))[0][:] == (10, 4)

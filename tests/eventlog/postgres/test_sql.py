@@ -111,7 +111,7 @@ async def test_the_columns_equal_those_of_the_page(story: Any, database: str, ru
         name: re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.M))) for name, text in sections
     }
     calls = {"changes": "", "who_did_what": "", "objects_at": "(0)", "object_history": "('', '', '')"}
-    calls |= {"reads": "", "read_recordings": ""}
+    calls |= {"reads": "", "read_recordings": "", "tags": ""}
     for name, call in calls.items():
         heading = query_as(database, f"select * from chronicle.{name}{call} limit 0").splitlines()[0]
         assert sorted(heading.replace(" ", "").split("|")) == sorted(documented[name])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from log_history import Opener, filled
 
 from kubechronicle.eventlog.queries.changes import TEXTS, ChangeQuery, Text
-from kubechronicle.eventlog.records import Operation, Record
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Transaction, Who
 
 QUERIES = (
     ChangeQuery(),
@@ -70,3 +71,24 @@ async def test_both_logs_return_the_same_changes(replicas: Opener, position: int
     assert summary(await log.changes(query, limit=1000)) == summary(expected)
     assert summary(await memory.changes(query, limit=1000)) == summary(expected)
     assert summary(await log.changes(query, limit=7)) == summary(expected[:7])
+
+
+async def test_postgres_leaves_out_changes_that_cannot_have_the_reason(replicas: Opener) -> None:
+    """An object with a change-cause may have it: the reader decides that. So may an encrypted one."""
+    log = await replicas()
+    bodies = {
+        "asked": ("Ticket 42", "{}"),
+        "other": ("ticket 4", "{}"),
+        "caused": ("", '{"annotations":{"kubernetes.io/change-cause":"x"}}'),
+        "encrypted": ("", ""),
+        "none": ("", "{}"),
+    }
+    for name, (reason, metadata) in bodies.items():
+        body = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}' if metadata else '{"encrypted":"k"}'
+        made = Change(
+            key=Key("configmaps", "a", name), uid=name, expected=0, operation=Operation.CREATE, body=body.encode()
+        )
+        who = Who(user="u", reason=reason)
+        await log.append(Batch(id=uuid4(), transactions=(Transaction(changes=(made,), who=who),)))
+    found = await log.changes(ChangeQuery(reason="TICKET 42", newest_first=False), limit=10)
+    assert [record.key.name for record, _ in found] == ["asked", "caused", "encrypted"]

@@ -123,6 +123,15 @@ async def test_the_level_says_what_is_shown(
     assert ("requestObject" in event, "responseObject" in event) == (request_shown, response_shown)
 
 
+async def test_the_reason_of_a_write_is_an_annotation(tmp_path: Path) -> None:
+    async with recording(tmp_path) as (server, recorder):
+        (await server.ask("POST", MAPS, configmap("a"), headers={"kubechronicle-reason": "ticket 42"})).ok()
+        assert recorder.last()["annotations"]["history.kubechronicle.dev/reason"] == "ticket 42"
+        (await server.ask("POST", f"/because/ticket%2043{MAPS}", configmap("b"))).ok()
+        assert recorder.last()["requestURI"] == MAPS
+        assert recorder.last()["annotations"]["history.kubechronicle.dev/reason"] == "ticket 43"
+
+
 async def test_level_none_records_nothing_and_counts(tmp_path: Path) -> None:
     async with recording(tmp_path, "rules: [{level: None}]") as (server, recorder):
         await server.get(MAPS)
