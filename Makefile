@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-image test-engines test-node test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -63,6 +63,11 @@ conformance: install-test
 # Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
+
+# Feed a real NATS server, and a broker that speaks Kafka's protocol. Builds them first, and fetches their clients.
+test-feeds: install-test
+	@tests/clients/prepare.sh brokers
+	@KUBECHRONICLE_FEEDS=yes PYTHONPATH=.cache/feeds .venv/bin/python -m pytest -q tests/clients/feeds $(ARGS)
 
 # Run a real Prometheus on a server, with the shipped alerts and the queries of the dashboard. It is built once, in minutes.
 test-prometheus: install-test

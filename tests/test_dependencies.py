@@ -1,7 +1,7 @@
 """Declared dependencies equal imported ones: read from pyproject.toml and from the source.
 
-The shipped code needs the runtime dependencies, the tests also the extra `test`, and the developers' tools in ops/bench
-and ops/development also the group `bench`.
+The shipped code needs the runtime dependencies, the tests also the extra `test` and the clients of brokers, and the
+developers' tools in ops/bench and ops/development also the group `bench`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ TOOLS = ("ops/bench", "ops/development")
 SHIPPED = ("api", "eventlog", "actors", "http", "migrations", "ops")
 
 # Import names of distributions that may not be installed here.
-IMPORT_NAMES = {"cel_expr_python": "cel-expr-python", "matplotlib": "matplotlib"}
+IMPORT_NAMES = {
+    "cel_expr_python": "cel-expr-python",
+    "confluent_kafka": "confluent-kafka",
+    "matplotlib": "matplotlib",
+    "nats": "nats-py",
+}
 # Declared distributions that no module imports, and why they are needed.
 NOT_IMPORTED = {
     "build": "program of ops/release.sh",
@@ -56,6 +61,7 @@ def names_of(requirements: list[str]) -> set[str]:
 
 RUNTIME = names_of(PROJECT["project"]["dependencies"])
 TEST = names_of(PROJECT["project"]["optional-dependencies"]["test"])
+BROKERS = set().union(*(names_of(PROJECT["project"]["optional-dependencies"][extra]) for extra in ("kafka", "nats")))
 GROUPS = {group: names_of(members) for group, members in PROJECT["dependency-groups"].items()}
 
 
@@ -118,7 +124,7 @@ def distributions(module: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("area", "declared"),
-    [("runtime", RUNTIME), ("tests", RUNTIME | TEST), ("tools", RUNTIME | TEST | GROUPS["bench"])],
+    [("runtime", RUNTIME), ("tests", RUNTIME | TEST | BROKERS), ("tools", RUNTIME | TEST | GROUPS["bench"])],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_import_is_declared(area: str, declared: set[str]) -> None:
@@ -132,7 +138,7 @@ def test_every_import_is_declared(area: str, declared: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("area", "declared"),
-    [("runtime", RUNTIME), ("tests", TEST), ("tools", set().union(*GROUPS.values()))],
+    [("runtime", RUNTIME), ("tests", TEST | BROKERS), ("tools", set().union(*GROUPS.values()))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_declared_distribution_is_imported(area: str, declared: set[str]) -> None:

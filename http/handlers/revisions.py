@@ -16,6 +16,7 @@
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
     ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause
     ?summary=tree         an object with its owners, dependents, changes and Events in a time
+    ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
@@ -40,6 +41,7 @@ from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
 from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
+from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
 from kubechronicle.actors.history.routed_revisions import RoutedRevisions
@@ -70,7 +72,7 @@ EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
 """Selectors with which noise is not left out."""
 LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
 SUMMARY = "summary"
-SUMMARIES = ("density", "groups", "extent", "incident", "tree")
+SUMMARIES = ("density", "groups", "extent", "incident", "retention", "tree")
 VERDICTS = "verdicts"
 FIELDS = "fields"
 FIELDS_OF = "fieldsOf"
@@ -214,6 +216,8 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
         summary = await groups(log, changes, await changes.select(rt, selection), by, everything=bool(include))
     elif wanted == "incident":
         summary = await incident(log, changes, await changes.select(rt, selection), everything=bool(include))
+    elif wanted == "retention":
+        summary = await retention(log, changes, await changes.select(rt, selection))
     elif wanted == "tree":
         selected = await changes.select(rt, selection)
         summary = await tree(log, changes, selected, backend.store.registry, events=revisions.events)

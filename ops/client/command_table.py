@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "at": "Run kubectl in the cluster as it was at a moment.",
     "tag": "Name a moment: tag:NAME stands wherever a moment does.",
     "because": "Run kubectl, and keep a reason with all its changes.",
+    "feed": "Write changes to a file, a broker or a webhook as they are made.",
     "restore": "Restore objects as they were at a moment.",
     "revert": "Undo a user's changes, and keep what others changed later.",
     "apply": "Apply objects in one transaction: all or none (--atomic).",

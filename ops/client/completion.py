@@ -34,7 +34,7 @@ MOMENTS: Final = ("now", "10m", "1h", "2h", "1d", "7d")
 MOMENT_FLAGS: Final = frozenset({"--at", "--to", "--from", "--since", "--until"})
 # cobra's ShellCompDirectiveNoFileComp, and the same with ShellCompDirectiveNoSpace.
 NO_FILES, NO_FILES_NO_SPACE = 4, 6
-OBJECT_COMMANDS: Final = frozenset({"log", "blame", "diff", "who", "restore", "export", "bisect", "can-i"})
+OBJECT_COMMANDS: Final = frozenset({"log", "blame", "diff", "who", "restore", "export", "bisect", "can-i", "feed"})
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 

@@ -8,6 +8,7 @@
 #   .cache/bin/kubelet-standin   the program of tests/clients/kubelet: exec and port-forward by the code of kubelets
 #   .cache/bin/kms-plugin  the program of tests/clients/kms: a KMS v2 plugin by the code of k8s.io/kms
 #   .cache/bin/prometheus  a Prometheus without service discovery (only if asked for)
+#   .cache/bin/nats-server, kafka-broker   a NATS server, and a Kafka broker in memory (only if asked for)
 #   .cache/bin/rules       checks the rules and the dashboard of ops/monitoring with the code of Prometheus
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
 #   .cache/projects        definitions that well-known projects ship in their Go modules (only if asked for)
@@ -16,6 +17,7 @@
 #
 # Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
+#        prepare.sh brokers   builds the brokers of tests/clients/feeds, and fetches the clients for them
 #        prepare.sh haproxy   unpacks Debian's HAProxy into .cache/haproxy, if none is installed
 #        prepare.sh axe   fetches axe-core, the rules of accessibility, with npm
 #        prepare.sh projects   fetches the definitions of other projects
@@ -182,11 +184,19 @@ for program in "$@"; do
         build "$clients/extension" k8s.io/sample-apiserver sample-apiserver
         build "$clients/extension" go.etcd.io/etcd/server/v3 etcd
         ;;
+    brokers)
+        build "$clients/feeds/brokers" github.com/nats-io/nats-server/v2 nats-server
+        build "$clients/feeds/brokers" . kafka-broker
+        "$python" -m pip --disable-pip-version-check install -q --target "$cache/feeds" $("$python" -c "
+import tomllib
+extras = tomllib.load(open('$root/pyproject.toml', 'rb'))['project']['optional-dependencies']
+print(*extras['kafka'], *extras['nats'])")
+        ;;
     haproxy) unpack_haproxy ;;
     axe) fetch_axe ;;
     projects) projects ;;
     generated) generated ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, haproxy, axe, projects, generated or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, brokers, haproxy, axe, projects, generated or go)"; exit 2 ;;
     esac
 done
