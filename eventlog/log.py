@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from kubechronicle.eventlog.positions import Position, RowIdentity
+from kubechronicle.eventlog.queries.branches import BranchTable
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -54,6 +55,9 @@ class ReadLog(Protocol):
 class RevisionLog(Protocol):
     @property
     def recorded(self) -> ReadLog: ...
+
+    @property
+    def branches(self) -> BranchTable: ...
 
     async def head(self) -> Head:
         """Return the committed head, in one round trip. LogUnavailable."""

@@ -56,6 +56,7 @@ class MeasuredLog:
     def __init__(self, log: RevisionLog) -> None:
         self._log = log
         self.recorded = log.recorded
+        self.branches = log.branches
         self.round_trips: dict[tuple[str, str], RoundTrips] = {}
 
     async def _measured(self, operation: str, resource: str, call: Awaitable[T]) -> T:

@@ -32,6 +32,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
+from kubechronicle.eventlog.postgres.branch_rows import BranchRows
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND
 from kubechronicle.eventlog.postgres.migrate import check_schema
@@ -53,6 +54,7 @@ from kubechronicle.eventlog.retention import retention
 logger = logging.getLogger(__name__)
 
 APPEND_BOUND = 40.0  # seconds: above the statement timeout, so that Postgres usually reports the outcome
+BRANCH_SESSIONS = 2  # opened with the first branch: those who try changes do not delay others
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 
 
@@ -86,6 +88,8 @@ class PostgresLog(StandbyReads):
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
         else:
             self._listener = Listener(self._listen_session, trio.Lock(), self._pool)
+        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS)
+        self.branches = BranchRows(self._branch_pool, self._pool, self._listener)
 
     @property
     def notifications_work(self) -> bool:
@@ -98,6 +102,7 @@ class PostgresLog(StandbyReads):
     async def aclose(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pool.aclose)
+            nursery.start_soon(self._branch_pool.aclose)
             if self.standby is not None:
                 nursery.start_soon(self.standby.aclose)
             for session in (self._appending, self._listening):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -109,19 +110,21 @@ def build_application(
     audit: Audit | None = None,
     tracing: Tracing | None = None,
     recorder: ReadRecorder | None = None,
+    branches: Branches | None = None,
 ) -> HttpApplication:
     """Assemble the application.
 
     ``issuer``: of service account tokens; None if none are issued.
     ``aggregation``: the API groups of other servers; None: there are none.
     ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
+    ``branches``: the branches that are open here; None: there are none.
     """
     metrics, drain = Metrics(settings.shown_metrics), Drain()
     health = Health(checks, time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0)
     ui = Ui() if settings.ui else None
     version = discovery.version_info(settings.server_version)
     documents, openapi = _documents(store, settings, version, issuer, health, ui)
-    backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain)
+    backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
     metrics.registry.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = filters.Services(
@@ -193,6 +196,7 @@ def _backend(
     networks: Networks,
     metrics: Metrics,
     drain: Drain,
+    branches: Branches | None,
 ) -> Backend:
     """Return the parts that the handlers of resources share."""
     encodings = EncodingCache(settings.encoding_cache)
@@ -215,6 +219,7 @@ def _backend(
         networks=networks,
         session_rate=settings.session_rate,
         audited=AuditedPolicies(store.reads),
+        branches=branches,
     )
 
 

@@ -88,6 +88,7 @@ class Context:
     ``reason``: the reason in the URL (api/history/reasons.py); "" for none.
     ``moment``: the moment of history as in the URL; "" for ordinary requests.
     ``at``: the resolved moment; None for ordinary requests.
+    ``branch``: the name of the branch as in the URL; "" for requests of the cluster itself.
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
     ``waited``: seconds that the request has waited for its turn.
@@ -106,6 +107,7 @@ class Context:
         "audit_id",
         "authenticated",
         "authorized",
+        "branch",
         "credential_notes",
         "deadline",
         "flow_headers",
@@ -139,8 +141,7 @@ class Context:
         self.impersonator = ""
         self.long_running = False
         self.warnings: list[str] = []
-        self.moment = ""
-        self.reason = ""
+        self.moment = self.branch = self.reason = ""
         self.at: Moment | None = None
         self.flow_headers: tuple[tuple[str, str], ...] = ()
         self.seats: Seats | None = None

@@ -22,6 +22,7 @@ from kubechronicle.eventlog.errors import (
     TransformError,
     UnknownMoment,
 )
+from kubechronicle.eventlog.queries.branches import BranchFull, BranchGone
 from kubechronicle.http.messages import BodyTooLarge
 
 UNAVAILABLE = "the database behind this server does not answer; nothing has been changed, please try again"
@@ -65,6 +66,8 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
     TransformError: lambda error: status.internal_error(str(error)),
     MemoryError: lambda _: status.service_unavailable(OUT_OF_MEMORY),
+    BranchFull: lambda error: status.request_entity_too_large(str(error)),
+    BranchGone: lambda error: status.gone(str(error)),
     LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,

@@ -25,7 +25,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.history.reasons import split_reason
-from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
+from kubechronicle.api.meta.request_info import BRANCH, HISTORY, Query, RequestInfo, resolve, split_branch, split_moment
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
@@ -117,16 +117,18 @@ def identify(services: Services, following: Next) -> Next:
     new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
-        query, moment, reason = Query(request.query_string), "", ""
+        query, moment, branch, reason = Query(request.query_string), "", "", ""
         if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
             reason, request.raw_path = split_reason(request.raw_path)
             request.path = unquote(request.raw_path)
+        if request.path.startswith(BRANCH):
+            branch, request.path = split_branch(request.path)
         if request.path.startswith(HISTORY):
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
         audit_id = request.headers.get("audit-id") or next(new_ids)
         context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
-        context.moment, context.reason = moment, reason
+        context.moment, context.branch, context.reason = moment, branch, reason
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
         try:

@@ -29,6 +29,7 @@ MAY_IMPORT = {
 # The modules of actors and eventlog that http may import: the store interface, and the read side of the log.
 HTTP_MAY_IMPORT = (
     "actors.admission.chain",
+    "actors.branches",
     "actors.conversion",
     "actors.errors",
     "actors.eviction",
@@ -45,6 +46,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.entries",
     "eventlog.errors",
     "eventlog.log",
+    "eventlog.queries.branches",
     "eventlog.queries.reads",
     "eventlog.records",
     "eventlog.request_parts",
@@ -64,9 +66,10 @@ STAIRCASES = {
     ),
     "eventlog": (
         "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",
-        "memory",
+        "branches", "memory",
     ),
-    "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions"),
+    "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
+               "branches"),
     "http": (
         "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",

@@ -83,6 +83,7 @@ class State:
     ``provide_namespace``: creates a namespace, or raises StatusError.
     ``metrics``: of admission.
     ``manifests``: the configurations from files, by the plugins that have some.
+    ``only_dry_runs``: webhooks are asked as for dry runs, because the writes are those of a branch.
     """
 
     peek: Callable[[str, str, str], Entry | None]
@@ -96,3 +97,4 @@ class State:
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
     metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
     manifests: Mapping[str, CurrentManifests] = field(default_factory=dict)
+    only_dry_runs: bool = False

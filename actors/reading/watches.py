@@ -11,7 +11,7 @@ from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.watching.cursors import Cursor
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Watching:
     """A started watch: first ``initial`` (as ADDED), then the events of ``cursor``, each passed through ``classify``.
 

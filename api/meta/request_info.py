@@ -19,6 +19,8 @@ from urllib.parse import unquote_plus
 
 # The prefix of history paths; a moment and an ordinary path follow.
 HISTORY = "/history/at/"
+# The prefix of paths in a branch; a name and an ordinary path, or one of history, follow.
+BRANCH = "/branch/"
 
 VERB_OF_METHOD = {
     "POST": "create",
@@ -123,6 +125,13 @@ def split_moment(path: str) -> tuple[str, str]:
     A path without a moment is returned with ""."""
     moment, slash, rest = path[len(HISTORY) :].partition("/")
     return (moment, slash + rest or "/") if moment else ("", path)
+
+
+def split_branch(path: str) -> tuple[str, str]:
+    """Split a path in a branch into its name and the rest: ``/branch/try/api/v1`` into ``try``, ``/api/v1``. A path
+    without a name is returned with ""."""
+    name, slash, rest = path[len(BRANCH) :].partition("/")
+    return (name, slash + rest or "/") if name else ("", path)
 
 
 def resolve(method: str, path: str, query: Query) -> RequestInfo:

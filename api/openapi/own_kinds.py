@@ -207,6 +207,21 @@ _TRANSACTION: Final[Mapping[str, Schema]] = {
     ),
 }
 
+_BRANCH_CHANGE: Final[Mapping[str, Schema]] = {
+    "operation": _text("The difference: Create, Update or Delete.", enum=["Create", "Update", "Delete"]),
+    "object": _object(
+        "The object.",
+        apiVersion=_text("The version of its stored form."),
+        kind=_text("Its kind."),
+        resource=_text("Its resource, with its group."),
+        namespace=_text("Its namespace."),
+        name=_text("Its name."),
+    ),
+    "username": _text("The user of its last change in the branch."),
+    "before": {**_ANY_OBJECT, "description": "The object at the base; with ?against=now, in the cluster now."},
+    "after": {**_ANY_OBJECT, "description": "The object in the branch."},
+}
+
 OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "Revision": (
         "Revision is one change of an object in a namespace, as recorded in the log. Its name is the revision: the "
@@ -225,6 +240,11 @@ OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "Transaction": (
         "Transaction is a list of changes that are committed together or not at all. It is not stored.",
         _TRANSACTION,
+    ),
+    "BranchChange": (
+        "BranchChange is an object that a branch changed. It is listed below /branch/NAME/ alone. The values of "
+        "Secrets are masked.",
+        _BRANCH_CHANGE,
     ),
     "ClusterRevision": ("ClusterRevision is one change of a cluster-scoped object, as recorded in the log.", _REVISION),
 }

@@ -99,7 +99,8 @@ class ResourceType:
         object.__setattr__(self, "group_resource", group_resource)
         object.__setattr__(self, "stored_group", self.storage_api_version.rpartition("/")[0])
         object.__setattr__(self, "is_storage_version", api_version == self.storage_api_version)
-        object.__setattr__(self, "of_log", self.group == table.HISTORY and not self.stored)
+        of_log = self.group == table.HISTORY and not self.stored and self.plural not in table.OF_BRANCHES
+        object.__setattr__(self, "of_log", of_log)
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.api_version} {self.plural}>"

@@ -244,6 +244,8 @@ LISTED: Final = ("list",)
 OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     HISTORY: {
         "v1": (
+            Row("branches", "Branch", namespaced=False),
+            Row("branchchanges", "BranchChange", namespaced=False, verbs=LISTED, stored=False),
             Row(
                 "clusterrevisions", "ClusterRevision", namespaced=False, short=("crev",), verbs=READ_WATCH, stored=False
             ),
@@ -278,6 +280,10 @@ _DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
     "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
 }
+
+
+OF_BRANCHES: Final = frozenset({"branchchanges"})
+"""Resources of our own group that are neither stored nor made of the log."""
 
 
 def own_definition(kind: str) -> str:

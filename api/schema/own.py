@@ -44,6 +44,42 @@ DEFINITIONS: Final[dict[str, dict[str, Any]]] = {
         },
         "x-kubernetes-group-version-kind": [{**_GROUP_VERSION, "kind": "TagList"}],
     },
+    f"{PACKAGE}.Branch": {
+        "type": "object",
+        "description": "Branch is a copy of the cluster as of a revision, in which changes can be tried. Its API is "
+        "served below /branch/NAME/. Nothing that is changed there reaches the cluster.",
+        "properties": {
+            **_HEAD,
+            "metadata": {"$ref": f"#/$defs/{_META}ObjectMeta"},
+            "spec": {
+                "$ref": f"#/$defs/{PACKAGE}.BranchSpec",
+                "description": "The beginning of the branch. It never changes.",
+            },
+        },
+        "x-kubernetes-group-version-kind": [{**_GROUP_VERSION, "kind": "Branch"}],
+    },
+    f"{PACKAGE}.BranchList": {
+        "type": "object",
+        "description": "BranchList is a list of Branches.",
+        "required": ["items"],
+        "properties": {
+            **_HEAD,
+            "items": {"type": "array", "items": {"$ref": f"#/$defs/{PACKAGE}.Branch"}},
+            "metadata": {"$ref": f"#/$defs/{_META}ListMeta"},
+        },
+        "x-kubernetes-group-version-kind": [{**_GROUP_VERSION, "kind": "BranchList"}],
+    },
+    f"{PACKAGE}.BranchSpec": {
+        "type": "object",
+        "description": "BranchSpec is the beginning of a branch.",
+        "properties": {
+            "revision": {
+                "type": "integer",
+                "format": "int64",
+                "description": "The revision of the log whose state the branch begins with. Default: the newest one.",
+            },
+        },
+    },
     f"{PACKAGE}.TagSpec": {
         "type": "object",
         "description": "TagSpec is a moment of history.",

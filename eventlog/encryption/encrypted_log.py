@@ -40,6 +40,7 @@ class EncryptedLog:
         self._log = log
         self.contents = contents
         self.recorded = log.recorded
+        self.branches = log.branches
         if not contents.configured:
             # A configuration cannot appear later: the flag names the file when the server starts.
             vars(self)["append"] = log.append

@@ -152,6 +152,8 @@ class Eraser:
                     result.tables.append(f"kubechronicle.{table}")
             if await self._erase_reads():
                 result.tables.append("kubechronicle.reads")
+            if (await self._session.fetch(statements.ERASE_BRANCHES))[0][0]:
+                result.tables.append("kubechronicle.branch_changes")
             await self._add(self._archived)
             result.erasure = await self._append_entry(author)
             await self._session.execute("commit")

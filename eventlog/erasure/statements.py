@@ -74,6 +74,12 @@ with erased as (
     where revision between $1::bigint and $2::bigint and resource = $3 and namespace = $4 and name = $5 returning 1)
 select count(*) from erased
 """
+# Branches rest on history, and their changes may hold what is erased: they are dropped, and say so.
+ERASE_BRANCHES = """
+with dropped as (delete from kubechronicle.branch_changes returning 1),
+    emptied as (update kubechronicle.branches set erased = true, changes = 0, bytes = 0, revision = base returning 1)
+select count(*) from dropped
+"""
 UPDATE_ROWS = (
     "update kubechronicle.{} l set "
     + ", ".join(f"{name} = u.{name}{_CASTS.get(name, '')}" for name in CHANGED_COLUMNS)

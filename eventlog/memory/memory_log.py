@@ -54,6 +54,7 @@ class MemoryLog(MemoryClaims):
     def __init__(self, store: MemoryStore | None = None, *, poll_interval: float = math.inf) -> None:
         self.store = MemoryStore() if store is None else store
         self.recorded = self.store.reads
+        self.branches = self.store.branches
         super().__init__()
         self.notified = trio.Event()
         self._poll_interval = poll_interval

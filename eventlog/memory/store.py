@@ -22,6 +22,7 @@ from kubechronicle.eventlog.errors import (
     FutureRevision,
     LogUnavailable,
 )
+from kubechronicle.eventlog.memory.branches import MemoryBranches
 from kubechronicle.eventlog.memory.reads import MemoryReads
 from kubechronicle.eventlog.positions import RowIdentity, identity_of
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -65,6 +66,7 @@ class MemoryStore:
         self._stragglers: dict[UUID, Batch] = {}
         self._listeners: list[Replica] = []
         self.reads = MemoryReads()
+        self.branches = MemoryBranches()
         self.sole: object = None  # the MemoryLog that holds the claim to append alone
 
     # Writing

@@ -30,6 +30,7 @@ CHECK_SECONDS = 15.0  # interval of the liveness check of the listening connecti
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
 
 NOTIFY = "select pg_notify($1, $2)"
+BRANCH = "branch "  # begins a payload about a branch, whose id follows (branch_rows.py)
 LOOK_AT_CLAIM = "room"  # payload that makes the sole appender look for a request (shared_appends.py)
 CLAIM_POLL_SECONDS = 5.0  # as long as no notification arrives, a request waits for this
 CLAIM_PAUSE_SECONDS = 0.02  # between two looks for a request
@@ -53,6 +54,7 @@ class Listener:
         self._second, self._in_second = 0, 0
         self._flooded = trio.Event()
         self._probes: dict[str, trio.Event] = {}
+        self._branches: dict[str, trio.Event] = {}
         self._warned = False
         self._own_pid = 0
         self.works = False
@@ -68,6 +70,10 @@ class Listener:
             await self._notified.wait()
         await self._pace()
         self._notified = trio.Event()
+
+    async def wait_branch(self, branch: str) -> None:
+        """Return at the next notification about a branch."""
+        await self._branches.setdefault(branch, trio.Event()).wait()
 
     async def _pace(self) -> None:
         now = trio.current_time()
@@ -206,6 +212,9 @@ class Listener:
             probe.set()
         elif payload == LOOK_AT_CLAIM:
             self._claim_in_doubt.set()
+        elif payload.startswith(BRANCH):
+            if (waiting := self._branches.pop(payload.removeprefix(BRANCH), None)) is not None:
+                waiting.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1
             self._notified.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.reading.reads import ObjectReads
@@ -39,6 +40,7 @@ class Backend:
     ``kept``: idle connections to pods, Services and kubelets.
     ``session_rate``: bytes a second in each direction of a session; 0: no limit.
     ``shown_secrets``: records Secrets of history whose values are shown.
+    ``branches``: the branches that are open here; None: this server has none.
     ``audited``: the policies that only audit, for their verdicts on the log.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
@@ -57,6 +59,7 @@ class Backend:
     kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None
     audited: AuditedPolicies | None = None
+    branches: Branches | None = None
     networks: Networks = DIRECT
     kept: KeptStreams = field(default_factory=KeptStreams)
     session_rate: int = 0

@@ -57,14 +57,14 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     if kind == "TokenReview":
         raise _not_allowed("history has no past validity of tokens; review it without /history/at/… in the URL")
     if kind in OF_RIGHTS:
-        context.at = moment = await _moment(backend, context.moment)
+        context.at = moment = await resolve_moment(backend, context.moment)
         await check_moment(backend, context, moment.revision)
     if kind:
         return backend
     _check_readable(request, context)
     if not info.is_resource:
         return await _with_past_documents(backend, context)
-    context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
+    context.at = moment = await resolve_moment(backend, context.moment, timed=_needs_time(request, info))
     if info.group != HISTORY:  # revisions are limited one by one
         await check_moment(backend, context, moment.revision)
     if info.group_resource == RESOURCE and wants_shown(context):
@@ -85,19 +85,19 @@ async def _past_reads(backend: Backend, context: Context, moment: Moment) -> Pas
     if log is None:
         raise status.expired(f"at {context.moment}, {info.resource} were in a database that this server is not given")
     if log is not reads and log is not reads.main:
-        moment = await _moment(backend, context.moment, log)
+        moment = await resolve_moment(backend, context.moment, log)
         if context.moment.isdigit():
             context.warnings.append(
                 f"{info.resource} have revisions of their own: they are shown as of {written(moment.time)}, revision "
                 f"{moment.revision} of their log"
             )
-    last = (await _moment(backend, until, log)).revision if until else None
+    last = (await resolve_moment(backend, until, log)).revision if until else None
     return PastReads(log, moment, until=last, speed=speed)
 
 
 async def _with_past_documents(backend: Backend, context: Context) -> Backend:
     try:
-        moment = await _moment(backend, context.moment, timed=False)
+        moment = await resolve_moment(backend, context.moment, timed=False)
         served = await backend.store.past.resources_at(moment.revision)
     except StatusError:
         return backend
@@ -143,8 +143,8 @@ def _needs_time(request: Request, info: RequestInfo) -> bool:
     return info.verb == "watch" or "Table" in request.headers.get("accept")
 
 
-async def _moment(backend: Backend, text: str, log: Reads | None = None, *, timed: bool = True) -> Moment:
-    """Resolve a moment in a log, by default the main one. A revision of another log means the time of its commit.
+async def resolve_moment(backend: Backend, text: str, log: Reads | None = None, *, timed: bool = True) -> Moment:
+    """Resolve a moment of a URL in a log, by default the main one. A revision of another log means its commit's time.
 
     ``timed`` False: take the present as the time of a revision, which saves a query.
     """
@@ -169,7 +169,7 @@ async def _moment(backend: Backend, text: str, log: Reads | None = None, *, time
         raise status.bad_request(f"{text} lies in the future: it is {written(error.now)}") from None
     except FutureRevision as error:
         if isinstance(moment, int) and (time := epoch_of(moment)) is not None:
-            return await _moment(backend, written(time), log, timed=timed)
+            return await resolve_moment(backend, written(time), log, timed=timed)
         raise status.bad_request(f"revision {text} lies in the future: the newest is {error.current}") from None
 
 

@@ -326,8 +326,9 @@ def _is_same(path: str, registry: Registry, former: Registry) -> bool:
 
 
 def _prefix(request: Request, context: Context) -> str:
-    """Return the history prefix of the request's URL, or ""."""
-    return "/".join(request.raw_path.split("/", 4)[:4]) if context.moment else ""
+    """Return the prefix of a branch, of history, or of both in the request's URL, or ""."""
+    parts = (2 if context.branch else 0) + (3 if context.moment else 0)
+    return "/".join(request.raw_path.split("/", parts + 1)[: parts + 1]) if parts else ""
 
 
 def _compress(body: bytes) -> _Held:

@@ -10,10 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubechronicle.actors.branches.changes import NoChanges
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, ConvertedReads, needs_webhook
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.branches import CHANGES
 from kubechronicle.api.history.reads import RESOURCES
+from kubechronicle.api.history.revisions import GROUP
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import proxies, reading, writing
@@ -110,6 +113,9 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         backend = (
             read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, request, context)
         )
+    elif rt.plural == CHANGES and rt.group == GROUP and not context.branch:
+        context.warnings.append("the changes of a branch are listed below /branch/NAME/ alone")
+        backend = replace(backend, reads=NoChanges(backend.store.reads))
     elif rt.deprecated and rt.plural == component_statuses.RESOURCE and not context.moment:
         backend = replace(backend, reads=component_statuses.ComponentStatuses(backend.store.reads))
     if needs_webhook(rt):

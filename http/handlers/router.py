@@ -1,8 +1,8 @@
 """The innermost step of the filter chain: choose the handler by the path.
 
 A path may belong to another server (aggregation/). Any other belongs to health, metrics, the web page, discovery,
-OpenAPI or a resource. Paths of history have the same handlers, except other servers, health, metrics and the page, of
-which no past is kept.
+OpenAPI or a resource. Paths of history and of branches have the same handlers, except other servers, health, metrics
+and the page, of which no past is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.branches.branch_requests import backend_in
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
 from kubechronicle.http.handlers.openapi import V2, V3, OpenApi, answer_converted
@@ -44,29 +45,33 @@ def router(
     def route(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         info = context.info
-        if aggregation is not None and not context.moment:
+        if aggregation is not None and not context.moment and not context.branch:
             remote = aggregation.routes.find(request.path)
             if remote is not None:
                 converted = aggregation.openapi.converted(remote) if request.path.startswith(V3) else None
                 if converted is not None:
                     return answer_converted(request, context, converted)
                 return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
-        if info.is_resource and not context.moment and store.registry.versions(info.group):
+        if info.is_resource and not context.moment and not context.branch and store.registry.versions(info.group):
             return handle(backend, request, context)
         return route_other(request, context)
 
     async def route_other(request: Request, context: Context) -> Response:
-        at_moment = await history.backend_at(backend, request, context) if context.moment else backend
-        info = context.info
+        if context.branch:
+            served_there = await backend_in(backend, request, context)
+        else:
+            served_there = await history.backend_at(backend, request, context) if context.moment else backend
+        info, elsewhere = context.info, context.moment or context.branch
         if info.is_resource:
-            if not context.moment:
-                await store.reads.wait_consistent()  # another replica may just have established a definition
-            if at_moment.store.registry.versions(info.group):
-                return await handle(at_moment, request, context)
+            there = served_there.store
+            if not context.moment and not there.registry.versions(info.group):
+                await there.reads.wait_consistent()  # another replica may just have established a definition
+            if there.registry.versions(info.group):
+                return await handle(served_there, request, context)
             return page_not_found()
-        answer, registry = None, at_moment.store.registry
-        others = aggregation.discovery.others(registry) if aggregation is not None and not context.moment else None
-        if not context.moment:
+        answer, registry = None, served_there.store.registry
+        others = aggregation.discovery.others(registry) if aggregation is not None and not elsewhere else None
+        if not elsewhere:
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method != "DELETE":
                 answer = Response(200, [("content-type", CONTENT_TYPE)], await metrics.exposition_by_thread())

@@ -20,6 +20,7 @@ import orjson
 from msgspec import DecodeError
 
 from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
+from kubechronicle.api.history.branches import ENDS
 from kubechronicle.api.history.elsewhere import notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.reasons import HEADER as REASON
@@ -68,7 +69,7 @@ class Client:
     ``moment``: as it stands in URLs, "" for now
     ``skew``: the server's clock minus ours, once it is measured
     ``omissions``: warnings of lists without objects that were erased from history
-    ``noted``: remarks about other databases that were printed already
+    ``remarks``: other warnings about history, each printed once
     ``compressed``: accept compressed responses
     ``shows_secrets``: history has the values of Secrets, and records that; otherwise it has masks
     ``reason``: the reason of all changes, "" for none (api/history/reasons.py)
@@ -80,7 +81,7 @@ class Client:
     moment: str = ""
     skew: list[timedelta] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
-    noted: set[str] = field(default_factory=set)
+    remarks: set[str] = field(default_factory=set)
     compressed: bool = True
     shows_secrets: bool = False
     reason: str = ""
@@ -144,12 +145,18 @@ class Client:
         if reply.status >= 300:
             raise _api_error(reply)
         if LEFT_OUT in reply.headers.get("warning", ""):
-            self.omissions.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
+            self.omissions.append(_text_of(reply))
+        elif ENDS in reply.headers.get("warning", ""):
+            self._remark(_text_of(reply))
         for note in notes_in(reply.headers.get("warning", "")):
-            if note not in self.noted:
-                self.noted.add(note)
-                terminal.stderr().line(note)
+            self._remark(note)
         return reply.body
+
+    def _remark(self, text: str) -> None:
+        """Print a warning about history on stderr, once."""
+        if text not in self.remarks:
+            self.remarks.add(text)
+            terminal.stderr().line(text)
 
     def text(self, path: str) -> str:
         """Return a page of text. ApiError."""
@@ -260,6 +267,11 @@ class Client:
         except ApiError:
             return 0
         return int(page["metadata"].get("resourceVersion") or 0)
+
+
+def _text_of(reply: Reply) -> str:
+    """Return the text of a response's warning."""
+    return reply.headers["warning"].partition('"')[2].rpartition('"')[0]
 
 
 def _pages(

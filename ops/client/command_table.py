@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "feed": "Write changes to a file, a broker or a webhook as they are made.",
     "restore": "Restore objects as they were at a moment.",
     "revert": "Undo a user's changes, and keep what others changed later.",
+    "branch": "Try changes in a branch of the cluster, of the past or the present; compare it.",
     "apply": "Apply objects in one transaction: all or none (--atomic).",
     "export": "Print objects as they were at a moment, for kubectl apply.",
     "try-policy": "Tell which writes of the past an admission policy would have refused or changed.",

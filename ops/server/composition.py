@@ -5,7 +5,7 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING
 import trio
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
-from kubechronicle.actors.admission.device_admin import AdminAccess
-from kubechronicle.actors.admission.escalation import EscalationCheck
-from kubechronicle.actors.admission.pods.privileged import RefusedPrivilege
-from kubechronicle.actors.admission.policies.static_names import StaticNames
-from kubechronicle.actors.admission.state import CurrentManifests
+from kubechronicle.actors.admission.state import State
 from kubechronicle.actors.allocation.services import ServiceAllocator
+from kubechronicle.actors.branches.branches import Branches
+from kubechronicle.actors.branches.creation import BranchCreation
+from kubechronicle.actors.branches.expiry import BranchExpiry
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.past import PastDefinitions
@@ -43,13 +40,14 @@ from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
-from kubechronicle.ops.server.access import authentication_chain, judgement_of, jwt_authenticators, permission_check
+from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import audit_parts
+from kubechronicle.ops.server.branches.branch_parts import BranchMaker
+from kubechronicle.ops.server.branches.rules import Rules
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
@@ -91,6 +89,7 @@ class _Parts:
     audit: AuditParts | None
     recorder: ReadRecorder | None
     tracing: TracingParts | None
+    branches: Branches
 
 
 def assemble(
@@ -122,6 +121,7 @@ def assemble(
         audit=parts.audit.audit if parts.audit is not None else None,
         tracing=parts.tracing.tracing if parts.tracing is not None else None,
         recorder=parts.recorder,
+        branches=parts.branches,
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -167,18 +167,29 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
 
     manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
     given = manifests.current if manifests is not None else {}
-    state = _state(plan, reads, authorization, current, ask, provide_namespace, given)
+    rules = Rules(plan, authorization, ask, given)
+    state = rules.state(reads, current, provide_namespace)
     services, conversions = ServiceAllocator(plan.services), Conversions(ask)
     writes = Writes(
         reads=reads,
         actors=storage.actors,
-        admission=_admission(plan, state, services, authorization, reads),
+        admission=rules.chain(
+            state, [services, TagTargets(moments_of(reads)), BranchCreation(reads, storage.main.needed)]
+        ),
         describe=storage.description.describe,
         conversions=conversions,
         is_stale=storage.is_stale if encryption.contents.configured else None,
     )
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
+    make_branch = BranchMaker(
+        rules=rules,
+        stored=storage.main.measured,
+        encryption=encryption,
+        reads=reads,
+        past=past,
+        conversions=conversions,
+    )
     return _Parts(
         plan=plan,
         encryption=encryption,
@@ -197,19 +208,8 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
         audit=audit_parts(plan.audit, outgoing, server=plan.server),
         recorder=_read_recorder(plan, reads),
         tracing=tracing_parts(plan.tracing, outgoing, server=plan.server, version=plan.http.server_version),
+        branches=Branches(reads, make_branch),
     )
-
-
-def _admission(
-    plan: Plan, state: State, services: ServiceAllocator, authorization: Authorization, reads: Reads
-) -> AdmissionChain:
-    hooks: list[StorageHook] = [services, AdminAccess(), EscalationCheck(authorization.rbac)]
-    hooks.append(TagTargets(moments_of(reads)))
-    if plan.static_names:
-        hooks.append(StaticNames())
-    if not plan.allow_privileged:
-        hooks.append(RefusedPrivilege())
-    return AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, tuple(hooks))
 
 
 def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregation) -> list[ChildSpec]:
@@ -220,6 +220,7 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
         *(ChildSpec(name="rereading", run=unit.rereading.run) for unit in parts.storage.every),
         ChildSpec(name="kept-connections", run=application.kept.run),
         ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run),
+        ChildSpec(name="branches", run=parts.branches.run),
     )
     if parts.manifests is not None:
         children.append(ChildSpec(name="admission-manifests", run=parts.manifests.run))
@@ -241,7 +242,7 @@ def _loops(parts: _Parts, application: HttpApplication, availability: ChildSpec)
         *parts.own.children(),
         *(ChildSpec(name="log-losses", run=LogLosses(parts.store, unit.tail).run) for unit in parts.storage.every),
         *_led_loops(plan, parts.store, parts.current),
-        *led(plan.leading, [availability]),
+        *led(plan.leading, [availability, ChildSpec(name="branch-expiry", run=BranchExpiry(parts.store).run)]),
         *parts.authorization.children(),
     ]
     if application.flow_control is not None:
@@ -255,30 +256,6 @@ def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
     server = plan.server if plan.worker is None else f"{plan.server}/{plan.worker}"
     return ReadRecorder(
         reads.log.recorded, plan.reads.policy, revision=lambda: reads.applied, server=server, days=plan.reads.days
-    )
-
-
-def _state(
-    plan: Plan,
-    reads: Reads,
-    authorization: Authorization,
-    current: CurrentRegistry,
-    ask: Webhooks,
-    provide_namespace: Callable[[str], Awaitable[None]],
-    manifests: Mapping[str, CurrentManifests],
-) -> State:
-    """Return the state that admission decides on."""
-    return State(
-        peek=reads.peek_for_rules,
-        entries=reads.entries_for_rules,
-        permits=permission_check(authorization.chain),
-        judge=judgement_of(authorization.chain),
-        registry=lambda: current.registry,
-        ask=ask,
-        image_reviews=ImageWebhookClient(plan.image_webhook, ask.outgoing) if plan.image_webhook else None,
-        ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
-        provide_namespace=provide_namespace,
-        manifests=manifests,
     )
 
 

@@ -86,7 +86,8 @@ class Dispatch:
     def question(self, webhook: Webhook, rt: ResourceType) -> Question:
         """Return the question to a webhook. CallFailed; StatusError 400: it takes no dry run."""
         attributes = self.attributes
-        if attributes.dry_run and not webhook.dry_runs:
+        dry_run = attributes.dry_run or self.state.only_dry_runs
+        if dry_run and not webhook.dry_runs:
             raise reviews.no_dry_run(webhook.name)
         request = reviews.request_of(
             rt=rt,
@@ -99,7 +100,7 @@ class Dispatch:
             operation=attributes.operation,
             user=user_of(attributes.who),
             options=attributes.options,
-            dry_run=attributes.dry_run,
+            dry_run=dry_run,
             obj=self.versions.new(rt),
             old=self.versions.old(rt),
         )

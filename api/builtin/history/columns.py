@@ -8,6 +8,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
 from kubechronicle.api.history.actions import action_of
+from kubechronicle.api.history.branches import base_of
 from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
 from kubechronicle.api.values.objects import ReadOnlyObject
@@ -112,7 +113,30 @@ def _tag_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 
 _READ_PRINTER: Final = Printer(_READ_COLUMNS, _read_cells)
 
+
+def _branch_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    return [name_of(obj), base_of(obj), age_of(obj, since)]
+
+
+_CHANGE_COLUMNS: Final = (
+    Column("Revision", format="name", text="The revision of the last change in the branch."),
+    Column("Operation", text="The difference between the two states."),
+    Column("Object", text="The object."),
+    Column("User", text="The user of the last change in the branch."),
+)
+
+
+def _change_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    of = obj["object"]
+    name = "/".join(filter(None, (of["resource"], of.get("namespace"), of["name"])))
+    return list(map(printable, (name_of(obj), obj["operation"], name, obj["username"])))
+
+
 PRINTERS: Final[Mapping[str, Printer]] = {
+    "branches.history.kubechronicle.dev": Printer(
+        (NAME, Column("Base", "integer", text="The revision at which the branch begins."), AGE), _branch_cells
+    ),
+    "branchchanges.history.kubechronicle.dev": Printer(_CHANGE_COLUMNS, _change_cells),
     "revisions.history.kubechronicle.dev": _PRINTER,
     "clusterrevisions.history.kubechronicle.dev": _PRINTER,
     "reads.history.kubechronicle.dev": _READ_PRINTER,

@@ -1,4 +1,4 @@
-"""The strategy of Tags: names for moments of history, which never come to mean another moment."""
+"""The strategies of Tags, which never come to name another moment of history, and of Branches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.history import validation
+from kubechronicle.api.history import branches
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.strategy.write_context import Requester
 from kubechronicle.api.values.objects import Object
@@ -32,5 +33,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=keep_omitted,
         validate=validation.tag,
         validate_update=validation.tag_update,
+    ),
+    branches.RESOURCE: Strategy(
+        status=False,
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
+        validate=branches.validate,
+        validate_update=branches.validate_update,
     ),
 }

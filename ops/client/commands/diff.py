@@ -81,15 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
         new = settled(old, moved(new, *renamed))
     if session.screen.format == PATCH:
         return _print_patch(session, sides, old, new)
-    changes = list(_compare(old, new, arguments, across=across))
+    changes = list(compare(old, new, arguments, across=across))
     if session.screen.format == "text":
         for change in changes:
-            _print(session.screen, change, (sides[0].label, sides[1].label), arguments)
+            print_change(session.screen, change, (sides[0].label, sides[1].label), arguments)
         if not changes:
             compared = len(old.objects.keys() | new.objects.keys())
             session.screen.note(f"no differences: {compared} object{'' if compared == 1 else 's'} compared")
     else:
-        session.screen.document({"differences": [_document(change, arguments) for change in changes]})
+        session.screen.document({"differences": [document_of(change, arguments) for change in changes]})
     return 1 if changes else 2 if old.unread or new.unread else 0
 
 
@@ -179,7 +179,8 @@ def _read_state(session: Session, side: Side) -> State:
     return state
 
 
-def _compare(old: State, new: State, arguments: argparse.Namespace, *, across: bool) -> Iterator[Change]:
+def compare(old: State, new: State, arguments: argparse.Namespace, *, across: bool = False) -> Iterator[Change]:
+    """Yield the objects that differ. ``across``: compare the users' parts alone."""
     for key in sorted(old.objects.keys() | new.objects.keys(), key=lambda key: (key[2], key[0], key[1], key[3])):
         if across:
             before, after = (own_part(state.objects.get(key)) for state in (old, new))
@@ -223,7 +224,8 @@ def _mask_one(obj: Object | None, other: Object | None, when: str) -> Object | N
     return masked
 
 
-def _print(screen: Screen, change: Change, labels: tuple[str, str], arguments: argparse.Namespace) -> None:
+def print_change(screen: Screen, change: Change, labels: tuple[str, str], arguments: argparse.Namespace) -> None:
+    """Print a unified diff of one object. ``labels``: of the two states."""
     (group, kind, namespace, name), before, after = change
     title = printable("/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part))
     old, new = (f"{title} {label if obj else '(absent)'}" for label, obj in zip(labels, (before, after), strict=True))
@@ -235,7 +237,8 @@ def _print(screen: Screen, change: Change, labels: tuple[str, str], arguments: a
         screen.line(Painted(line, colour) if colour else line)
 
 
-def _document(change: Change, arguments: argparse.Namespace) -> Object:
+def document_of(change: Change, arguments: argparse.Namespace) -> Object:
+    """Return the difference of one object as a document."""
     (group, kind, namespace, name), before, after = change
     before, after = _mask(before, after, arguments)
     operation = "Create" if before is None else "Delete" if after is None else "Update"

@@ -168,6 +168,7 @@ DIGESTS = {
     "0020": "0452b0b3294186761137fb3f5c985b76bfe818bd43a0f8d11aad5d3ea37c5f84",
     "0021": "081d6043f7d98320b69339a83d953d072ff0f606ee7e3bfa5a444180e4c75bd0",
     "0022": "afc975a0064e3aca62d261b34bec67002c8902cb5d88bfc6b96101fbf146886b",
+    "0023": "ad547557d20dbc495009ed10a01d17eed5564cd6754642ba40c4b2c406b9b64d",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

@@ -265,6 +265,8 @@ IN_A_BACKUP = {
     "resource_classes", "retention_classes", "tombstones",
 }  # fmt: skip
 DERIVED = {
+    "branch_changes",  # tried, and of a day at most: docs/branches.md
+    "branches",
     "batches",  # outcomes of the last day, for servers that wait for them
     "heads",  # the newest row is in the header
     "live",  # from the rows

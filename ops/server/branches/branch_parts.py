@@ -1,0 +1,110 @@
+"""The parts of an open branch: a log, views, actors, rules and loops as those of the server, over the branch's changes.
+
+Shared with the server: the authorizers, which know the present rights only; the connections to webhooks, which are sent
+dry runs; the process. Everything else is the branch's own, so that nothing of it reaches the views, the watchers or the
+log of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kubechronicle.actors.allocation.services import ServiceAllocator
+from kubechronicle.actors.branches.base import Base
+from kubechronicle.actors.branches.branches import BranchParts
+from kubechronicle.actors.conversion.conversions import Conversions
+from kubechronicle.actors.definitions.current import CurrentRegistry
+from kubechronicle.actors.definitions.description import Description
+from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.actors.writing.writes import Writes
+from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, KeyState
+from kubechronicle.eventlog.branches.branch_tail import BranchTail
+from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.records import Key
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.ops.server.branches.rules import Rules
+from kubechronicle.ops.server.controllers import LOOPS, control_loops, definition_loops
+from kubechronicle.ops.server.encryption.encryption import Encryption
+from kubechronicle.ops.server.provision import create_namespace
+
+LEFT_OUT: Final = frozenset({"storage-version-migrator"})
+"""Loops that a branch does not need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchMaker:
+    """Makes the parts of branches. ``stored``: the log below the encryption. ``reads``, ``past``: of the cluster."""
+
+    rules: Rules
+    stored: RevisionLog
+    encryption: Encryption
+    reads: Reads
+    past: PastDefinitions
+    conversions: Conversions
+
+    def __call__(self, id: UUID, base: int) -> BranchParts:
+        plan = self.rules.plan
+        description = Description()
+        views = Views(description.describe, description.plain)
+        log = BranchLog(self.stored, id, base)
+        log.state_at_base = _state_in(views)
+        decrypted = self.encryption.over(log)
+        tail = BranchTail(
+            log, decrypted, views, Base(self.reads, self.past, plan.registry, base, views.describe_record).load
+        )
+        appender = Appender(decrypted, tail)
+        reads = Reads(
+            log=decrypted, views=views, consistency=ConsistentRead(decrypted, tail), describe=description.describe
+        )
+        current = CurrentRegistry(plan.registry, views, description)
+        store: Store
+
+        def revision_of(resource: str, namespace: str, name: str) -> int:
+            entry = views[resource].get(namespace, name)
+            return entry.revision if entry is not None else 0
+
+        actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
+
+        async def provide_namespace(name: str) -> None:
+            await create_namespace(store, name)
+
+        state = self.rules.state(reads, current, provide_namespace, only_dry_runs=True)
+        admission = self.rules.chain(state, [ServiceAllocator(plan.services)])
+        writes = Writes(
+            reads=reads, actors=actors, admission=admission, describe=description.describe, conversions=self.conversions
+        )
+        past = PastDefinitions(plan.registry, current, reads)
+        store = Store(served=current, past=past, reads=reads, writes=writes, conversions=self.conversions)
+        children = [
+            ChildSpec(name="tail", run=tail.run),
+            ChildSpec(name="appender", run=appender.run),
+            ChildSpec(name="resource actors", run=actors.run),
+            *definition_loops(store, current),
+            *control_loops(LOOPS.keys() - LEFT_OUT, store, root_ca=b""),
+        ]
+        return BranchParts(store=store, log=log, tail=tail, children=children, kept=self._kept(base))
+
+    def _kept(self, base: int) -> Callable[[str], bool]:
+        marks = self.reads.views
+
+        def kept(resource: str) -> bool:
+            return base >= marks.compacted_for(resource)
+
+        return kept
+
+
+def _state_in(views: Views) -> Callable[[Key], KeyState]:
+    def state(key: Key) -> KeyState:
+        entry = views[key.resource].get(key.namespace, key.name)
+        return KeyState(entry.revision, entry.create_revision, entry.version) if entry is not None else ABSENT
+
+    return state
