@@ -23,7 +23,6 @@ from kubechronicle.actors.writing.targets import Caller, Target, context_of
 from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS
 from kubechronicle.actors.writing.writes import ignore_not_found
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.deletion import check_preconditions
@@ -39,7 +38,7 @@ MANAGER = "kube-apiserver"
 
 
 ReadOptions = Callable[[Object], tuple[DeleteOptions, status.StatusError | None]]
-"""Return the options of the deletion that an Eviction requests, and their 422. StatusError: they contradict the URL's.
+"""Return the options of the deletion that an Eviction requests, and their 422. StatusError: it contradicts the URL.
 
 As in kube-apiserver, the pod gets its condition before it is kept because of the 422.
 """
@@ -60,14 +59,14 @@ async def evict(
 
     StatusError: 404; 409 for failed preconditions; 429 if its budget allows no disruption; 500 for several budgets.
     """
+
+    async def check(admitted: Object) -> None:
+        read_options(admitted)
+
+    # Admission knows the dry run of the URL alone, and comes before the checks, as in kube-apiserver.
+    await store.writes.admit(caller, target, sent, check)
     options, invalid = read_options(sent)
-    if options.dry_run:
-        target = structs.replace(target, dry_run=True)
-    before = copy_object(sent)
-    await store.writes.admit(caller, target, sent)
-    if sent != before:
-        options, invalid = read_options(sent)
-        target = structs.replace(target, dry_run=target.dry_run or options.dry_run)
+    target = structs.replace(target, dry_run=target.dry_run or options.dry_run)
     # A budget that this replica has not seen yet must count.
     await store.reads.wait_consistent()
     work = _Eviction(store, caller, structs.replace(target, subresource=""), options, invalid)

@@ -307,7 +307,8 @@ def authorize(services: Services, following: Next) -> Next:
         info = authorized_as(context)
         started = time.perf_counter()
         try:
-            verdict = chain.decide(context.user, info)
+            # Audit events tell the reason of each decision.
+            verdict = (chain.decide if context.audit is None else chain.explain)(context.user, info)
         except NeedsExternalAnswer as question:
             return ask(request, context, info, question, started)
         context.authorized = seconds = time.perf_counter() - started
@@ -319,7 +320,8 @@ def authorize(services: Services, following: Next) -> Next:
     async def ask(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
     ) -> Response:
-        verdict = await decide_with_answers(partial(chain.decide, context.user, info), question)
+        decide = chain.decide if context.audit is None else chain.explain
+        verdict = await decide_with_answers(partial(decide, context.user, info), question)
         context.authorized = seconds = time.perf_counter() - started
         metrics.observe(verdict, seconds)
         if context.audit is not None:

@@ -200,6 +200,8 @@ class Preparation:
             # Of a collection, admission sees the options as they were sent: kube-apiserver completes a copy for each.
             if not collection and target.rt.resource == pipeline.NAMESPACES and options.precondition_uid is None:
                 options = replace(options, precondition_uid=old.uid)  # as kube-apiserver's registry of namespaces
+            if not collection and (options.grace_period_seconds or 0) < 0:
+                options = replace(options, grace_period_seconds=1)
             if not collection and strategy_of(target.rt.resource).graceful:
                 options = replace(options, grace_period_seconds=_grace_period(proposal.prepared, options))
             shown = structs.replace(target, options=sent_options(options))

@@ -125,16 +125,10 @@ def _decoded(
     target: Target, body: Any, context: WriteContext, duplicates: Sequence[str], *, create: bool
 ) -> tuple[dict[str, Any], MakeObject, list[str]]:
     """Return (the object of a body, a function that returns fresh copies of it, warnings)."""
-    meta = body.get("metadata") if isinstance(body, dict) else None
-    has_namespace = isinstance(meta, dict) and bool(meta.get("namespace"))  # decoding fills it in
-    obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=create)
-    if target.note_sent is not None:
-        target.note_sent(obj if has_namespace else _without_namespace(obj))
+    obj, warnings = pipeline.decode_object(
+        target.rt, body, context, duplicates=duplicates, create=create, note=target.note_sent
+    )
     return obj, repeatedly(obj), warnings
-
-
-def _without_namespace(obj: dict[str, Any]) -> dict[str, Any]:
-    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "namespace"}}
 
 
 def _reads_before_missing(target: Target) -> bool:

@@ -176,13 +176,21 @@ class Writes:
         return structs.replace(written, warnings=_once_each(warnings, collected))
 
     async def rewrite(
-        self, caller: Caller, target: Target, compute: Compute, *, admitted: Any, reviewed: Target
+        self,
+        caller: Caller,
+        target: Target,
+        compute: Compute,
+        *,
+        admitted: Any,
+        reviewed: Target,
+        complete: Complete | None = None,
     ) -> Written:
         """Change a stored object without the rules of an update, as a binding does.
 
         ``admitted``: the body the client sent, which admission receives as a creation of ``reviewed``.
+        ``complete``: as in ``admit``.
         """
-        await self.admit(caller, reviewed, admitted)
+        await self.admit(caller, reviewed, admitted, complete)
         target = requested_by(caller, target)
 
         def computed(old: Entry) -> dict[str, Any]:

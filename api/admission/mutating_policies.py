@@ -8,15 +8,15 @@ the choice of policies, reinvocation, and the version of the request (actors/adm
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubechronicle.api.admission.other_kinds import SCHEME, set_type
+from kubechronicle.api.admission.patch_values import configuration_of, json_of
 from kubechronicle.api.admission.policy_programs import Compiler, Expression, Failed, OutOfBudget, Stage
 from kubechronicle.api.admission.validating_policies import MatchConditions
 from kubechronicle.api.cel import admission as expressions
-from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
-from kubechronicle.api.cel.values import Duration, ObjectValue, OptionalValue, Timestamp
+from kubechronicle.api.cel.values import ObjectValue
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.managed_fields.field_sets import NoPathElement
@@ -32,9 +32,6 @@ UNTYPED: Final = frozenset(
     (("autoscaling", "v1", "Scale"), ("policy", "v1", "Eviction"), ("authentication.k8s.io", "v1", "TokenRequest"))
 )
 """Kinds of subresources that the OpenAPI document of their own group and version lacks: kube-apiserver looks there."""
-
-MAX_JSON_INT: Final = 2**53 - 1
-"""Greater integers are texts in the JSON of a patch."""
 
 Mutation = Callable[[Object, Stage, ResourceType], Object]
 """(object, values to read, type of the object) -> the object after one mutation; the argument stays as it is. Raises
@@ -83,6 +80,25 @@ def mutated(mutation: Mutation, obj: Object, stage: Stage, rt: ResourceType) -> 
         raise Failed(str(error)) from None
 
 
+def require_convertible(requested: ResourceType, matched: ResourceType, subresource: str) -> None:
+    """Reject a mutation whose result kube-apiserver cannot convert to the version of the request. Raises Failed.
+
+    It converts a built-in object between two versions directly, for which there are no functions: all of them convert
+    from and to the internal version. A custom object is of one group, unlike its Scale.
+
+    ``matched``: the type in whose version the policy matches.
+    """
+    if requested.custom is not None:
+        if subresource == "scale":
+            raise Failed("request to convert CR to an invalid group/version: autoscaling/v1")
+    elif matched.group != requested.group:
+        shown = go_quote(requested.api_version)
+        raise Failed(f"v1.{matched.kind} is not suitable for converting to {shown} {SCHEME}")
+    elif matched.version != requested.version and not subresource:
+        pair = f"({matched.version}.{matched.kind}) to ({requested.version}.{requested.kind})"
+        raise Failed(f"converting {pair}: unknown conversion")
+
+
 # -- apply configurations ---------------------------------------------------------------------------------------------
 
 
@@ -91,7 +107,7 @@ def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
     if not isinstance(configuration, ObjectValue):
         raise Failed("unsupported return type from ApplyConfiguration expression")
     _check_names(configuration)
-    patch = _plain(configuration)
+    patch = configuration_of(configuration)
     patch["apiVersion"], patch["kind"] = obj["apiVersion"], obj["kind"]
     kind = bodies.kind_type(rt)
     if kind is None:
@@ -202,7 +218,7 @@ def _operation(value: Mapping[str, Any]) -> dict[str, Any]:
         given = value["value"]
         if isinstance(given, ObjectValue):
             _check_names(given)
-        operation["value"] = _plain(given)
+        operation["value"] = json_of(given)
     return operation
 
 
@@ -211,11 +227,7 @@ def _decoded(obj: Object, rt: ResourceType) -> Object:
     if rt.custom is not None:
         rt.custom.schema.default(obj)
         return obj
-    if (obj.get("apiVersion"), obj.get("kind")) != (rt.api_version, rt.kind):
-        version = f"{str(obj.get('apiVersion', '')).rpartition('/')[2]}.{obj.get('kind', '')}"
-        raise status.internal_error(
-            f"failed to convert object: converting ({version}) to ({_internal_group(rt)}.{rt.kind}): unknown conversion"
-        )
+    set_type(rt, obj, strict=True)
     kind = bodies.kind_type(rt)
     if kind is None:
         return obj
@@ -229,38 +241,3 @@ def _decoded(obj: Object, rt: ResourceType) -> Object:
     defaulting.apply(obj, kind)
     free_fields.encode_again(obj, rt.definition)
     return obj
-
-
-def _internal_group(rt: ResourceType) -> str:
-    """Return the name of a group's Go package of internal types."""
-    return rt.group.partition(".")[0] or "core"
-
-
-# -- values -----------------------------------------------------------------------------------------------------------
-
-
-def _plain(value: Any) -> Any:
-    """Return a CEL value as JSON. Failed: it has no JSON."""
-    if isinstance(value, dict):
-        return {_key(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, OptionalValue):
-        return _plain(value.value) if value.has_value else None
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Timestamp):
-        return format_timestamp(value)
-    if isinstance(value, Duration):
-        return format_duration(value)
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return int(value) if abs(value) <= MAX_JSON_INT else str(int(value))
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) <= MAX_JSON_INT else value
-    raise Failed("JSONPath valueExpression evaluated to a type that could not marshal to JSON")
-
-
-def _key(name: Any) -> str:
-    return name if isinstance(name, str) else str(name).lower() if isinstance(name, bool) else str(name)

@@ -10,11 +10,14 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.admission.connections import FIELDS, decoded_options
+from kubechronicle.api.admission.other_kinds import set_type
 from kubechronicle.api.admission.reviews import CallFailed
+from kubechronicle.api.codecs import json
+from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import go_quote, invalid_value
+from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, defaulting
@@ -37,9 +40,8 @@ def _copies(found: list[Any]) -> bool:
 def operations(patch: bytes) -> list[Any]:
     """Return the operations of a patch as sent. Raises CallFailed."""
     try:
-        value = orjson.loads(patch)
-        return json_patch.decode(value, checked=False)
-    except orjson.JSONDecodeError as error:
+        return json_patch.decode(json.decode_value(patch)[0], checked=False)
+    except DecodeError as error:
         why = str(error)
     except status.StatusError as error:
         why = error.message
@@ -56,18 +58,20 @@ def patched(rt: ResourceType, obj: Object, found: list[Any], *, size: int = 0) -
         result = json_patch.apply(copy_object(obj), found)
     except json_patch.PatchFailed as error:
         raise status.internal_error(str(error)) from None
-    if not isinstance(result, dict):
-        raise status.internal_error("the patched object is no object")
-    if (size > SMALL_PATCH or _copies(found)) and len(orjson.dumps(result)) > MAX_OBJECT:
+    try:
+        made = json.as_object(result)
+    except DecodeError as error:
+        raise status.internal_error(str(error)) from None
+    if (size > SMALL_PATCH or _copies(found)) and len(orjson.dumps(made)) > MAX_OBJECT:
         raise status.request_entity_too_large(f"limit is {MAX_OBJECT}")
-    return decoded(rt, result)
+    return decoded(rt, made)
 
 
 def decoded(rt: ResourceType, obj: Object) -> Object:
     """Check and default a patched object, in place. StatusError 500."""
     if rt.custom is not None:
         return _decoded_custom(rt, obj)
-    _match_type(rt, obj)
+    set_type(rt, obj, strict=False)
     if rt.kind in FIELDS and rt.group == "":
         return decoded_options(rt.kind, obj)
     kind = bodies.kind_type(rt)
@@ -80,16 +84,6 @@ def decoded(rt: ResourceType, obj: Object) -> Object:
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
     return obj
-
-
-def _match_type(rt: ResourceType, obj: Object) -> None:
-    version, kind = obj.get("apiVersion") or rt.api_version, obj.get("kind") or rt.kind
-    if (version, kind) != (rt.api_version, rt.kind):
-        if isinstance(version, str) and version.count("/") > 1:
-            raise status.internal_error(f"unexpected GroupVersion string: {version}")
-        why = f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(version))}"
-        raise status.internal_error(f'{why} in scheme "pkg/runtime/scheme.go:111"')
-    obj["apiVersion"], obj["kind"] = version, kind
 
 
 def _decoded_custom(rt: ResourceType, obj: Object) -> Object:

@@ -57,7 +57,7 @@ class Compiler:
         self.paths: set[str] = set()
         self._types: dict[str, Type] = {}
         self._scopes: dict[Offer, Environment] = {}
-        self._composed = bool(spec.get("variables"))
+        self._composed = expressions.is_composed(spec)
         for each in spec.get("variables") or ():
             name = each.get("name", "")
             compiled = self.compile(each.get("expression", ""), expressions.VARIABLE)

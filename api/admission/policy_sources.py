@@ -126,5 +126,18 @@ class Policy(Generic[T]):
 
 
 def is_exempt(rt: ResourceType) -> bool:
-    """Tell whether no policy applies to objects of a type: policies and their bindings."""
-    return rt.group == GROUP and rt.plural.startswith(("validatingadmissionpolic", "mutatingadmissionpolic"))
+    """Tell whether no policy of the API applies to objects of a type: policies, their bindings, and reviews."""
+    return is_review(rt) or (
+        rt.group == GROUP and rt.plural.startswith(("validatingadmissionpolic", "mutatingadmissionpolic"))
+    )
+
+
+_REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+
+
+def is_review(rt: ResourceType) -> bool:
+    """Tell whether objects of a type are questions about rights or users, to which no policy at all applies.
+
+    Source: kube-apiserver's ``pkg/kubeapiserver/admission/exclusion/resources.go``.
+    """
+    return rt.group in _REVIEW_GROUPS and rt.plural.endswith("reviews")

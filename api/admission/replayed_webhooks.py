@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.admission import patches, reviews
+from kubechronicle.api.admission import patches, rejections, reviews
 from kubechronicle.api.admission.conditions import Conditions, ConditionsFailed
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.matching import (
@@ -59,14 +59,14 @@ class ReplayedWebhook:
                 return []
             answer = self._asked(rt, reading.write, ask)
         except CallFailed as error:
-            return [] if self.ignores else [self._refused(reviews.calling_failed(self.name, error))]
+            return [] if self.ignores else [self._refused(rejections.calling_failed(self.name, error))]
         except ConditionsFailed as error:
             return [] if self.ignores else [Outcome(REFUSED, self.source, "", str(error), error=True)]
         except StatusError as error:
             return [self._refused(error)]
         found = [Outcome(WARNED, self.source, "", text) for text in filter(reviews.is_warning, answer.warnings)]
         if not answer.allowed:
-            denial = reviews.denial(self.name, answer.result)
+            denial = rejections.denial(self.name, answer.result)
             return [*found, Outcome(REFUSED, self.source, "", denial.message, denial.reason)]
         return found + self._patched(rt, reading.write, answer)
 
@@ -112,13 +112,13 @@ class ReplayedWebhook:
             if not operations:
                 return []
             if before is None:
-                raise reviews.not_modifiable(self.name)
+                raise rejections.not_modifiable(self.name)
             after = patches.patched(write.decoded_as(rt), before, operations)
             if same_json(before, after):
                 return []
             write.replace(rt, after)
         except CallFailed as error:
-            return [] if self.ignores else [self._refused(reviews.calling_failed(self.name, error))]
+            return [] if self.ignores else [self._refused(rejections.calling_failed(self.name, error))]
         except StatusError as error:
             return [self._refused(error)]
         return [Outcome(MUTATED, self.source, "", change_text(before, after))]

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kubechronicle.api.admission.logged_writes import DELETE, Write, decision_values, labels_in
 from kubechronicle.api.admission.matching import NAMESPACES, Index, Labels, WriteKind
-from kubechronicle.api.admission.mutating_policies import Mutator, mutated
+from kubechronicle.api.admission.mutating_policies import Mutator, mutated, require_convertible
 from kubechronicle.api.admission.policy_programs import Failed, Stage
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
@@ -343,7 +343,9 @@ def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
         for mutation in evaluator.mutations:
             stage = Stage({**values, "object": obj}, evaluator.variables)
             try:
-                obj = mutated(mutation, obj, stage, decoded_as)
+                result = mutated(mutation, obj, stage, decoded_as)
+                require_convertible(write.rt, bound.matched, write.kind.subresource)
+                obj = result
             except Failed as error:  # the mutations after it are applied nevertheless
                 problems += _problem(policy, binding.name, str(error), "Invalid")
         if obj is before or same_json(obj, before):

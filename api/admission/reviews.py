@@ -1,6 +1,6 @@
-"""AdmissionReviews: the request to a webhook, its answer, and the errors of both as clients see them.
+"""AdmissionReviews: the request to a webhook, its answer, and what is wrong with an answer.
 
-Sources: k8s.io/apiserver ``pkg/admission/plugin/webhook/request``, ``…/webhook/errors``, ``…/webhook/*/dispatcher.go``.
+Sources: k8s.io/apiserver ``pkg/admission/plugin/webhook/request``, ``…/webhook/*/dispatcher.go``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from kubechronicle.api.admission.matching import GroupVersionKind
-from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, go_quote
-from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.values import json_word
 
@@ -168,6 +166,8 @@ _USUAL: Final = {"apiVersion", "kind", "response"}
 _OPTIONS: Final = ("List", "Get", "Create", "Update", "Patch", "Delete")
 _META_KINDS: Final = {"Status", "WatchEvent", *(f"{verb}Options" for verb in _OPTIONS)}
 """Kinds of meta/v1, which every group version of Kubernetes has."""
+_UNVERSIONED_KINDS: Final = {"Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"}
+"""Kinds that are registered for every version, in groups that have no version here as well."""
 
 
 def _response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ def _unusual_response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
             raise _no_kind(value[field], f"Go struct field .{field} of type string")
     api_version, kind = _text(value, "apiVersion"), _text(value, "kind")
     group, _, name = (api_version or f"{GROUP}/{version}").rpartition("/")
-    if kind in _META_KINDS and group == GROUP and name in VERSIONS:
+    if kind in _UNVERSIONED_KINDS or (kind in _META_KINDS and group == GROUP and name in VERSIONS):
         raise CallFailed(f"failed to call webhook: converting (v1.{kind}) to ({version}.{KIND}): unknown conversion")
     if (kind or KIND) != KIND or group != GROUP or name not in VERSIONS:
         shown = f"no kind {go_quote(kind or KIND)} is registered for version {go_quote(api_version)}"
@@ -340,59 +340,3 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 def is_warning(text: str) -> bool:
     """Tell whether a warning can be a header field; others are dropped."""
     return bool(text) and _CONTROL.search(text) is None
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
-def calling_failed(name: str, error: CallFailed) -> StatusError:
-    """Return the 500 of a webhook that gave no usable answer and may not be ignored."""
-    return status.internal_error(f"failed calling webhook {go_quote(name)}: {error}")
-
-
-def no_dry_run(name: str) -> StatusError:
-    """Return the 400 of a dry run that a webhook with side effects would have to be asked about."""
-    return status.bad_request(f"admission webhook {go_quote(name)} does not support dry run")
-
-
-def not_modifiable(name: str) -> StatusError:
-    """Return the 500 of a patch in the answer about a deletion."""
-    what = "attempted to modify the object, which is not supported for this operation"
-    return status.internal_error(f"admission webhook {go_quote(name)} {what}")
-
-
-def denial(name: str, result: Mapping[str, Any]) -> StatusError:
-    """Return the rejection by a webhook. Its code is 400 if the webhook has given none of an error."""
-    denied = f"admission webhook {go_quote(name)} denied the request"
-    message, reason = _shown(result.get("message")), _shown(result.get("reason"))
-    code, details = result.get("code"), result.get("details")
-    if not isinstance(code, int) or isinstance(code, bool) or not 400 <= code <= 999:
-        code = 400
-    text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
-    return StatusError(code, reason, text, details=_details(details) if _is_object(details) else None)
-
-
-_DETAIL_TEXTS: Final = ("name", "group", "kind", "uid")
-MAX_CAUSES: Final = 1000
-
-
-def _shown(value: Any) -> str:
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
-
-
-def _details(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return StatusDetails with the fields that have their type."""
-    found: dict[str, Any] = {name: text for name in _DETAIL_TEXTS if (text := _shown(given.get(name)))}
-    causes = given.get("causes")
-    if isinstance(causes, list):
-        kept = [
-            Cause(_shown(each.get("reason")), _shown(each.get("message")), _shown(each.get("field")))
-            for each in causes[:MAX_CAUSES]
-            if _is_object(each)
-        ]
-        if kept:
-            found["causes"] = [cause.body() for cause in kept]
-    seconds = given.get("retryAfterSeconds")
-    if isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds < 2**31:
-        found["retryAfterSeconds"] = seconds
-    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, base_environment
 from kubechronicle.api.cel.errors import InstantiationError, Report
@@ -172,6 +172,11 @@ VARIABLE: Final = (ANY, DYN)
 APPLY_CONFIGURATION: Final = (OBJECT,)
 JSON_PATCHES: Final = (list_of(json_patch.JSON_PATCH),)
 """The result types allowed for each use of an expression."""
+
+
+def is_composed(spec: Mapping[str, Any]) -> bool:
+    """Tell whether expressions of a policy know ``variables``: those of mutations always do."""
+    return bool(spec.get("variables") or spec.get("mutations"))
 
 
 class Composition:

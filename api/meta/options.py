@@ -235,6 +235,12 @@ def _delete_values_of_query(query: Query) -> dict[str, Any]:
     return values
 
 
+def refuse_dry_run(given: Sequence[str]) -> None:
+    """Reject (400) a dry run of a connection: nothing is stored in it. ``given``: the parameters of that name."""
+    if given:
+        raise status.bad_request("dryRun is not supported")
+
+
 def parse_get_options(query: Query) -> GetOptions:
     """Parse the options of a get. The reader checks the revision (``parse_resource_version``)."""
     return GetOptions(resource_version=_first(query, "resourceVersion"))

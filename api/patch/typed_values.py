@@ -14,6 +14,7 @@ from kubechronicle.api.managed_fields import path_elements
 from kubechronicle.api.managed_fields.field_paths import element_text
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
+from kubechronicle.api.patch.go_values import GoValue
 from kubechronicle.api.patch.strategic_merge import go_map
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.schema.types import (
@@ -78,6 +79,9 @@ def explain(errors: list[str]) -> str:
 
 
 def _check(value: Any, kind: Type, path: str, errors: list[str], depth: int) -> None:
+    if value.__class__ is GoValue:
+        errors.append(f"{path}: {_native_problem(value, kind)}")
+        return
     if value is None or isinstance(kind, AnyType):
         return
     if depth > MAX_DEPTH:
@@ -122,6 +126,19 @@ def _check_list(items: list[Any], kind: ListType, path: str, errors: list[str], 
                 errors.append(_Repeated(f"{path}: duplicate entries for key {where}"))
             seen.add(element)
         _check(item, kind.item, f"{path}{where}", errors, depth + 1)
+
+
+def _native_problem(value: GoValue, kind: Type) -> str:
+    """Return the problem of a value that no field may have."""
+    if isinstance(kind, ListType):
+        return f"expected list, got &{{{value.printed}}}"
+    if not isinstance(kind, Scalar) or kind.kind == "intorstring":
+        return f"expected map, got &{{{value.printed}}}"
+    if kind.kind in _STRING:
+        return f"expected string, got &value.valueUnstructured{{Value:{value.syntax}}}"
+    if kind.kind in _NUMERIC:
+        return f"expected numeric (int or float), got {value.go_type}"
+    return f"expected boolean, got &{{{value.printed}}}"
 
 
 def _scalar_problem(value: Any, kind: str) -> str:

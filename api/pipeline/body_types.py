@@ -43,12 +43,24 @@ def unrecognized_as(rt: ResourceType) -> str:
 
 
 @functools.cache
-def _known_kinds() -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (entry["group"], entry["version"], entry["kind"])
-        for schema in types.definitions().values()
+def _known_kinds() -> dict[tuple[str, str, str], str]:
+    """Return group, version and kind of all built-in kinds, each with the name of its definition."""
+    return {
+        (entry["group"], entry["version"], entry["kind"]): name
+        for name, schema in types.definitions().items()
         for entry in schema.get("x-kubernetes-group-version-kind", ())
-    )
+    }
+
+
+def definition_of(api_version: str, kind: str) -> str:
+    """Return the name of the definition of a built-in kind, "" for another kind."""
+    group, _, version = api_version.rpartition("/")
+    return _known_kinds().get((group, version, kind), "")
+
+
+def internal_kind(rt: ResourceType) -> str:
+    """Return the Go type of a resource's internal objects: ``core.ConfigMap``."""
+    return f"{types.short_name(rt.definition).partition('.')[0]}.{rt.kind}"
 
 
 def set_type(rt: ResourceType, obj: Object) -> None:
@@ -91,8 +103,7 @@ def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
         return f"unexpected GroupVersion string: {api_version}"
     # Definitions have a scheme of their own in Kubernetes, without the kinds of other groups.
     if (group, version, kind) in _known_kinds() and (rt.group == group or rt.group != DEFINITIONS):
-        internal = types.short_name(rt.definition).partition(".")[0]
-        return f"converting ({version}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+        return f"converting ({version}.{kind}) to ({internal_kind(rt)}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
         f'in scheme "{_DEFINITIONS_SCHEME if rt.group == DEFINITIONS else _SCHEME}"'
@@ -102,8 +113,8 @@ def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
 def why_not_internal(rt: ResourceType, kind: str) -> str:
     """Return the reason why an object of another kind, without a version, can't become one of the resource's."""
     if any(group == rt.group and name == kind for group, _, name in _known_kinds()):
-        internal = types.short_name(rt.definition).partition(".")[0]
-        return f"converting ({internal}.{kind}) to ({internal}.{rt.kind}): unknown conversion"
+        internal = internal_kind(rt)
+        return f"converting ({internal.partition('.')[0]}.{kind}) to ({internal}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(rt.group)} "
         f'in scheme "{_DEFINITIONS_SCHEME if rt.group == DEFINITIONS else _SCHEME}"'

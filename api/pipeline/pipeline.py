@@ -15,7 +15,7 @@ Every rejection is a StatusError. Functions change the new object and return it;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,13 +75,21 @@ def allows_create_on_update(rt: ResourceType) -> bool:
 
 
 def decode_object(
-    rt: ResourceType, obj: Any, ctx: WriteContext, *, duplicates: Sequence[str] = (), create: bool, raw: bytes = b""
+    rt: ResourceType,
+    obj: Any,
+    ctx: WriteContext,
+    *,
+    duplicates: Sequence[str] = (),
+    create: bool,
+    raw: bytes = b"",
+    note: Callable[[Object], None] | None = None,
 ) -> tuple[Object, list[str]]:
     """Return (object in the request's version, warnings) of a decoded body.
 
     ``duplicates``: the codec's complaints about repeated keys.
     ``raw``: the body, for the error of a body that is not an object.
     ``create``: False for PUT, which requires the URL's name in the body.
+    ``note``: receives the object as it was sent, before it is compared with the URL.
     """
     if not isinstance(obj, dict):
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
@@ -92,6 +100,8 @@ def decode_object(
     else:
         obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=strictness, empties=ctx.empties)
     meta = obj["metadata"]
+    if note is not None:
+        note(obj)
     _match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
         warnings = [*warnings, metadata.repeated_owners_warning(repeated)]

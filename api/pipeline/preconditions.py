@@ -65,5 +65,6 @@ def rejection_of_revision(meta: Object, ctx: WriteContext) -> status.StatusError
     if ctx.dry_run and revision and not ctx.applies:
         meta["resourceVersion"] = revision  # kube-apiserver does not reach the check of its store
     elif not ctx.name and revision.isdigit() and int(revision):
+        meta["resourceVersion"] = revision  # for validating admission; the object is not stored
         return status.unknown("resourceVersion should not be set on objects to be created")
     return None

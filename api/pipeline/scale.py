@@ -8,7 +8,7 @@ subresource ``scale`` (pipeline.finish_update).
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -132,9 +132,20 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 
 
 def decode_scale(
-    rt: ResourceType, obj: Any, *, name: str, namespace: str, validation: str, duplicates: Sequence[str], raw: bytes
+    rt: ResourceType,
+    obj: Any,
+    *,
+    name: str,
+    namespace: str,
+    validation: str,
+    duplicates: Sequence[str],
+    raw: bytes,
+    note: Callable[[Object], None] | None = None,
 ) -> tuple[Object, list[str]]:
-    """Return (Scale, warnings) of the decoded body of a PUT. 400 if it is not a Scale, or has another name."""
+    """Return (Scale, warnings) of the decoded body of a PUT. 400 if it is not a Scale, or has another name.
+
+    ``note``: receives the Scale as it was sent, before it is compared with the URL.
+    """
     kind = scale_type(rt)
     if not isinstance(obj, dict):
         raise bodies.unrecognized(kind, bodies.not_an_object(obj), raw)
@@ -144,6 +155,8 @@ def decode_scale(
         if rt.custom is None:
             raise
         raise status.bad_request(custom_scale.NOT_REGISTERED) from None
+    if note is not None:
+        note(scale)
     metadata.match_name(scale["metadata"], name)
     metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
     return scale, warnings

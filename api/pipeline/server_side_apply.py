@@ -247,6 +247,8 @@ def versions_of(rt: ResourceType) -> managers.Versions:
 
 def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
     """Return an object in another version of its resource; None for an unknown version."""
+    if rt.api_version != api_version and not is_version(rt, api_version):
+        return None
     if obj["apiVersion"] == api_version:
         served: ResourceType | None = rt if rt.api_version == api_version else _served(rt, api_version)
     else:
@@ -282,11 +284,15 @@ def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
 
 
 def is_version(rt: ResourceType, api_version: str) -> bool:
-    """Return whether the resource is known in an API version."""
+    """Return whether the resource is known in an API version.
+
+    As in kube-apiserver, the core group and the named groups do not know each other: each has types of its own. So an
+    Event changed in events.k8s.io/v1 loses the entries of v1, and the other way round.
+    """
     if rt.custom is not None:
         group, _, version = api_version.rpartition("/")
         return group == rt.group and version in rt.custom.versions
-    return _served(rt, api_version) is not None
+    return ("/" in api_version) == bool(rt.group) and _served(rt, api_version) is not None
 
 
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, empties: list[Empty] | None) -> Object:

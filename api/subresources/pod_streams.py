@@ -40,8 +40,8 @@ def read_options(subresource: str, query: Query) -> Options:
     options.update({name: True for name in STREAMS if name in query and _is_true(query.get(name))})
     if query.get("container"):
         options["container"] = query.get("container")
-    if subresource == "exec" and "command" in query:
-        options["command"] = list(query.get_all("command"))
+    if subresource == "exec":
+        options["command"] = list(query.get_all("command")) or None
     return options
 
 

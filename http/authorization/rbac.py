@@ -30,6 +30,10 @@ GROUP = "rbac.authorization.k8s.io"
 GRANTS_KEPT = 10_000
 MAX_KEPT = 256 << 20
 _BYTES_A_RULE = 200
+EXPLANATIONS_KEPT = 10_000
+"""Cached explanations. They are cleared beyond that."""
+LONGEST_KEPT = 1024
+"""Characters of the groups and path of a cached explanation."""
 
 RoleName = tuple[str, str]
 """(namespace, name); no namespace: a cluster role."""
@@ -64,6 +68,7 @@ class RbacAuthorizer:
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
         self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
+        self._explained: dict[tuple[str | tuple[str, ...], ...], Verdict] = {}
         self._kept = 0
         self._followers = [
             ViewFollower(views[f"clusterroles.{GROUP}"], self._role),
@@ -79,8 +84,23 @@ class RbacAuthorizer:
         return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
-        """Return the same verdict as ``decide``, with the text of the binding that allows it."""
+        """Return the same verdict as ``decide``, with the text of the binding that allows it.
+
+        Audit events have it, too, so what repeats is kept.
+        """
         self._catch_up()
+        asked = (info.group, info.resource, info.subresource, info.name) if info.is_resource else (info.path,)
+        key = (user.name, user.groups, info.namespace, info.verb, *asked)
+        verdict = self._explained.get(key)
+        if verdict is None:
+            verdict = self._explanation(user, info)
+            if len(self._explained) >= EXPLANATIONS_KEPT:
+                self._explained.clear()
+            if sum(map(len, user.groups)) + len(info.path) <= LONGEST_KEPT:
+                self._explained[key] = verdict
+        return verdict
+
+    def _explanation(self, user: User, info: RequestInfo) -> Verdict:
         for bound in self._bound_to(user, info.namespace):
             if any(permits(rule, info) for rule in self._roles.get(bound.role, ())):
                 return Verdict(Decision.ALLOW, bound.reason())
@@ -187,6 +207,7 @@ class RbacAuthorizer:
     def _forget(self) -> None:
         self._grants.clear()
         self._refusals.clear()
+        self._explained.clear()
         self._kept = 0
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:

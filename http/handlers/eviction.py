@@ -35,23 +35,24 @@ async def evict(backend: Backend, request: Request, context: Context, rt: Resour
     if isinstance(value, dict) and value.get("apiVersion") == eviction.OLD_VERSION:
         value["apiVersion"] = body_type.api_version
     sent = await decode_object(write.body, body_type, context, write.options.field_validation)
-    if sent["metadata"].get("name", "") != write.target.name:
-        raise status.bad_request("name in URL does not match name in Eviction object")
-    if (sent.get("deleteOptions") or {}).get(UNSAFE):
-        cause = invalid_value(f"deleteOptions.{UNSAFE}", True, NOT_IN_EVICTIONS)
-        raise status.invalid(eviction.GROUP, "Eviction", write.target.name, [cause])
-    read_options = partial(_delete_options, dry_run=context.query.get_all("dryRun"))
+    read_options = partial(_delete_options, name=write.target.name, dry_run=context.query.get_all("dryRun"))
     enter_manager(body_type, sent, write.target)
     with showing_warnings(context, write.target):
         await evict_pod(backend.store, write.caller, write.target, sent, read_options)
     return object_response(201, form, status.success(code=201))
 
 
-def _delete_options(sent: Object, dry_run: Sequence[str]) -> tuple[DeleteOptions, StatusError | None]:
+def _delete_options(sent: Object, *, name: str, dry_run: Sequence[str]) -> tuple[DeleteOptions, StatusError | None]:
     """Return the Eviction's options of the deletion, and the 422 that they cause.
 
-    If both the Eviction and the query request a dry run, they must agree.
+    StatusError: it is of another pod than ``name``, or has an option that evictions must not have. If both the Eviction
+    and the query request a dry run, they must agree.
     """
+    if sent["metadata"].get("name", "") != name:
+        raise status.bad_request("name in URL does not match name in Eviction object")
+    if (sent.get("deleteOptions") or {}).get(UNSAFE):
+        cause = invalid_value(f"deleteOptions.{UNSAFE}", True, NOT_IN_EVICTIONS)
+        raise status.invalid(eviction.GROUP, "Eviction", name, [cause])
     body_options = sent.get("deleteOptions") or {}
     body_dry_run = body_options.get("dryRun") or []
     if body_dry_run and dry_run and list(body_dry_run) != list(dry_run):

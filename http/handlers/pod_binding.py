@@ -36,10 +36,14 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     def change(pod: Object) -> Object:
         return pod_binding.bound(pod, binding, now=now)
 
-    pod_binding.check(binding, name=name)
+    async def check(admitted: Object) -> None:
+        pod_binding.check(admitted, name=name)
+
     if not target.namespace:
         raise status.bad_request("Namespace parameter required.")
     enter_manager(body_type, binding, reviewed)
     with showing_warnings(context, target):
-        await backend.store.writes.rewrite(write.caller, target, change, admitted=binding, reviewed=reviewed)
+        await backend.store.writes.rewrite(
+            write.caller, target, change, admitted=binding, reviewed=reviewed, complete=check
+        )
     return object_response(201, form, status.success(code=201))

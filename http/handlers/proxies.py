@@ -17,6 +17,7 @@ from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import refuse_dry_run
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
@@ -48,6 +49,7 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     """Answer as the pod, service or node does. StatusError 400, 404, 405, 500, 503."""
     if request.method not in METHODS:
         raise status.method_not_allowed()
+    refuse_dry_run(context.query.get_all("dryRun"))
     info = context.info
     path = "/".join(info.parts[3:])
     path = f"/{path}" if path and not path.startswith("/") else path
@@ -59,7 +61,8 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     who = author_of(request, context)
     caller = Caller(who=who, deadline=context.deadline, limited=True, turn=context.turn)
     namespace = info.namespace if rt.namespaced else ""
-    target = Target(rt=rt, namespace=namespace, name=info.name, subresource="proxy", who=who)
+    notes = {} if context.audit is None else context.audit.annotations
+    target = Target(rt=rt, namespace=namespace, name=info.name, subresource="proxy", who=who, annotations=notes)
     await backend.store.writes.admit_connect(caller, target, options)
     scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
     location = await LOCATORS[rt.resource](backend, namespace, scheme, name, port)

@@ -66,6 +66,7 @@ async def _put(backend: Backend, request: Request, context: Context, rt: Resourc
         validation=write.options.field_validation,
         duplicates=write.body.duplicates,
         raw=write.body.raw,
+        note=write.target.note_sent,
     )
     wanted, warnings = await context.turn.run(len(write.body.raw), decode)
     context.warnings.extend(warnings)

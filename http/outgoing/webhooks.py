@@ -1,6 +1,8 @@
 """Requests to the webhooks of a cluster: the clientConfig of a definition, with a URL or a reference to a Service.
 
 A Service is reached at the address that service_addresses.py chooses; the certificate must name NAME.NAMESPACE.svc.
+Redirections to the same origin are followed as net/http of Go follows them, within the same deadline. Those to others
+are not, unlike there: a webhook must not make this server ask another one.
 Source: k8s.io/apiserver ``pkg/util/webhook/client.go``.
 """
 
@@ -15,12 +17,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import orjson
 import trio
 
 from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.api.codecs import json, yaml
+from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
@@ -33,12 +37,13 @@ MOST_CLIENTS: Final = 256
 MOST_CONNECTIONS: Final = 128
 """Connections to one webhook, so requests at a time. A burst of 500 writes to one that takes 2 s is over in 8 s, within
 the usual timeout of 10 s; kube-apiserver has 250 streams on each connection. A connection takes 50 KB."""
-NO_JSON: Final = (
-    "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct "
-    '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-)
 MAX_RETRIES: Final = 10
 """As client-go's, for answers with Retry-After."""
+MAX_REQUESTS: Final = 10
+"""Requests of one call, redirected ones included, as net/http's."""
+_WITHOUT_BODY: Final = frozenset((301, 302, 303))
+_WITH_BODY: Final = frozenset((307, 308))
+"""Redirections after which a POST is a GET, and those that repeat it."""
 _ANONYMOUS: Final = WebhookUsers({}, RemoteServer(url=UNKNOWN_URL))
 LATE: Final = "context deadline exceeded"
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
@@ -216,9 +221,9 @@ def go_error(text: str, url: str) -> str:
 async def _answer(client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
     """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does.
 
-    AskError; WebhookError: it says a time after the deadline (trio time).
+    AskError; WebhookError: it says a time after the deadline (trio time), or it redirects too often.
     """
-    answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
+    answer = await _exchanged(client, address, body, deadline)
     for _ in range(MAX_RETRIES):
         if answer.status == 200:
             break
@@ -228,8 +233,35 @@ async def _answer(client: Client, address: _Address, body: bytes, deadline: floa
         await trio.sleep_until(min(trio.current_time() + seconds, deadline))
         if trio.current_time() >= deadline:
             raise WebhookError(f'Post "{address.shown}": {LATE}')
-        answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
+        answer = await _exchanged(client, address, body, deadline)
     return answer
+
+
+async def _exchanged(client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+    """Return the answer to a POST after all redirections. AskError, WebhookError."""
+    answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
+    method, url = "POST", address.url
+    for sent in range(1, MAX_REQUESTS + 1):
+        place = answer.headers.get("location", "")
+        if not place or answer.status not in _WITH_BODY | _WITHOUT_BODY:
+            return answer
+        url = _joined(url, place)
+        if not url.startswith(f"{address.origin}/"):
+            return answer
+        if sent == MAX_REQUESTS:
+            break
+        if answer.status in _WITHOUT_BODY:
+            method, body = "GET", b""
+        answer = await client.exchange(method, url, body=body, headers=address.headers, deadline=deadline)
+    raise WebhookError(f'Post "{place}": stopped after {MAX_REQUESTS} redirects')
+
+
+def _joined(url: str, place: str) -> str:
+    """Return the URL to which an answer from ``url`` redirects; "" if it is none."""
+    try:
+        return urljoin(url, place)
+    except ValueError:
+        return ""
 
 
 def _retry_after(answer: Answer) -> int | None:
@@ -241,17 +273,37 @@ def _retry_after(answer: Answer) -> int | None:
 
 def _decoded(answer: Answer) -> Any:
     """Return the body of a successful answer. Raises WebhookError with client-go's text."""
-    try:
-        value = orjson.loads(answer.body)
-    except orjson.JSONDecodeError:
-        value = None  # not JSON: Kubernetes' decoder takes it for YAML, of which most texts are a string
     if 200 <= answer.status <= 206:
         if not answer.body:
             kind = answer.headers.get("content-type", "")
             raise WebhookError(f"0-length response with status code: {answer.status} and content type: {kind}")
-        if value is None and answer.body.strip() != b"null":
-            raise WebhookError(NO_JSON)
-        return value
+        return _value(answer.body)
+    try:
+        value = _value(answer.body)
+    except WebhookError:
+        value = None
     if isinstance(value, dict) and value.get("kind") == "Status" and value.get("status") == "Failure":
         raise WebhookError(str(value.get("message") or ""), code=answer.status)
     raise WebhookError(failure(answer), code=answer.status)
+
+
+MAX_YAML: Final = 64 * 1024
+"""Bytes of the longest answer that is read as YAML: libyaml takes 0.2 ms for each KB, and no webhook means it."""
+
+
+def _value(body: bytes) -> Any:
+    """Return the value of an answer: JSON, or YAML, whatever its Content-Type says. WebhookError."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    is_object = body.lstrip().startswith(b"{")
+    try:
+        if is_object:
+            return json.decode_value(body)[0]
+        if len(body) <= MAX_YAML:
+            return yaml.decode_value(body)[0]
+    except DecodeError as error:
+        where = "couldn't get version/kind; json parse error: " if is_object else ""
+        raise WebhookError(f"{where}{error}") from None
+    raise WebhookError(f"couldn't get version/kind; the answer is no JSON, and has more than {MAX_YAML} bytes")

@@ -139,18 +139,23 @@ _VALID_PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,/:;=@\[\]]|%[0-9A-Fa-f]{2}
 
 
 def warning_fields(warnings: Sequence[str]) -> list[str]:
-    """Return the Warning field of each distinct warning. Warnings that are too long together are cut, and those that
-    still do not fit are dropped: proxies reject answers with too large a header."""
-    texts = list(dict.fromkeys(warnings))
-    if sum(map(len, texts)) > MAX_WARNINGS:
-        texts = [text[:MAX_CUT_WARNING] for text in texts]
-    fields, length = [], 0
-    for text in texts:
-        length += len(text)
-        if length > MAX_WARNINGS:
+    """Return the Warning field of each distinct warning: proxies reject answers with too large a header.
+
+    From the warning on with which they are too long together, all are cut. Those after the one that is too long even so
+    are dropped (k8s.io/apiserver ``pkg/endpoints/filters/warning.go``).
+    """
+    shown: list[str] = []
+    length, cutting = 0, False
+    for text in dict.fromkeys(warnings):
+        if cutting and length >= MAX_WARNINGS:
             break
-        fields.append(f'299 - "{_quoted(text)}"')
-    return fields
+        shown.append(text[:MAX_CUT_WARNING] if cutting else text)
+        length += len(shown[-1])
+        if not cutting and length > MAX_WARNINGS:
+            cutting = True
+            shown = [each[:MAX_CUT_WARNING] for each in shown]
+            length = sum(map(len, shown))
+    return [f'299 - "{_quoted(text)}"' for text in shown]
 
 
 def _quoted(text: str) -> str:

@@ -29,6 +29,7 @@ from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, A
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.representation.answers import warning_fields
 from kubechronicle.http.wire.exchange import close_iterator
 
 JANE = User(name="jane", groups=("ops",))
@@ -257,6 +258,19 @@ async def test_the_audit_id_is_the_clients_or_a_new_one() -> None:
     assert (await ask(app, audit_id="mine")).header_all("audit-id") == ["mine"]
     assert (await ask(chain(raising(MISSING)), audit_id="mine")).header_all("audit-id") == ["mine"]
     assert len((await ask(app, audit_id="x" * 1000)).header("audit-id")) == 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "lengths"),
+    [
+        ([f"z{n:02}" + "z" * 196 for n in range(30)], [199] * 21),
+        ([f"w{n:02}" + "w" * 996 for n in range(6)], [256] * 6),
+        (["a" * 4095, "b", "c", "d" * 300], [256, 1, 1, 256]),
+        (["a" * 4000, "b"], [4000, 1]),
+    ],
+)
+def test_warnings_that_are_too_long_together_are_cut(given: list[str], lengths: list[int]) -> None:
+    assert [len(field) - len('299 - ""') for field in warning_fields(given)] == lengths
 
 
 async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None:

@@ -185,7 +185,7 @@ class _Dispatch:
 
     def _mutate(self, invocation: Invocation) -> bool:
         """Apply the mutations of a policy in order. Return whether the object has changed."""
-        from kubechronicle.api.admission.mutating_policies import mutated
+        from kubechronicle.api.admission.mutating_policies import mutated, require_convertible
         from kubechronicle.api.admission.policy_programs import Failed, Stage
 
         policy, matched = invocation.policy, invocation.matched
@@ -197,7 +197,9 @@ class _Dispatch:
             values = {**self._values(invocation), **self._reading.authorizer, "object": obj}
             begun, problem = perf_counter(), NO_ERROR
             try:
-                obj = mutated(mutation, obj, Stage(values, policy.evaluator.variables), decoded_as)
+                result = mutated(mutation, obj, Stage(values, policy.evaluator.variables), decoded_as)
+                require_convertible(self._attributes.rt, matched, self._attributes.subresource)
+                obj = result
             except Failed as error:
                 problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")

@@ -101,7 +101,8 @@ def _asked(requester: Who, question: Question) -> Who:
     if question.service_account is None:
         return requester
     namespace, name = question.service_account
-    groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", "system:authenticated")
+    # Like kube-apiserver, which asks about the account itself: only authentication adds system:authenticated.
+    groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
     return Who(user=f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import namespace_of
@@ -27,6 +27,7 @@ from kubechronicle.api.admission.policy_sources import (
     ConfigurationError,
     Policy,
     is_exempt,
+    is_review,
 )
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.pipeline import pipeline
@@ -58,7 +59,7 @@ class Policies(Generic[T]):
         if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
             self._take(manifests.current)
         if is_exempt(rt):
-            return self._static_index
+            return _NO_POLICIES if is_review(rt) else self._static_index
         policies = state.entries(self._resources[0], "")
         if not policies and not self._seen[0]:
             return self._index
@@ -96,6 +97,9 @@ class Policies(Generic[T]):
         for policy in self._policies.values():
             policy.bindings = bound[policy.name]
         self._index = _index([*self._static_policies, *self._policies.values()])
+
+
+_NO_POLICIES: Final[Index[Any]] = Index(())
 
 
 def _index(policies: Sequence[Policy[T]]) -> Index[Policy[T]]:

@@ -24,7 +24,7 @@ from kubechronicle.actors.admission.versions import (
 )
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.questions import NO_ANSWERS, Question
-from kubechronicle.api.admission import reviews
+from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
 from kubechronicle.api.admission.reviews import Answer
 from kubechronicle.api.errors import status
@@ -88,7 +88,7 @@ class Dispatch:
         attributes = self.attributes
         dry_run = attributes.dry_run or self.state.only_dry_runs
         if dry_run and not webhook.dry_runs:
-            raise reviews.no_dry_run(webhook.name)
+            raise rejections.no_dry_run(webhook.name)
         request = reviews.request_of(
             rt=rt,
             kind=requested_kind(attributes, rt),
@@ -116,7 +116,7 @@ class Dispatch:
                 self.attributes.annotations[name] = value
         self.attributes.warnings.extend(filter(reviews.is_warning, answer.warnings))
         if not answer.allowed:
-            raise reviews.denial(webhook.name, answer.result)
+            raise rejections.denial(webhook.name, answer.result)
 
 
 def relevant(found: Sequence[tuple[Placed, ResourceType]], dispatch: Dispatch) -> Iterator[tuple[Placed, ResourceType]]:

@@ -15,8 +15,9 @@ from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
 from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
-from kubechronicle.api.admission import patches, reviews
+from kubechronicle.api.admission import patches, rejections
 from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType
 
@@ -113,16 +114,25 @@ class _Calls:
         try:
             changed = self._patch(placed, rt, self._answer(placed, rt), place)
         except CallFailed as error:
+            self._annotate(placed, place, changed=False)
             if not webhook.ignores:
-                raise reviews.calling_failed(webhook.name, error) from None
+                raise rejections.calling_failed(webhook.name, error) from None
             attributes.annotations[f"failed-open.mutation.{ANNOTATIONS}/{place}"] = webhook.name
-        shown = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-        attributes.annotations[f"mutation.{ANNOTATIONS}/{place}"] = orjson.dumps(shown).decode()
+        except StatusError:
+            self._annotate(placed, place, changed=False)
+            raise
+        else:
+            self._annotate(placed, place, changed=changed)
         if changed:
             self._memory.note_change()
             run.wanted = True
         if webhook.reinvoked:
             self._memory.asked.add(webhook.uid)
+
+    def _annotate(self, placed: Placed, place: str, *, changed: bool) -> None:
+        """Say in the audit event that a webhook was asked, whatever its answer."""
+        shown = {"configuration": placed.webhook.configuration, "webhook": placed.webhook.name, "mutated": changed}
+        self.dispatch.attributes.annotations[f"mutation.{ANNOTATIONS}/{place}"] = orjson.dumps(shown).decode()
 
     def _answer(self, placed: Placed, rt: ResourceType) -> Answer:
         question = self._open[2] if self._open is not None else self.dispatch.question(placed.webhook, rt)
@@ -144,7 +154,7 @@ class _Calls:
             return False
         before = versions.new(rt)
         if before is None or attributes.object is None:
-            raise reviews.not_modifiable(webhook.name)
+            raise rejections.not_modifiable(webhook.name)
         run = attributes.reinvocation
         after = patches.patched(versions.type_of(rt), before, found, size=len(answer.patch))
         # kube-apiserver's first decoding of a built-in kind sets the fields kind and apiVersion, which counts as well.

@@ -16,7 +16,7 @@ from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decision_deadline, recall_answer, remember_answer
 from kubechronicle.actors.random_names import new_uid
-from kubechronicle.api.admission import reviews
+from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.eventlog import request_parts
 from kubechronicle.eventlog.request_parts import timed
@@ -95,7 +95,7 @@ class Question:
         if isinstance(answer, CallFailed):
             metrics.call_failed(*call, seconds, code=answer.code, ignored=self.webhook.ignores)
         else:
-            rejection = 0 if answer.allowed else reviews.denial(self.webhook.name, answer.result).code
+            rejection = 0 if answer.allowed else rejections.denial(self.webhook.name, answer.result).code
             metrics.call_ended(*call, seconds, rejection=rejection)
         self._ended = _Ended(answer, seconds)
 

@@ -12,7 +12,7 @@ from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
 from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
-from kubechronicle.api.admission import reviews
+from kubechronicle.api.admission import rejections
 from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
@@ -76,7 +76,7 @@ def _problem(
         dispatch.take(webhook, answer)
     except CallFailed as error:
         if not webhook.ignores:
-            return reviews.calling_failed(webhook.name, error)
+            return rejections.calling_failed(webhook.name, error)
         place = f"failed-open.validating.{ANNOTATIONS}/round_0_index_{index}"
         dispatch.attributes.annotations[place] = webhook.name
     except StatusError as error:

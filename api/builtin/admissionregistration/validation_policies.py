@@ -140,7 +140,7 @@ def validating_policy(obj: Object) -> list[Cause]:
         if message and not message.strip():
             causes.append(invalid_value(f"{field}.message", message, "must be non-empty if specified"))
         elif "\n" in message.strip() or "\r" in message.strip():
-            causes.append(invalid_value(f"{field}.message", message, "message must not contain line breaks"))
+            causes.append(invalid_value(f"{field}.message", message, "must not contain line breaks"))
         causes += one_of_if_set(validation.get("reason"), REASONS, f"{field}.reason")
     if len(notes) > MAX_AUDIT_ANNOTATIONS:
         detail = f"must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"

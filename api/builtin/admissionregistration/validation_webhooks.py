@@ -66,7 +66,7 @@ def _resources(resources: list[str], field: str) -> list[Cause]:
             everywhere.add(below)
     if len(resources) > 1 and "*/*" in resources:
         causes.append(invalid_value(field, resources, "if '*/*' is present, must not specify other resources"))
-    plain = [each for each in resources if "/" not in each]
+    plain = [each for each in resources if each and "/" not in each]
     if "*" in resources and plain and plain[-1] != "*":
         detail = "if '*' is present, must not specify other resources without subresources"
         causes.append(invalid_value(field, resources, detail))

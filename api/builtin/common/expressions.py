@@ -60,7 +60,7 @@ class PolicyExpressions:
 
         self._rules = admission
         self._params = spec.get("paramKind") is not None
-        self._composition: Composition = admission.Composition(bool(spec.get("variables")))
+        self._composition: Composition = admission.Composition(admission.is_composed(spec))
 
     def variable(self, name: str, expression: str, field: str) -> list[Cause]:
         """Check a variable, and declare it for the expressions after it."""

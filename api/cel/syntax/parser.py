@@ -177,6 +177,7 @@ class _Parser(TokenStream):
         return self.measured(Select(dot.offset, operand, self._name(name)), [operand], 1)
 
     def _index(self, bracket: Token, operand: Node) -> Node:
+        self.sync(OPERAND | {"?"})
         optional = self.token.kind == "?"
         if optional:
             self.advance()
@@ -306,8 +307,8 @@ class _Parser(TokenStream):
         return self.measured(MapNode(opening.offset, entries), parts, 0)
 
     def _comma(self, closer: str) -> bool:
-        """Skip a comma and return True if another element follows. A comma before the closer belongs to the closer."""
-        if self.token.kind != "," or self.peek().kind == closer:
+        """Skip a comma and return True if another element may follow. Another comma belongs to the closer."""
+        if self.token.kind != "," or self.peek().kind in (closer, ",", lexer.EOF):
             return False
         self.advance()
         return True

@@ -106,11 +106,17 @@ class TokenStream:
         elif self.peek().kind == kind and self.token.kind != lexer.EOF:
             self._extraneous(frozenset({kind}))
             self.advance()
-        elif kind not in (":", lexer.EOF) and self._follows():
+        elif self._may_be_missing(kind):
             self._syntax(f"missing '{kind}' at {lexer.quoted(self.token)}")
         else:
             self.mismatch(frozenset({kind}))
             raise Stop
+
+    def _may_be_missing(self, kind: str) -> bool:
+        """Return whether the token may follow one of a kind, so that ANTLR goes on as if that was there."""
+        if kind == ":":
+            return self.token.kind in OPERAND
+        return kind != lexer.EOF and self._follows()
 
     def _follows(self) -> bool:
         """Return whether the token may follow a closing bracket here."""

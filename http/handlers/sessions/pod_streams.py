@@ -21,6 +21,7 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.meta.options import refuse_dry_run
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources.pod_streams import container_of, kubelet_target, node_of, read_options
 from kubechronicle.http.authorization.decision import Decision
@@ -57,8 +58,10 @@ WEBSOCKET_FIELDS: Final = frozenset(
 async def stream_pod(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Carry one session, and return when it has ended. Errors before the upgrade are Status answers."""
     info = context.info
+    refuse_dry_run(context.query.get_all("dryRun"))
     options = read_options(info.subresource, context.query)
-    target = Target(rt=rt, namespace=info.namespace, name=info.name, subresource=info.subresource)
+    notes = {} if context.audit is None else context.audit.annotations
+    target = Target(rt=rt, namespace=info.namespace, name=info.name, subresource=info.subresource, annotations=notes)
     caller = Caller(who=author_of(request, context), deadline=trio.current_time() + ADMISSION_WAIT)
     with showing_warnings(context, target):
         await backend.store.writes.admit_connect(caller, target, options)

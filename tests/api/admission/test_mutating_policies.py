@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.admission.mutating_policies import Mutator, mutated
+from kubechronicle.api.admission.mutating_policies import Mutator, mutated, require_convertible
 from kubechronicle.api.admission.policy_programs import Failed, Stage
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.scale import scale_type
@@ -134,6 +134,11 @@ def test_a_patch_that_cannot_be_applied_says_why(operation: str, why: str) -> No
             "path: '/kind', value: 'Secret'",
             "failed to convert object: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
         ),
+        ("path: '/kind', value: 'Endpoints'", 'strict decoding error: unknown field "data"'),
+        (
+            "path: '/apiVersion', value: 'v2'",
+            'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:111"',
+        ),
     ],
 )
 def test_a_patched_object_that_cannot_be_decoded_is_an_internal_error(operation: str, why: str) -> None:
@@ -150,3 +155,67 @@ def test_great_integers_are_texts_in_a_patch() -> None:
     assert patched("[JSONPatch{op: 'add', path: '/data/x', value: 9007199254740993}]", config_map())["data"] == {
         "x": "9007199254740993"
     }
+
+
+def test_a_patch_may_remove_the_kind() -> None:
+    made = patched(
+        "[JSONPatch{op: 'remove', path: '/kind'}, JSONPatch{op: 'remove', path: '/apiVersion'}]", config_map(x="1")
+    )
+    assert (made["apiVersion"], made["kind"]) == ("v1", "ConfigMap")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("b'ab'", "expected string, got &value.valueUnstructured{Value:[]uint8{0x61, 0x62}}"),
+        ("null", "expected string, got &value.valueUnstructured{Value:0}"),
+        ("duration('90m')", "expected string, got &value.valueUnstructured{Value:5400000000000}"),
+        (
+            "timestamp('2020-02-01T03:04:05Z')",
+            "expected string, got &value.valueUnstructured{Value:"
+            "time.Date(2020, time.February, 1, 3, 4, 5, 0, time.UTC)}",
+        ),
+        ("2u", "expected string, got &value.valueUnstructured{Value:0x2}"),
+    ],
+)
+def test_a_configuration_has_no_place_for_some_values(value: str, why: str) -> None:
+    with pytest.raises(Failed) as refused:
+        applied(f"Object{{data: {{'k': {value}}}}}", config_map())
+    assert str(refused.value).endswith(f".data.k: {why}")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "why"),
+    [
+        ("Object{data: null}", ".data: expected map, got &{NULL_VALUE}"),
+        ("Object{immutable: null}", ".immutable: expected boolean, got &{NULL_VALUE}"),
+        (
+            "Object{metadata: Object.metadata{finalizers: null}}",
+            ".metadata.finalizers: expected list, got &{NULL_VALUE}",
+        ),
+        ("Object{data: {1: 'x'}}", "invalid return type: *dynamic.ObjectVal"),
+    ],
+)
+def test_a_null_is_no_value_of_a_configuration(configuration: str, why: str) -> None:
+    with pytest.raises(Failed) as refused:
+        applied(configuration, config_map())
+    assert str(refused.value).endswith(why)
+
+
+def test_a_number_of_a_configuration_must_be_signed() -> None:
+    deployments = known_registry().builtin("apps", "v1", "deployments")
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {}}
+    with pytest.raises(Failed, match=r"\.spec\.replicas: expected numeric \(int or float\), got uint64$"):
+        applied("Object{spec: Object.spec{replicas: 5u}}", deployment, deployments)
+
+
+def test_an_object_is_not_converted_between_two_versions() -> None:
+    first, second = (
+        known_registry().builtin("autoscaling", version, "horizontalpodautoscalers") for version in ("v1", "v2")
+    )
+    require_convertible(second, second, "")
+    with pytest.raises(Failed, match=r"^converting \(v2\.Horizontal.*\) to \(v1\.Horizontal.*\): unknown conversion$"):
+        require_convertible(first, second, "")
+    core, named = (known_registry().builtin(group, "v1", "events") for group in ("", "events.k8s.io"))
+    with pytest.raises(Failed, match='is not suitable for converting to "v1"'):
+        require_convertible(core, named, "")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.admission import patches
-from kubechronicle.api.admission.reviews import Answer, CallFailed, answer_of, denial, is_warning, version_of
+from kubechronicle.api.admission.rejections import denial
+from kubechronicle.api.admission.reviews import Answer, CallFailed, answer_of, is_warning, version_of
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import builtin_registry
 
@@ -86,6 +87,14 @@ SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
             "StatusCause.response.status.details.causes.field of type string",
         ),
         ({"review": {"kind": "Status"}}, FAILED + "converting (v1.Status) to (v1.AdmissionReview): unknown conversion"),
+        (
+            {"review": {"kind": "APIGroup", "apiVersion": "v1"}},
+            FAILED + "converting (v1.APIGroup) to (v1.AdmissionReview): unknown conversion",
+        ),
+        (
+            {"review": {"kind": "Pod", "apiVersion": "v1"}},
+            f'{FAILED}no kind "Pod" is registered for version "v1" {SCHEME}',
+        ),
         (
             {"review": {"request": "x"}},
             FAILED + "json: cannot unmarshal string into Go struct field AdmissionReview.request of type "
@@ -174,3 +183,41 @@ def test_patches_that_cannot_be_used() -> None:
             patches.operations(sent)
     with pytest.raises(CallFailed, match="The allowed maximum operations"):
         patches.operations(b"[" + b"{}," * 10_001 + b"{}]")
+
+
+def test_a_denial_keeps_the_metadata_of_its_status() -> None:
+    metadata = {"resourceVersion": "5", "continue": "c", "remainingItemCount": 3, "name": "n", "selfLink": 7}
+    body = denial("w", {"message": "m", "metadata": metadata}).body()
+    assert body["metadata"] == {"resourceVersion": "5", "continue": "c", "remainingItemCount": 3}
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (
+            [{"op": "replace", "path": "/kind", "value": "Pod"}],
+            "converting (v1.Pod) to (core.ConfigMap): unknown conversion",
+        ),
+        ([{"op": "replace", "path": "/kind", "value": "Secret"}], "illegal base64 data at input byte 0"),
+        (
+            [{"op": "replace", "path": "/kind", "value": "Nope"}],
+            f'no kind "Nope" is registered for version "v1" {SCHEME}',
+        ),
+        (
+            [{"op": "replace", "path": "/kind", "value": 5}],
+            "json: cannot unmarshal number into Go struct field .kind of type",
+        ),
+        ([{"op": "replace", "path": "", "value": []}], "json: cannot unmarshal array into Go value of type struct"),
+    ],
+)
+def test_a_patched_object_is_decoded_as_the_kind_that_it_names(patch: list[Any], why: str) -> None:
+    before = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+    with pytest.raises(StatusError) as caught:
+        patches.patched(CONFIG_MAPS, before, patch)
+    assert caught.value.code == 500
+    assert why in caught.value.message
+
+
+def test_a_syntax_error_of_a_patch_has_the_words_of_go() -> None:
+    with pytest.raises(CallFailed, match=r"undecodable patch .*: invalid character 'o' in literal null"):
+        patches.operations(b"not json")

@@ -22,6 +22,7 @@ _ELEMENT = (
     "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES"
     ", IDENTIFIER}"
 )
+_INDEX = _OPERAND.replace("'!', ", "'!', '?', ")
 
 VARIABLES = {
     "i": INT,
@@ -83,6 +84,12 @@ CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     ("f(a", ["1:4: Syntax error: missing ')' at '<EOF>'"]),
+    ('{"a" 1}', ["1:6: Syntax error: missing ':' at '1'"]),
+    ("b ? i s", ["1:7: Syntax error: missing ':' at 's'"]),
+    ("[1,", ["1:4: Syntax error: missing ']' at '<EOF>'"]),
+    ("[1,,2]", ["1:4: Syntax error: mismatched input ',' expecting ']'"]),
+    ('{"a":1,', ["1:8: Syntax error: missing '}' at '<EOF>'"]),
+    ("l[", [f"1:3: Syntax error: mismatched input '<EOF>' expecting {_INDEX}"]),
     ("[1, 2", ["1:6: Syntax error: mismatched input '<EOF>' expecting {']', ','}"]),
     ("o.true == 1", ["1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"]),
     ("o.", ["1:3: Syntax error: no viable alternative at input '.'"]),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from admission.prepared_webhooks import Hooks, adding, configure, webhook
 from in_process import MAPS, PROTOBUF, SERVICE_ACCOUNT_KEY, InProcess, configmap, open_server, pod
 
 from kubechronicle.api.access import account_tokens
@@ -20,6 +21,7 @@ from kubechronicle.http.audit.addresses import source_addresses
 from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
 from kubechronicle.http.authentication.legacy_tokens import INVALID_SINCE
 from kubechronicle.http.messages import BufferedExchange, Headers, Response
+from kubechronicle.ops.server import composition
 from kubechronicle.ops.server.audit import AuditPlan
 
 EVERYTHING = "rules: [{level: RequestResponse}]"
@@ -350,3 +352,54 @@ async def test_an_issued_token_is_named_by_its_id(tmp_path: Path) -> None:
         await server.ask("GET", "/version", token=token["status"]["token"])
         extra = recorder.last()["user"]["extra"]["authentication.kubernetes.io/credential-id"]
         assert extra == [annotations["authentication.kubernetes.io/issued-credential-id"]]
+
+
+async def test_a_body_that_contradicts_the_url_is_shown(tmp_path: Path) -> None:
+    async with recording(tmp_path) as (server, recorder):
+        body = {**configmap("e"), "metadata": {"name": "e", "namespace": "other"}}
+        (await server.ask("POST", MAPS, body)).refused(400)
+        event = recorder.last()
+        assert event["objectRef"]["name"] == "e"
+        assert event["requestObject"]["metadata"] == {"name": "e", "namespace": "other"}
+        (await server.ask("PUT", f"{MAPS}/a", configmap("b"))).refused(400)
+        assert recorder.last()["requestObject"]["metadata"]["name"] == "b"
+
+
+async def test_the_scale_of_a_put_is_shown(tmp_path: Path) -> None:
+    async with recording(tmp_path) as (server, recorder):
+        path = "/apis/apps/v1/namespaces/default/deployments/none/scale"
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "none"}, "spec": {"replicas": 2}}
+        (await server.ask("PUT", path, scale)).refused(404)
+        assert recorder.last()["requestObject"] == {**scale, "status": {"replicas": 0}}
+
+
+async def test_each_webhook_that_was_asked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = Hooks()
+    monkeypatch.setattr(composition, "Webhooks", lambda outgoing, find_service: hooks)
+    hooks.replies = {"a": {"allowed": False}, "b": adding("/none/x", "1"), "c": {"allowed": False}}
+    async with recording(tmp_path) as (server, recorder):
+        connect = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/*"]}]
+        selected = {"objectSelector": {"matchLabels": {"app": "a"}}}
+        await configure(server, "mutating", webhook("a", **selected), webhook("b"), webhook("c", rules=connect))
+        for body in (configmap("m", labels={"app": "a"}), configmap("m")):
+            await server.ask("POST", MAPS, body)
+            names = [key for key in recorder.last()["annotations"] if key.startswith("mutation.webhook")]
+            assert len(names) == 1
+        await server.ask("POST", "/api/v1/namespaces/default/pods/p/exec?command=x")
+        assert "mutation.webhook.admission.k8s.io/round_0_index_2" in recorder.last()["annotations"]
+
+
+async def test_the_reason_of_a_permission_is_annotated(tmp_path: Path) -> None:
+    async with recording(tmp_path) as (server, recorder):
+        rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+        await server.post(f"{rbac}/roles", {"metadata": {"name": "r"}, "rules": rules})
+        reference = {"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"}
+        subject = {"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}
+        await server.post(
+            f"{rbac}/rolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": [subject]}
+        )
+        for _ in range(2):
+            await server.ask("GET", MAPS, headers={"impersonate-user": "joe"})
+            reason = recorder.last()["annotations"]["authorization.k8s.io/reason"]
+            assert reason == 'RBAC: allowed by RoleBinding "r/default" of Role "r" to User "joe"'

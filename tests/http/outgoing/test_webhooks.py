@@ -16,7 +16,7 @@ from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.kubeconfig import UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
-from kubechronicle.http.outgoing.webhooks import NO_JSON, Webhooks
+from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire import tls_context
 from kubechronicle.http.wire.tls_context import server_context
 
@@ -55,6 +55,9 @@ async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing
     assert request.headers.get("accept") == "application/json, */*"
 
 
+NO_KIND = "couldn't get version/kind; json parse error: "
+
+
 @pytest.mark.parametrize(
     ("status", "body", "why"),
     [
@@ -63,7 +66,16 @@ async def test_a_webhook_is_asked_with_its_timeout(wire: Any, outgoing: Outgoing
         (403, b'{"kind":"Status","status":"Failure","message":"go away"}', "go away"),
         (404, b'{"kind":"Status","status":"Failure"}', ""),
         (404, b'{"kind":"Status","message":"no failure"}', "the server could not find the requested resource"),
-        (200, b"oops", NO_JSON),
+        (500, b"kind: Status\nstatus: Failure\nmessage: in YAML\n", "in YAML"),
+        (
+            403,
+            b'{"kind":"Status","status":"Success","message":"odd"}',
+            "the server responded with the status code 403 but did not return more information",
+        ),
+        (200, b'{"a":1,}', f"{NO_KIND}invalid character '}}' looking for beginning of object key string"),
+        (200, b" {", f"{NO_KIND}unexpected end of JSON input"),
+        (200, b"[1", "yaml: line 1: did not find expected ',' or ']'"),
+        (200, b"x" * 100_000, "couldn't get version/kind; the answer is no JSON, and has more than 65536 bytes"),
     ],
 )
 async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes, why: str) -> None:
@@ -71,6 +83,52 @@ async def test_failures(wire: Any, outgoing: Outgoing, status: int, body: bytes,
     with pytest.raises(WebhookError) as caught:
         await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    ("body", "value"), [(b"a: {b: c}", {"a": {"b": "c"}}), (b"oops", "oops"), (b"# nothing", None)]
+)
+async def test_an_answer_may_be_yaml(wire: Any, outgoing: Outgoing, body: bytes, value: Any) -> None:
+    config = by_url(await wire(Hook(body=body)))
+    assert await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30) == value
+
+
+class Redirecting(Hook):
+    """Answers with a redirection until the path is /there."""
+
+    def __init__(self, status: int, place: str) -> None:
+        super().__init__()
+        self._redirection = Response(status, [("location", place)], b"")
+
+    async def __call__(self, request: Request) -> Response:
+        answer = await super().__call__(request)
+        return answer if request.path == "/there" else self._redirection
+
+
+@pytest.mark.parametrize(("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
+async def test_a_redirection_to_the_same_server_is_followed(
+    wire: Any, outgoing: Outgoing, status: int, method: str
+) -> None:
+    hook = Redirecting(status, "/there")
+    config = by_url(await wire(hook))
+    assert await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30) == {"a": 1}
+    assert [(each.method, each.path) for each in hook.requests] == [("POST", "/conv"), (method, "/there")]
+
+
+async def test_redirections_end(wire: Any, outgoing: Outgoing) -> None:
+    hook = Redirecting(307, "/conv")
+    config = by_url(await wire(hook))
+    with pytest.raises(WebhookError, match="stopped after 10 redirects"):
+        await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
+    assert len(hook.requests) == 10
+
+
+async def test_a_redirection_to_another_server_is_not_followed(wire: Any, outgoing: Outgoing) -> None:
+    hook = Redirecting(307, "https://169.254.169.254/there")
+    config = by_url(await wire(hook))
+    with pytest.raises(WebhookError, match="status code 307"):
+        await Webhooks(outgoing, NO_SERVICES)(config, b"{}", timeout=30)
+    assert len(hook.requests) == 1
 
 
 async def test_a_webhook_that_hangs_on_a_kept_connection(wire: Any, outgoing: Outgoing) -> None:

@@ -140,3 +140,48 @@ async def test_a_mutation_that_fails_refuses_or_is_left_out() -> None:
         assert message.startswith("policy 'p' with binding 'p' denied request: JSON Patch: error in remove for path")
         await server.patch(f"{ROOT}/mutatingadmissionpolicies/p", {"spec": {"failurePolicy": "Ignore"}})
         assert (await server.post(MAPS, config_map(x="1")))["data"] == {"x": "1", "y": "1"}
+
+
+async def test_policies_do_not_apply_to_questions_about_rights() -> None:
+    async with open_server() as server:
+        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+        await validate(server, "false", rule=rule)
+        review = {"metadata": {"namespace": "default"}, "spec": {"user": "x", "resourceAttributes": {"verb": "get"}}}
+        review["spec"]["resourceAttributes"]["namespace"] = "default"
+        path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
+        await server.post(path, review)
+        await refusal(server, "POST", MAPS, config_map())
+
+
+async def test_a_mutation_cannot_be_converted_to_another_version() -> None:
+    async with open_server() as server:
+        rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["*"]}
+        patch = {
+            "patchType": "JSONPatch",
+            "jsonPatch": {"expression": "object.spec.maxReplicas == 1 ? [JSONPatch{}] : []"},
+        }
+        spec = {"matchConstraints": {"resourceRules": [rule]}, "mutations": [patch], "reinvocationPolicy": "Never"}
+        await create(server, "Mutating", spec, {})
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+        body = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+        body["spec"] = {"maxReplicas": 3, "scaleTargetRef": target}
+        path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+        message = await refusal(server, "POST", path.format("v1"), body, code=403)
+        assert message.endswith(
+            "converting (v2.HorizontalPodAutoscaler) to (v1.HorizontalPodAutoscaler): unknown conversion"
+        )
+        await server.post(path.format("v2"), body)
+
+
+async def test_the_authorizer_asks_about_a_service_account_without_the_groups_of_its_authentication() -> None:
+    async with open_server() as server:
+        role = {"metadata": {"name": "r"}, "rules": [{"nonResourceURLs": ["/x"], "verbs": ["get"]}]}
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        await server.post(f"{rbac}/clusterroles", role)
+        subject = {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"}
+        reference = {"kind": "ClusterRole", "name": "r", "apiGroup": "rbac.authorization.k8s.io"}
+        await server.post(
+            f"{rbac}/clusterrolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": [subject]}
+        )
+        await validate(server, "!authorizer.serviceAccount('default', 'a').path('/x').check('get').allowed()")
+        await server.post(MAPS, config_map())

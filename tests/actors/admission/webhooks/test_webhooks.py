@@ -353,3 +353,52 @@ async def test_validating_webhooks_see_empty_lists_and_no_defaults_of_the_store(
     assert (role["rules"], claim["status"]) == (None, {"phase": "Pending"})
     shown = {name: request["object"] for name, request in hooks.asked}
     assert (shown["b"]["rules"], shown["a"]["status"]) == ([], {})
+
+
+async def test_the_name_in_an_eviction_or_binding_is_checked_after_mutating_webhooks(hooks: Hooks) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with open_server() as server:
+        await server.post(pods, pod("p"))
+        rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}]
+        rules[0]["resources"] = ["pods/eviction", "pods/binding"]
+        await configure(server, "mutating", webhook("m", rules=rules))
+        await configure(server, "validating", webhook("v", rules=rules))
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "q"}}
+        (await server.ask("POST", f"{pods}/p/eviction", eviction)).refused(400)
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": ""}}
+        (await server.ask("POST", f"{pods}/p/binding", binding)).refused(500)
+    assert hooks.names == ["m", "m"]
+
+
+async def test_a_dry_run_of_an_evictions_own_options_is_not_that_of_the_request(hooks: Hooks) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with open_server() as server:
+        await server.post(pods, pod("p"))
+        await configure(server, "validating", webhook("v", "pods/eviction"))
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+        await server.post(f"{pods}/p/eviction", {**eviction, "deleteOptions": {"dryRun": ["All"]}})
+        assert not hooks.last()["dryRun"]
+        assert "deletionTimestamp" not in (await server.get(f"{pods}/p"))["metadata"]
+
+
+async def test_a_negative_grace_period_is_shown_as_one_second(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("m"))
+        await configure(server, "validating", webhook("v"))
+        await server.ask("DELETE", f"{MAPS}/m?gracePeriodSeconds=-5")
+    assert hooks.last()["options"]["gracePeriodSeconds"] == 1
+
+
+async def test_a_new_objects_revision_is_shown_before_it_is_refused(hooks: Hooks) -> None:
+    async with open_server() as server:
+        await configure(server, "validating", webhook("v"))
+        named = {**configmap("m"), "metadata": {"name": "m", "resourceVersion": "7"}}
+        (await server.ask("POST", MAPS, named)).refused(500)
+    assert hooks.last()["object"]["metadata"]["resourceVersion"] == "7"
+
+
+async def test_a_dry_run_of_a_connection_is_refused(hooks: Hooks) -> None:
+    async with open_server() as server:
+        for path in ("exec?command=x&dryRun=All", "proxy/x?dryRun=All"):
+            refusal = (await server.ask("GET", f"/api/v1/namespaces/default/pods/p/{path}")).refused(400)
+            assert refusal["message"] == "dryRun is not supported"
