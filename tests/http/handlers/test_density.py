@@ -72,8 +72,8 @@ async def test_buckets_begin_at_multiples_of_their_width(autojump_clock: Any) ->
         ("summary=density&bucket=0s", "must be how long a bucket is"),
         ("summary=density&by=colour", "must be one of resource, user, namespace, operation"),
         ("summary=density&include=pods", "must be clusterrevisions"),
-        ("summary=density&labelSelector=a%3Db", "labels and changed fields can't be counted by"),
-        ("summary=density&fieldSelector=changed%3Dspec", "labels and changed fields can't be counted by"),
+        ("summary=density&labelSelector=a%3Db", "labels, changed fields and reasons can't be counted by"),
+        ("summary=density&fieldSelector=changed%3Dspec", "labels, changed fields and reasons can't be counted by"),
         ("summary=density&fieldSelector=colour%3Dred", "not a known field selector"),
     ],
 )

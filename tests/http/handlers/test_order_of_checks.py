@@ -140,7 +140,7 @@ async def test_a_list_of_one_name_has_no_pages() -> None:
         one = await server.get(f"{MAPS}?limit=1&fieldSelector=metadata.name%3Da")
         assert "continue" not in one["metadata"]
         token = first["metadata"]["continue"]
-        assert await server.names(f"{MAPS}?continue={token}&fieldSelector=metadata.name%3Da") == ["a"]
+        assert await server.names(f"{MAPS}?continue={token}&fieldSelector=metadata.name%3Da") == []  # it was before
         (await server.ask("GET", f"{MAPS}?continue=e30&fieldSelector=metadata.name%3Da")).refused(400)
 
 
