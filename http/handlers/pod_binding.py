@@ -40,6 +40,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
         pod_binding.check(admitted, name=name)
 
     if not target.namespace:
+        pod_binding.check(binding, name=name)
         raise status.bad_request("Namespace parameter required.")
     enter_manager(body_type, binding, reviewed)
     with showing_warnings(context, target):
