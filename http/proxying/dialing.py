@@ -23,6 +23,7 @@ from kubechronicle.http.wire.connection import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0
+HTTP1: Final = ("http/1.1",)  # of both sides: bytes are passed on as they come
 """Seconds for name resolution, TCP and TLS together (net/http: DefaultTransport)."""
 
 
@@ -78,7 +79,6 @@ class ClientTls:
         files = self._files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
         if insecure or files.authorities is None:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -167,6 +167,7 @@ async def _shake_hands(stream: trio.SocketStream, context: ssl.SSLContext, name:
     raw = socket.socket(fileno=stream.socket.detach())
     try:
         raw.setblocking(False)
+        context.set_alpn_protocols(HTTP1)  # requests of this server share the context, and offer HTTP/2 as well
         tls = TLSStream.wrap_client(raw, context, name)
     except (OSError, ValueError) as error:
         raw.close()
