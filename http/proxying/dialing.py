@@ -23,8 +23,9 @@ from kubechronicle.http.wire.connection import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0
-HTTP1: Final = ("http/1.1",)  # of both sides: bytes are passed on as they come
 """Seconds for name resolution, TCP and TLS together (net/http: DefaultTransport)."""
+HTTP1: Final = ("http/1.1",)
+"""The protocol of both sides: bytes are passed on as they come."""
 
 
 class DialError(Exception):
