@@ -32,10 +32,11 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     )),
     ("Log", (
         ("Applied revision", "short",
-         ((f"kubechronicle_applied_revision{{{_J}}}", "{{instance}}"),)),
+         ((f"kubechronicle_applied_revision{{{_J}}} % 1e14", "{{instance}} {{database}}"),)),
         ("Lag of replicas", "short",
-         ((f"scalar(max(kubechronicle_applied_revision{{{_J}}})) - kubechronicle_applied_revision{{{_J}}}",
-           "{{instance}}"),)),
+         ((f"-(kubechronicle_applied_revision{{{_J}}} - on (database) group_left max by (database) "
+           f"(kubechronicle_applied_revision{{{_J}}}))",
+           "{{instance}} {{database}}"),)),
         ("Commits", "ops",
          ((f'sum(rate(etcd_requests_total{{{_J},operation=~"create|update|delete|batch"}}[5m]))', "commits"),)),
         ("Round trips, p99", "s",

@@ -215,9 +215,10 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 async def test_connecting_is_bounded(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "CONNECT_TIMEOUT", 0.2)
     assert guarded.server.process is not None
-    with stopped(guarded.server.process.pid):  # the kernel accepts, Postgres does not answer
+    # The kernel accepts, Postgres does not answer.
+    with monkeypatch.context() as patched, stopped(guarded.server.process.pid):
+        patched.setattr(driver, "CONNECT_TIMEOUT", 0.2)
         for mode in ("disable", "require"):
             with pytest.raises(ConnectionLost, match="within"):
                 await query(guarded.url(sslmode=mode))

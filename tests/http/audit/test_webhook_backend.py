@@ -81,7 +81,8 @@ async def test_events_are_sent_in_batches(wire: Any, outgoing: Outgoing) -> None
         for number in range(7):
             assert backend.offer(event(number)) is None
         await webhook.until(lambda: len(webhook.ids) == 7)
-    assert sorted(webhook.ids) == [f"id-{number}" for number in range(7)]
+    # An event whose answer has not come when the backend stops is sent once more.
+    assert sorted(set(webhook.ids)) == [f"id-{number}" for number in range(7)]
     assert max(len(found["items"]) for found in webhook.lists) == 3
     first = webhook.lists[0]
     assert (first["kind"], first["apiVersion"]) == ("EventList", "audit.k8s.io/v1")

@@ -214,7 +214,10 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     assert chronicle("between", "now", "now", "-n", name).out.startswith("Nothing changed: none of the 9 changes")
     assert "5  1 created" in chronicle("between", str(revision), "now", "--user", "adm*", "-n", name).out
     # Without -n: the namespace of the context, here default, which has no changes. With -A: the cluster.
-    assert chronicle("between", str(revision), "now").out.startswith("Nothing changed: none of the 2 changes lies in")
+    unchanged = chronicle("between", str(revision), "now").out
+    assert re.match(
+        r"Nothing changed: none of the \d+ changes lies in", unchanged
+    )  # how many, depends on the tests before
     everywhere = chronicle("between", str(revision - 4), "now", "-A", "--by", "object").out
     assert f"deployments.apps/web -n {name}  3  1 created, 2 changed\n" in everywhere
     assert f"\nnamespaces/{name} " in everywhere
