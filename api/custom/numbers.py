@@ -17,8 +17,10 @@ from kubechronicle.api.values.numbers import is_writable
 
 _Json = TypeVar("_Json")
 
-_MAYBE_LARGE: Final = re.compile(rb"e[+]?[12][0-9][],}]").search
-"""Floats with an exponent of two digits, or texts that look like them."""
+_ENDS: Final = (rb"\.0[],}]", rb"e\+[12][0-9][],}]", rb"e1[0-9][],}]", rb"e2[0-9][],}]")
+_WHOLE: Final = tuple(re.compile(end).search for end in _ENDS)
+"""Ends of whole floats as orjson writes them; older releases write no plus sign. Each begins with two letters, which
+makes the search several times faster."""
 
 
 def as_decoded(obj: _Json) -> _Json:
@@ -33,11 +35,15 @@ def as_decoded(obj: _Json) -> _Json:
 
 def as_written(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object with whole floats as integers. One beyond 64 bits stays a float: 1e20."""
-    text = orjson.dumps(obj)
-    if b".0" not in text and _MAYBE_LARGE(text) is None:
+    if not has_whole_floats(orjson.dumps(obj)):
         return obj
     written: dict[str, Any] = _changed(obj, _written)
     return written
+
+
+def has_whole_floats(text: bytes) -> bool:
+    """Tell whether the compact JSON of an object has floats that ``as_written`` changes, or may change."""
+    return any(find(text) is not None for find in _WHOLE)
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
-from kubechronicle.api.custom.schema.settled import KnownContents
+from kubechronicle.api.custom.schema.settled import Contents, KnownContents
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.metadata import STANDARD_FINALIZERS
@@ -105,24 +105,24 @@ class Checks:
         self._status_replicas = scale.get("statusReplicasPath", "")
         self._label_selector = scale.get("labelSelectorPath") or ""
 
-    def created(self, obj: Object, *, namespaced: bool, warnings: list[str]) -> list[Cause]:
-        """Return the problems of a new object; ``warnings`` receives those of its rules."""
+    def created(self, obj: Object, contents: Contents, *, namespaced: bool, warnings: list[str]) -> list[Cause]:
+        """Return the problems of a new object, with its ``contents``; ``warnings`` receives those of its rules."""
         causes = self._type(obj)
         wrong_type = bool(causes)
         if not wrong_type:
             meta = obj["metadata"]
             causes += metadata.validate(meta, namespaced=namespaced, name_check=names.subdomain_name, kube=False)
-        return self._contents(causes, obj, None, warnings, whole=not wrong_type)
+        return self._contents(causes, obj, None, contents, warnings, whole=not wrong_type)
 
-    def updated(self, new: Object, old: Object, *, warnings: list[str]) -> list[Cause]:
+    def updated(self, new: Object, old: Object, contents: Contents, *, warnings: list[str]) -> list[Cause]:
         """Return the problems of an update; ``warnings`` as in ``created``."""
         causes = self._type(new)
         wrong_type = bool(causes)
         if not wrong_type:
             causes += metadata.validate_update(new["metadata"], old["metadata"], kube=False)
-        return self._contents(causes, new, old, warnings, whole=not wrong_type)
+        return self._contents(causes, new, old, contents, warnings, whole=not wrong_type)
 
-    def status_updated(self, new: Object, old: Object, *, warnings: list[str]) -> list[Cause]:
+    def status_updated(self, new: Object, old: Object, contents: Contents, *, warnings: list[str]) -> list[Cause]:
         """Return the problems of an update of the status; ``warnings`` as in ``created``."""
         causes = metadata.validate_update(new["metadata"], old["metadata"], kube=False)
         causes += self._schema.validate_status(new, old)
@@ -130,10 +130,17 @@ class Checks:
         return self._checked_by_rules(causes, new, old, warnings)
 
     def _contents(
-        self, causes: list[Cause], new: Object, old: Object | None, warnings: list[str], *, whole: bool
+        self,
+        causes: list[Cause],
+        new: Object,
+        old: Object | None,
+        contents: Contents,
+        warnings: list[str],
+        *,
+        whole: bool,
     ) -> list[Cause]:
         """Add the problems of the contents. ``whole``: the object has the right type, and is checked in full."""
-        digest = self._schema.digest(new) if whole else None
+        digest = self._schema.digest(contents) if whole else None
         if whole:
             causes += self._schema.validate(new, old, digest)
             if self._replicas:

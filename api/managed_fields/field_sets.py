@@ -188,7 +188,7 @@ def _object_collector(kind: ObjectType) -> Collector:
         for name, element, below in structured:
             item = value[name]
             if item and item.__class__ in _CONTAINERS:
-                node[element] = _collector_of(below)(item)
+                node[element] = (below.collector or _collector_of(below))(item)
         return node
 
     return collect

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from kubechronicle.api.custom import numbers
+from kubechronicle.api.custom.schema.settled import Contents
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
@@ -82,16 +83,20 @@ def as_served(rt: ResourceType, obj: Object) -> Object:
     return obj
 
 
-def to_stored(rt: ResourceType, obj: Object, *, settled: bool = False) -> Object:
-    """Return an object of a request in the stored form. ``obj`` is consumed.
-
-    ``settled``: it has that form, except for its metadata.
-    """
+def to_stored(rt: ResourceType, obj: Object) -> Object:
+    """Return an object of a request in the stored form. ``obj`` is consumed."""
     custom: CustomVersion = rt.custom
     obj = convert_custom(custom, obj, rt.storage_api_version)
-    schema = custom.storage.schema
-    if settled:
-        schema.coerce(obj, drop_malformed=True)
-    else:
-        schema.settle(obj, drop_malformed=True)  # kube-apiserver sets the defaults in each read
+    custom.storage.schema.settle(obj, drop_malformed=True)  # kube-apiserver sets the defaults in each read
+    return numbers.as_written(obj)
+
+
+def of_settled(rt: ResourceType, obj: Object, contents: Contents) -> Object:
+    """Return an object in the stored form, of which only the metadata may lack that form. ``obj`` is consumed.
+
+    ``contents``: of the object. Metadata in their form hold no floats, so only the contents are searched for them.
+    """
+    rt.custom.storage.schema.coerce(obj, drop_malformed=True)
+    if contents.text is not None and not numbers.has_whole_floats(contents.text):
+        return obj
     return numbers.as_written(obj)

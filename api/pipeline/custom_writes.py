@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from kubechronicle.api.custom.schema.settled import Contents
 from kubechronicle.api.custom.strategy import STATUS, Checks, changes_generation, finalizer_warnings
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
@@ -39,25 +40,26 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     meta["generation"] = 1
     checks: Checks = custom.checks
     warnings: list[str] = []
-    causes = [*known, *checks.created(obj, namespaced=rt.namespaced, warnings=warnings)]
+    contents = Contents(obj)
+    causes = [*known, *checks.created(obj, contents, namespaced=rt.namespaced, warnings=warnings)]
     if not causes:
         causes = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
     if causes:
         raise _invalid(obj, causes, warnings)
     warnings += finalizer_warnings(obj, None)
-    stored, requested = _stored(rt, obj)
+    stored, requested = _stored(rt, obj, contents)
     rejection = rejection_of_revision(stored["metadata"], ctx)
     mark = custom.storage.marks.kept
     return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=mark, requested=requested)
 
 
-def _stored(rt: ResourceType, obj: Object) -> tuple[Object, Object | None]:
+def _stored(rt: ResourceType, obj: Object, contents: Contents) -> tuple[Object, Object | None]:
     """Return an object in its stored form, and a copy of it as validating admission sees it; None: as it is stored.
 
     It may be converted, or lose fields that webhooks have added.
     """
-    if rt.is_storage_version and rt.custom.storage.schema.is_settled(obj):
-        return custom_versions.to_stored(rt, obj, settled=True), None
+    if rt.is_storage_version and rt.custom.storage.schema.is_settled(contents):
+        return custom_versions.of_settled(rt, obj, contents), None
     before = _text(obj)
     requested = copy_object(obj) if before is None else None
     stored = custom_versions.to_stored(rt, obj)
@@ -99,18 +101,25 @@ def finish_update(rt: ResourceType, stored: Object, new: Object, ctx: WriteConte
     causes += known
     warnings: list[str] = []
     check = custom.checks.updated if below is None else custom.checks.status_updated
-    causes += check(new, old, warnings=warnings)
+    contents = Contents(new)
+    causes += check(new, old, contents, warnings=warnings)
     if causes:
         raise _invalid(new, causes, warnings)
     if below is None:
         warnings += finalizer_warnings(new, old)
-    return _conclude(rt, stored, new, expected, warnings, ctx)
+    return _conclude(rt, stored, new, contents, expected, warnings, ctx)
 
 
 def _conclude(
-    rt: ResourceType, stored: Object, new: Object, expected: int, warnings: Sequence[str], ctx: WriteContext
+    rt: ResourceType,
+    stored: Object,
+    new: Object,
+    contents: Contents,
+    expected: int,
+    warnings: Sequence[str],
+    ctx: WriteContext,
 ) -> Prepared:
-    result, requested = _stored(rt, new)
+    result, requested = _stored(rt, new, contents)
     meta, held = result["metadata"], stored["metadata"]
     entries, former = meta.get("managedFields", ()), held.get("managedFields", ())
     if (

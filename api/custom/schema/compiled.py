@@ -15,7 +15,7 @@ from kubechronicle.api.custom.schema import defaults, embedded, keywords, prunin
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
-from kubechronicle.api.custom.schema.settled import KnownContents, digest_of, settles
+from kubechronicle.api.custom.schema.settled import Contents, KnownContents, digest_of, settles
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
@@ -56,12 +56,12 @@ class CompiledSchema:
         known.add(digest_of(obj))
         return unknown
 
-    def is_settled(self, obj: Object) -> bool:
-        """Tell whether an object is known to have the form and the defaults of the schema; its metadata may lack them.
+    def is_settled(self, contents: Contents) -> bool:
+        """Tell whether contents are known to have the form and the defaults of the schema.
 
         False also where that is not known.
         """
-        return self._settled is not None and digest_of(obj) in self._settled
+        return self._settled is not None and contents.digest in self._settled
 
     def clean(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Bring a decoded object into the form of the schema, in place. Return the paths of the unknown fields.
@@ -92,9 +92,9 @@ class CompiledSchema:
         unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
         return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
 
-    def digest(self, obj: Object) -> bytes | None:
-        """Return the digest of an object's contents for ``validate``; None if its validity depends on its metadata."""
-        return None if self._valid is None else digest_of(obj)
+    def digest(self, contents: Contents) -> bytes | None:
+        """Return the digest of contents for ``validate``; None if their validity depends on the object's metadata."""
+        return None if self._valid is None else contents.digest
 
     def validate(self, obj: Object, old: Object | None = None, digest: bytes | None = None) -> list[Cause]:
         """Return the problems of an object; in an update, those of values that it changes.
@@ -102,7 +102,7 @@ class CompiledSchema:
         Not those of the root's own metadata and of the scale paths. ``digest``: of the object, if the caller has it.
         """
         if digest is None:
-            digest = self.digest(obj)
+            digest = self.digest(Contents(obj))
         if self._valid is not None and digest in self._valid:
             return []
         correlated = None if old is None else Correlated(obj, old, self.root)

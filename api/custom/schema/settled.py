@@ -49,11 +49,25 @@ def digest_of(obj: dict[str, Any]) -> bytes | None:
 
     The order of keys, and 1 or 1.0, make a difference.
     """
-    try:
-        text = orjson.dumps({name: item for name, item in obj.items() if name != "metadata"})
-    except TypeError:  # an integer beyond 64 bits, or too deep
-        return None
-    return sha256(text, usedforsecurity=False).digest()
+    return Contents(obj).digest
+
+
+class Contents:
+    """An object without its metadata, as JSON. It serves until one of its values changes.
+
+    ``text``, ``digest``: None if it has no JSON text.
+    """
+
+    __slots__ = ("digest", "text")
+
+    def __init__(self, obj: dict[str, Any]) -> None:
+        self.text: bytes | None = None
+        self.digest: bytes | None = None
+        try:
+            self.text = orjson.dumps({name: item for name, item in obj.items() if name != "metadata"})
+        except TypeError:  # an integer beyond 64 bits, or too deep
+            return
+        self.digest = sha256(self.text, usedforsecurity=False).digest()
 
 
 def settles(root: Node) -> bool:

@@ -37,6 +37,6 @@ def test_whole_floats_are_written_as_integers(number: float, text: bytes) -> Non
 
 
 def test_an_object_without_such_numbers_is_not_copied() -> None:
-    obj = {"a": 1, "b": "1.5e3", "c": [True, None]}
+    obj = {"a": 1, "b": "1.5e3", "c": [True, None], "image": "name1:v1.0", "host": "node12", "half": [0.5, 1e-10]}
     assert as_decoded(obj) is obj
     assert as_written(obj) is obj

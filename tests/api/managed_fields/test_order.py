@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
 from typing import Any
 
 from kubechronicle.api.managed_fields import field_sets
+from kubechronicle.api.managed_fields.path_elements import in_order, order_of
 from kubechronicle.api.schema import types
 
 POD = types.object_type("io.k8s.api.core.v1.Pod")
@@ -47,3 +50,24 @@ def test_added_fields_are_put_in_order() -> None:
     assert elements(both, "f:spec") == ["f:containers", "f:hostname", "f:restartPolicy"]
     ports = elements(both, *CONTAINER, "f:ports")
     assert ports == [".", *(f'k:{{"containerPort":{port},"protocol":"TCP"}}' for port in (9, 80, 443))]
+
+
+def test_every_set_is_in_the_order_of_its_values() -> None:
+    letters = ["a", "b", "-", ".", "1", "0", "A", "é", " ", "!", "#", '"', "\\", "<", "k:{", '":"', "\t"]
+    choose = random.Random(7)
+
+    def name() -> str:
+        return "".join(choose.choices(letters[: choose.choice((7, 8, len(letters)))], k=choose.randint(0, 4)))
+
+    def element() -> str:
+        keys: dict[str, Any] = {"name": name()}
+        if choose.random() < 0.02:
+            keys = choose.choice(({"name": 3}, {"port": 80, "name": name()}, {"other": name()}))
+        elif choose.random() < 0.02:
+            return choose.choice((f"v:{json.dumps(name())}", "i:3", f"f:x{name()}"))
+        return f"k:{json.dumps(keys, separators=(',', ':'), ensure_ascii=False)}"
+
+    for _ in range(3000):
+        elements = [element() for _ in range(choose.randint(1, 5))] + ["."] * choose.randint(0, 1)
+        found = in_order(dict.fromkeys(elements, {}))
+        assert list(found) == sorted(dict.fromkeys(elements), key=order_of), elements

@@ -9,6 +9,7 @@ import pytest
 
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import compile_schema
+from kubechronicle.api.custom.schema.settled import Contents
 from kubechronicle.api.custom.strategy import Checks
 
 RULES = "x-kubernetes-validations"
@@ -29,13 +30,13 @@ def evaluates(checks: Checks, new: dict[str, Any], old: dict[str, Any] | None = 
     """Check an object. Return whether its rules were evaluated."""
     with patch.object(Rules, "validate", return_value=([], [])) as validate:
         update = old or an_object(0)
-        checks.updated(new, update, warnings=[])
+        checks.updated(new, update, Contents(new), warnings=[])
     return bool(validate.called)
 
 
 def problems(checks: Checks, new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
     warnings: list[str] = []
-    return [cause.field for cause in checks.updated(new, old, warnings=warnings)], warnings
+    return [cause.field for cause in checks.updated(new, old, Contents(new), warnings=warnings)], warnings
 
 
 def test_rules_are_evaluated_once_for_the_same_contents() -> None:
