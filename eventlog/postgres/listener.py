@@ -125,16 +125,20 @@ class Listener:
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
     async def _check_connection(self, session: Session, probed: trio.Event) -> None:
-        """Test the delivery of notifications; then query the server at intervals, since a dead peer sends nothing."""
+        """Test the delivery of notifications; then query the server at intervals, since a dead peer sends nothing.
+
+        While no delivery was proved, each interval has another test: a busy machine may have delayed the former one.
+        """
         try:
-            tested = await self._probe()
+            await self._probe()
             probed.set()
             while True:
                 await trio.sleep(CHECK_SECONDS)
                 async with self._lock:
                     with trio.move_on_after(CHECK_SECONDS):
                         await session.fetch("select 1")
-                tested = tested or await self._probe()
+                if not (self.works or self._flooded.is_set()):
+                    await self._probe()
         except LogError as error:
             logger.debug("the listener's liveness check failed: %s", error)
             session.terminate()
@@ -174,11 +178,11 @@ class Listener:
         if self._in_second > FLOOD:
             self._flooded.set()
 
-    async def _probe(self) -> bool:
-        """Test whether a notification from another connection (``senders``) arrives. False: none could be sent.
+    async def _probe(self) -> None:
+        """Test whether a notification from another connection (``senders``) arrives.
 
-        The listening connection is then kept: the other connections may be full, and it may be the only one left for
-        appends.
+        If none can be sent, the listening connection is kept: the other connections may be full, and it may be the only
+        one left for appends.
         """
         nonce = f"proof {uuid4()}"
         arrived = self._probes[nonce] = trio.Event()
@@ -186,12 +190,12 @@ class Listener:
             with trio.move_on_after(CHECK_SECONDS) as sending:
                 await self._senders.fetch(NOTIFY, CHANNEL, nonce)
             if sending.cancelled_caught:
-                return False
+                return
             with trio.move_on_after(PROBE_SECONDS):
                 await arrived.wait()
         except LogError as error:
             logger.debug("no notification could be sent: %s", error)
-            return False
+            return
         finally:
             del self._probes[nonce]
         self.works = arrived.is_set()
@@ -203,7 +207,6 @@ class Listener:
                 "changes made by other servers are seen by polling every %g s. Connect directly or in session mode.",
                 POLL_WITHOUT_NOTIFICATIONS_SECONDS,
             )
-        return True
 
     def _on_notification(self, sender: int, payload: str) -> None:
         self._count_notification()

@@ -69,5 +69,5 @@ def test_every_set_is_in_the_order_of_its_values() -> None:
 
     for _ in range(3000):
         elements = [element() for _ in range(choose.randint(1, 5))] + ["."] * choose.randint(0, 1)
-        found = in_order(dict.fromkeys(elements, {}))
+        found = in_order({each: {} for each in elements})
         assert list(found) == sorted(dict.fromkeys(elements), key=order_of), elements

@@ -211,6 +211,22 @@ async def test_missing_notifications_are_reported(
     assert "pooler" in caplog.text
 
 
+async def test_a_notification_that_came_too_late_is_tested_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine delayed the first one. The server must not poll ten times a second ever after."""
+    from kubechronicle.eventlog.postgres import listener
+
+    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(listener, "CHECK_SECONDS", 0.2)
+    async with open_postgres_log(database, instance="a") as log:
+        assert not log.notifications_work
+        monkeypatch.setattr(listener, "PROBE_SECONDS", 30.0)
+        with trio.fail_after(60):
+            while not log.notifications_work:
+                await log.wait_notified()
+
+
 # Reading while writing; cost
 
 
