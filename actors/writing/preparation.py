@@ -36,7 +36,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions, sent_options
-from kubechronicle.api.pipeline import pipeline, tracking
+from kubechronicle.api.pipeline import deleting, pipeline, tracking
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
@@ -365,7 +365,7 @@ def prepare_delete(
 
     ``obj``: ``old`` with a last change, resourceVersion included.
     """
-    prepared = pipeline.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
+    prepared = deleting.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
     if prepared.outcome is Outcome.STORE_THEN_GONE:
         return Proposal(replace(prepared, outcome=Outcome.STORE), then_delete=True)
     return Proposal(prepared)

@@ -14,7 +14,7 @@ from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
-from kubechronicle.api.pipeline import deletion, pipeline
+from kubechronicle.api.pipeline import deleting, deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
@@ -109,7 +109,7 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     elif backend.converted is not None and written.entry is not None:
         prepared = replace(prepared, object=written.entry.object())
     _note_deletion(context, written, dry_run=write.target.dry_run)
-    answer = pipeline.delete_answer(rt, prepared, write.target.name)
+    answer = deleting.delete_answer(rt, prepared, write.target.name)
     pending = prepared.outcome is not pipeline.Outcome.GONE and not deletion.is_over(prepared.object)
     code = 202 if pending and write.options.orphan_dependents is False else 200
     if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":

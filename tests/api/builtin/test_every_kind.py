@@ -11,7 +11,7 @@ import pytest
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import deleting, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, types
@@ -105,5 +105,5 @@ def exercise(rt: ResourceType, stored: dict[str, Any], chance: random.Random) ->
                 pipeline.prepare_update(rt, stored, new, inner)
             except StatusError as rejection:
                 rejections.append(rejection)
-    pipeline.prepare_delete(rt, stored, DeleteOptions(propagation_policy="Foreground"), ctx)
+    deleting.prepare_delete(rt, stored, DeleteOptions(propagation_policy="Foreground"), ctx)
     return rejections

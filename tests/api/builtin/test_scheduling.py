@@ -10,7 +10,7 @@ from rejections import rejection_reasons
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import deleting
 from kubechronicle.api.registry.registry import builtin_registry
 
 
@@ -35,7 +35,7 @@ def test_system_classes_stay(name: str) -> None:
     assert rt is not None
     stored = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
     with pytest.raises(StatusError) as refused:
-        pipeline.prepare_delete(rt, stored, DeleteOptions(), context(path, name=name))
+        deleting.prepare_delete(rt, stored, DeleteOptions(), context(path, name=name))
     assert refused.value.code == 403
     reason = "this is a system priority class and cannot be deleted"
     assert refused.value.message == f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: {reason}'

@@ -11,7 +11,7 @@ from custom.objects import GROUP, SCHEMA, apply, context, create, decoded, defin
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import patching, pipeline
+from kubechronicle.api.pipeline import deleting, patching, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 RT = widgets()
@@ -253,12 +253,12 @@ def test_defaults_and_pruning_show_in_the_next_write() -> None:
 
 def test_the_last_finalizer_ends_a_deletion() -> None:
     old = stored(create(RT, widget({}, metadata={"name": "a", "finalizers": ["x/y"]})))
-    marked = pipeline.prepare_delete(RT, old, DeleteOptions(), context("one", name="a"))
+    marked = deleting.prepare_delete(RT, old, DeleteOptions(), context("one", name="a"))
     assert marked.outcome is Outcome.STORE
     assert marked.object["metadata"]["generation"] == 2
     assert patch(RT, stored(marked), {"metadata": {"finalizers": None}}).outcome is Outcome.GONE
-    gone = pipeline.prepare_delete(RT, OLD, DeleteOptions(), context("one", name="a"))
-    assert pipeline.delete_answer(RT, gone, "a")["status"] == "Success"
+    gone = deleting.prepare_delete(RT, OLD, DeleteOptions(), context("one", name="a"))
+    assert deleting.delete_answer(RT, gone, "a")["status"] == "Success"
 
 
 # -- server-side apply ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from kubechronicle.api.codecs import yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import deleting, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.pipeline.scale import scale_of, with_scale
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
@@ -78,9 +78,9 @@ class Objects:
 
     def delete(self, name: str, **more: Any) -> tuple[Outcome, dict[str, Any]]:
         ctx = self.context(name, now=LATER)
-        prepared = pipeline.prepare_delete(self.rt, self.stored[name], DeleteOptions(**more), ctx)
+        prepared = deleting.prepare_delete(self.rt, self.stored[name], DeleteOptions(**more), ctx)
         obj = self.carry_out(name, prepared)
-        answer = pipeline.delete_answer(self.rt, Prepared(prepared.outcome, obj), name)
+        answer = deleting.delete_answer(self.rt, Prepared(prepared.outcome, obj), name)
         return prepared.outcome, answer
 
 
