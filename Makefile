@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -107,6 +107,12 @@ bench-profile: install-test .cache/bench/made
 	@.venv/bin/python -m venv .cache/bench
 	@.cache/bench/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
+
+# Run the commands in README.md and docs/ on a server, and write their outputs into the pages: of those whose names match
+# PAGES, such as "forensics or history". PACED=yes takes minutes, as times and ages then look like those of a real day.
+pages: install-test
+	@KUBECHRONICLE_WRITE_PAGES=yes KUBECHRONICLE_PACED_PAGES=$(PACED) .venv/bin/python -m pytest -q tests/clients/documents \
+		-k '$(PAGES)' $(ARGS)
 
 # Write docs/settings.md from the tables in ops/settings/flags.
 docs: install

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import orjson
 import postgres_fixture
 import pytest
 import trio
+from documents.pages import parts
 
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.ops import cli
@@ -96,13 +98,21 @@ def query_as(url: str, *statements: str, role: str = "chronicle_reader") -> str:
 
 
 def examples() -> list[tuple[str, str]]:
-    return re.findall(r"```sql\n(.*?)```\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """Return the queries that the page shows with an answer."""
+    pairs = itertools.pairwise(parts(PAGE))
+    return [(query.text, answer.text) for query, answer in pairs if (query.kind, answer.kind) == ("sql", "text")]
 
 
 async def test_the_examples_of_the_page_return_the_shown_results(story: Any, database: str) -> None:
-    assert len(examples()) == PAGE.read_text().count("```sql")
+    assert len(examples()) == PAGE.read_text().count("```text")
     for statement, answer in examples():
         assert query_as(database, statement) == answer.strip("\n"), statement
+
+
+async def test_the_query_for_keys_still_needed(story: Any, database: str) -> None:
+    page = (PAGE.parent / "encryption.md").read_text()
+    [statement] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert re.search(r"^ secrets +\| +\| +2 \|", query_as(database, statement), re.MULTILINE)
 
 
 async def test_the_columns_equal_those_of_the_page(story: Any, database: str, run_sql: RunSql) -> None:

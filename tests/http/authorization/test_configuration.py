@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import yaml
+from documents.pages import ROOT, parts
 from in_process import ADMIN, JOE, InProcess, open_server
 from trio.testing import MockClock
 
@@ -242,8 +242,7 @@ def test_flags_make_a_plan(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_documentation(tmp_path: Path, kubeconfig: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "authorization.md").read_text()
-    blocks = [textwrap.dedent(each) for each in re.findall(r"(?:^    .*\n)+(?:\n(?:^    .*\n)+)*", page, re.MULTILINE)]
+    blocks = [part.text for part in parts(ROOT / "docs" / "authorization.md")]
     file = tmp_path / "file"
     file.write_text(re.sub(r"/etc/.*kubeconfig", kubeconfig, next(each for each in blocks if "authorizers:" in each)))
     configured = load(file.read_bytes())
