@@ -18,21 +18,21 @@ recorded, a Secret has no values here, and a condition on them fails.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 import trio
 
-from kubechronicle.actors.history.revisions import Readable
+from kubechronicle.actors.history.merging import Merge, Merged, Share, position_of
+from kubechronicle.actors.history.other_logs import may_be_elsewhere
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.masking import RESOURCE as SECRETS
 from kubechronicle.api.history.masking import without_values
+from kubechronicle.api.history.positions import SPAN, place_of
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Key, Operation, Record
 
@@ -47,8 +47,7 @@ QUICK_BYTES: Final = 64 * 1024
 """Bytes of objects that are judged without a thread."""
 
 RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
-Pair = tuple[Record, Record | None]
-Read = Callable[[], Awaitable[Chunk[Pair]]]
+Read = Callable[[], Awaitable[Sequence[Merged]]]
 
 _THREADS: Final = trio.CapacityLimiter(1)
 
@@ -90,64 +89,66 @@ class Progress:
 
 
 class Bisection:
-    """One search. ``query``: the changes of the objects to search; ``marks``: returns the compacted revision of a
-    resource, up to which its history is incomplete. ``record``: records Secrets whose values are judged; None: they are
-    judged without their values."""
+    """One search. ``shares``: the changes of the objects to search, in each log; ``resources``: those of the objects.
+
+    ``record``: records Secrets whose values are judged; None: they are judged without their values.
+    """
 
     def __init__(
         self,
-        log: RevisionLog,
+        shares: Sequence[Share],
         condition: Condition,
-        query: ChangeQuery,
         *,
         resources: Sequence[str],
-        marks: Callable[[str], int],
-        readable: Readable,
         record: RecordShown | None = None,
     ) -> None:
-        self._log = log
+        self._merge = Merge(shares)
         self._condition = condition
-        self._query = replace(query, newest_first=False, with_replaced=False)
         self._resources = resources
-        self._begins = {resource: max(query.after, marks(resource)) for resource in resources}
-        self._readable = readable
+        # Up to the compacted revision of a resource, its history is incomplete.
+        self._begins = {
+            share: {
+                resource: max(share.query.after, share.changes.reads.views.compacted_for(resource))
+                for resource in resources
+                if not share.changes.place or may_be_elsewhere(resource)
+            }
+            for share in shares
+        }
+        self._databases = {share.changes.place: share.changes.reads.name for share in shares}
         self._record = record
         self._recorded: set[Key] = set()
-        self._scopes: dict[tuple[str, str], int] = {}
-        self.progress = Progress(reached=query.after)
+        self._untils = {share: share.query.until for share in shares}
+        self.until = self._untils[shares[0]]
+        self.progress = Progress(reached=shares[0].query.after)
+        self.after = {share: max(self._begins[share].values(), default=share.query.after) for share in shares}
+        """By log, the revision after which the changes of all searched resources are known."""
 
-    @property
-    def begins(self) -> int:
-        """The revision after which the changes of all searched resources are known."""
-        return max(self._begins.values(), default=self._query.after)
-
-    @property
-    def until(self) -> int:
-        return self._query.until
+    def database_of(self, record: Record) -> str:
+        """Return the name of the database that has a change; "": the main one."""
+        return self._databases.get(place_of(record.revision), "")
 
     async def flips(self) -> AsyncGenerator[Sequence[Flip], None]:
         """Yield the flips of each chunk, oldest first, maybe none. StatusError."""
-        for resource in self._resources:
-            if self._begins[resource]:
-                await self._begin(resource, self._begins[resource])
+        for share, begins in self._begins.items():
+            for resource, begin in begins.items():
+                if begin > share.changes.place * SPAN:
+                    await self._begin(share, resource, begin)
         self.progress.initially = len(self.progress.held)
-        query = self._query
-        chunk: Chunk[Pair] | None = await self._log.changes(query, limit=CHUNK)
+        chunk: Sequence[Merged] | None = await self._merge.take(CHUNK)
         while chunk:
-            last, searched = chunk[-1][0].revision, len(chunk)
-            query = replace(query, after=last)
-            read = None if chunk.is_last(CHUNK) else partial(self._log.changes, query, limit=CHUNK)
+            last, searched = chunk[-1], len(chunk)
+            read = None if self._merge.ended else partial(self._merge.take, CHUNK)
             found, chunk = await self._judged_meanwhile(await self._visible(chunk), read)
             self.progress.searched += searched
-            self.progress.reached = last
+            self.progress.reached, self.until = last.record.revision, self._untils[last.share]
             yield found
-        self.progress.reached = self._query.until
+        self.progress.reached = position_of({share.changes: until for share, until in self._untils.items()})
 
     async def _judged_meanwhile(
         self, records: Sequence[Record], read: Read | None
-    ) -> tuple[Sequence[Flip], Chunk[Pair] | None]:
+    ) -> tuple[Sequence[Flip], Sequence[Merged] | None]:
         """Judge changes while the next ones are read; return the flips, and these. StatusError, LogError."""
-        following: Chunk[Pair] | None = None
+        following: Sequence[Merged] | None = None
         failure: Exception | None = None
 
         async def read_following(read: Read) -> None:
@@ -169,37 +170,42 @@ class Bisection:
             raise failure
         return found, following
 
-    async def _begin(self, resource: str, revision: int) -> None:
-        """Judge the objects of a resource as of a revision."""
+    async def _begin(self, share: Share, resource: str, revision: int) -> None:
+        """Judge the objects of a resource as of a revision of a log."""
         after: tuple[str, str] | None = None
-        name = next((text.value for column, text in self._query.texts if column == "name"), "")
+        log, query = share.changes.log, share.query
+        name = next((text.value for column, text in query.texts if column == "name"), "")
         while True:
-            if name and (self._query.namespace or self._query.namespaced is False):
-                one = await self._log.get_at(Key(resource, self._query.namespace, name), revision=revision)
+            if name and (query.namespace or query.namespaced is False):
+                one = await log.get_at(Key(resource, query.namespace, name), revision=revision)
                 chunk = Chunk([] if one is None else [one])
             else:
-                chunk = await self._log.list_at(
-                    resource, revision=revision, namespace=self._query.namespace, after=after, limit=CHUNK
+                chunk = await log.list_at(
+                    resource, revision=revision, namespace=query.namespace, after=after, limit=CHUNK
                 )
-            wanted = [record for record in chunk if not name or record.key.name == name]
+            wanted = [(share, record) for record in chunk if not name or record.key.name == name]
             await self._judged(await self._readable_of(wanted))
             if chunk.is_last(CHUNK):
                 return
             after = (chunk[-1].key.namespace, chunk[-1].key.name)
 
-    async def _visible(self, chunk: Sequence[Pair]) -> Sequence[Record]:
+    async def _visible(self, chunk: Sequence[Merged]) -> Sequence[Record]:
         """Return the changes that the client may read, and of which the earlier history is known."""
-        known = [record for record, _ in chunk if record.revision > self._begins.get(record.key.resource, 0)]
+        known = [
+            (share, record)
+            for share, record, _ in chunk
+            if record.revision > self._begins[share].get(record.key.resource, 0)
+        ]
         return await self._readable_of(known)
 
-    async def _readable_of(self, records: Sequence[Record]) -> Sequence[Record]:
+    async def _readable_of(self, records: Sequence[tuple[Share, Record]]) -> Sequence[Record]:
         found = []
-        for record in records:
+        for share, record in records:
             key = record.key
-            since = self._scopes.get(key[:2])
+            since = share.first_readable.get(key[:2])
             if since is None:
-                since = self._scopes[key[:2]] = await self._readable(key.resource, key.namespace, "")
-            if record.revision < since and record.revision < await self._readable(*key):
+                since = share.first_readable[key[:2]] = await share.changes.readable(key.resource, key.namespace, "")
+            if record.revision < since and record.revision < await share.changes.readable(*key):
                 self.progress.hidden += 1
             else:
                 found.append(record)

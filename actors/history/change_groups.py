@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.history.log_changes import LogChanges
+from kubechronicle.actors.history.merging import Share, everywhere, position_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS
 from kubechronicle.eventlog.errors import TooMany
-from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.groups import MAX_GROUPS, GroupQuery
+from kubechronicle.eventlog.queries.groups import MAX_GROUPS, Group, GroupQuery
 
 BY: Final[Mapping[str, str]] = {
     "resource": "resource",
@@ -30,42 +29,63 @@ BY: Final[Mapping[str, str]] = {
 """Columns to group by: name in the API → name in the log."""
 
 
-async def groups(
-    log: RevisionLog, reads: ChangeReads, selected: RevisionSelection, by: Sequence[str], *, everything: bool = False
-) -> dict[str, Any]:
-    """Return the RevisionGroups of a selection, those with the most changes first.
+async def groups(shares: Sequence[Share], by: Sequence[str], *, everything: bool = False) -> dict[str, Any]:
+    """Return the RevisionGroups of a selection over all its logs, those with the most changes first.
 
     ``everything``: group cluster-scoped objects too. StatusError 400.
     ``truncated``: there are more groups; ``total`` has their changes, too.
+    ``first``, ``last``: of the log named in ``database``; ``others`` has those of further logs with such changes.
     """
-    if selected.needs_objects:
+    if shares[0].selected.needs_objects:
         raise status.bad_request("labels, changed fields and reasons can't be grouped by: list the revisions instead")
-    newest = await reads.newest(None)
-    changes = replace(selected.query, until=min(selected.query.until, newest))
-    if everything:
-        changes = replace(changes, namespaced=None)
-    query = GroupQuery(changes=changes, by=tuple(BY[name] for name in by))
+    newest, logs = dict[LogChanges, int](), dict[Share, Sequence[Group]]()
+    total, truncated = 0, False
+    for share in shares:
+        newest[share.changes] = await share.changes.newest(None)
+        share.narrow(until=newest[share.changes], **everywhere(everything))
+        query = GroupQuery(changes=share.query, by=tuple(BY[name] for name in by))
+        logs[share] = found = [] if share.ended else await _groups_of(share.changes, query)
+        truncated |= len(found) == MAX_GROUPS
+        every = await _groups_of(share.changes, replace(query, by=())) if len(found) == MAX_GROUPS else found
+        total += sum(group.changes for group in every)
+    entries = _entries(logs, by)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RevisionGroups",
+        "metadata": {"resourceVersion": str(position_of(newest))},
+        "by": list(by),
+        "total": total,
+        "truncated": truncated or len(entries) > MAX_GROUPS,
+        "groups": entries[:MAX_GROUPS],
+    }
+
+
+async def _groups_of(changes: LogChanges, query: GroupQuery) -> Sequence[Group]:
     try:
-        found = [] if selected.is_empty else await log.groups(query)
-        truncated = len(found) == MAX_GROUPS
-        every = await log.groups(replace(query, by=())) if truncated else found
+        return await changes.log.groups(query)
     except TooMany as error:
         raise status.bad_request(
             f"there are {error.changes} revisions in this time, more than the {error.limit} that are grouped at once: "
             "make the time shorter (fieldSelector=time.from=1h)"
         ) from None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RevisionGroups",
-        "metadata": {"resourceVersion": str(newest)},
-        "by": list(by),
-        "total": sum(group.changes for group in every),
-        "truncated": truncated,
-        "groups": [
-            _named(by, group.values) | {"changes": group.changes, "first": str(group.first), "last": str(group.last)}
-            for group in found
-        ],
-    }
+
+
+def _entries(logs: Mapping[Share, Sequence[Group]], by: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the groups of all logs, one for the same values, those with the most changes first."""
+    entries: dict[tuple[str, ...], dict[str, Any]] = {}
+    for share, found in logs.items():
+        database = {"database": share.changes.reads.name} if share.changes.reads.name else {}
+        for group in found:
+            ends = {**database, "first": str(group.first), "last": str(group.last)}
+            entry = entries.get(group.values)
+            if entry is None:
+                entries[group.values] = _named(by, group.values) | {"changes": group.changes, **ends}
+            else:
+                entry["changes"] += group.changes
+                entry.setdefault("others", []).append(ends)
+    if len(logs) == 1:
+        return list(entries.values())
+    return [entry for _, entry in sorted(entries.items(), key=lambda item: (-item[1]["changes"], item[0]))]
 
 
 def _named(by: Sequence[str], values: Sequence[str]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from kubechronicle.api.history.revisions import API_VERSION
 from kubechronicle.eventlog.records import ERASED_BODY, Operation, Record, Who
 
 
-def change_of(record: Record, before: Record | None) -> revisions.Change:
-    """Return the change that ``record`` made to the object of ``before``."""
+def change_of(record: Record, before: Record | None, database: str = "") -> revisions.Change:
+    """Return the change that ``record`` made to the object of ``before``, in the log of a database."""
     last = orjson.loads(record.body)
     deleted = record.erased or record.operation is Operation.DELETE
     who = record.who or Who(user="")
@@ -51,6 +51,7 @@ def change_of(record: Record, before: Record | None) -> revisions.Change:
         erased=record.erased,
         before_erased=before is not None and before.erased,
         labels=_labels_of(last),
+        database=database,
         problem=problem_of(record, before),
     )
 
@@ -75,7 +76,7 @@ class PlainForm:
 WHOLE: Final = PlainForm()
 
 
-def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE) -> bytes:
+def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE, database: str = "") -> bytes:
     """Return a Revision with its objects as the log holds them, as JSON (``?content=states``, ``?content=after``).
 
     The objects are not decoded, so that readers of many changes cost little. So the reason is that of the request
@@ -83,7 +84,7 @@ def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE) 
     ``last``: the object as it was deleted. Nothing is compared: there are no differences, labels or kinds beside the
     objects. With an object that cannot be decrypted, the change is redacted.
     """
-    head, parts, problem = _head(record, form), form.parts or msgspec.Raw, problem_of(record, before)
+    head, parts, problem = _head(record, form, database), form.parts or msgspec.Raw, problem_of(record, before)
     if problem:
         head.redacted, head.problem = True, problem
     if record.body.startswith(ERASED_BODY):
@@ -100,7 +101,7 @@ def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE) 
     return _encoded(head)
 
 
-def _head(record: Record, form: PlainForm) -> _Head:
+def _head(record: Record, form: PlainForm, database: str) -> _Head:
     resource, namespace, name = record.key
     who, number, where = record.who or _NOBODY, str(record.revision), namespace or UNSET
     is_brief, previous = form.brief, record.previous_revision
@@ -116,6 +117,7 @@ def _head(record: Record, form: PlainForm) -> _Head:
         _Request(who.verb, who.request_uri, who.audit_id),
         str(previous) if previous else UNSET,
         reason=who.reason or UNSET,
+        database=database or UNSET,
     )
 
 
@@ -155,6 +157,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
     before_erased: bool | UnsetType = UNSET
     redacted: bool | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    database: str | UnsetType = UNSET
     problem: str | UnsetType = UNSET
     before: Any = UNSET
     last: Any = UNSET

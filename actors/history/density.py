@@ -6,18 +6,18 @@ the objects (labels, changed fields, reasons) are rejected.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.history.merging import Share, everywhere, position_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.density import By, Count, DensityQuery
+from kubechronicle.eventlog.queries.density import MOST_NAMED, By, Count, DensityQuery, folded
 
 BY: Final[Mapping[str, By]] = {
     "resource": "resource",
@@ -27,6 +27,8 @@ BY: Final[Mapping[str, By]] = {
 }
 """Columns to count by: name in the API → name in the log."""
 MAX_BUCKETS: Final = 400
+MOST_OF_LOG: Final = 1000
+"""Values that each of several logs counts by name. One that is rarer in one of them is there among the others."""
 # Without a requested width, the first of WIDTHS that makes no more than COMFORTABLE buckets is chosen.
 COMFORTABLE: Final = 120
 WIDTHS: Final = tuple(
@@ -50,21 +52,22 @@ class DensityOptions:
     everything: bool = False
 
 
-async def density(
-    log: RevisionLog, reads: ChangeReads, selected: RevisionSelection, options: DensityOptions
-) -> dict[str, Any]:
-    """Return the RevisionDensity of a selection.
+async def density(shares: Sequence[Share], options: DensityOptions) -> dict[str, Any]:
+    """Return the RevisionDensity of a selection, over all its logs.
 
     Buckets begin at multiples of their width since 1970 and cover the time from the first selected revision to the
     last. Empty buckets are left out. StatusError 400.
     """
-    if selected.needs_objects:
+    if shares[0].selected.needs_objects:
         raise status.bad_request("labels, changed fields and reasons can't be counted by: list the revisions instead")
-    last = await reads.newest(None)
-    changes = replace(selected.query, until=min(selected.query.until, last))
-    if options.everything:
-        changes = replace(changes, namespaced=None)
-    span = None if selected.is_empty else await _span(log, changes.after + 1, changes.until)
+    newest = {share.changes: await share.changes.newest(None) for share in shares}
+    last, spans = position_of(newest), dict[Share, tuple[datetime, datetime]]()
+    for share in shares:
+        share.narrow(until=newest[share.changes], **everywhere(options.everything))
+        first_and_last = share.query.after + 1, share.query.until
+        if not share.ended and (found := await _span(share.changes.log, *first_and_last)) is not None:
+            spans[share] = found
+    span = (min(first for first, _ in spans.values()), max(end for _, end in spans.values())) if spans else None
     if span is None:
         return _answer(last, options.width or WIDTHS[0], options.by, EPOCH, ())
     width = options.width or _fitting(*span)
@@ -77,13 +80,34 @@ async def density(
         )
     edges = tuple(EPOCH + (first + place) * width for place in range(buckets + 1))
     try:
-        counts = await log.density(DensityQuery(changes=changes, edges=edges, by=BY[options.by]))
+        counts = await _counts(list(spans), edges, BY[options.by])
     except TooMany as error:
         raise status.bad_request(
             f"there are {error.changes} revisions from {written_time(span[0])} to {written_time(span[1])}, more than "
             f"the {error.limit} that are counted at once: make the time shorter (fieldSelector=time.from=1h)"
         ) from None
     return _answer(last, width, options.by, edges[0], counts)
+
+
+async def _counts(shares: Sequence[Share], edges: tuple[datetime, ...], by: By) -> Sequence[Count]:
+    """Return the counts of all logs together. TooMany."""
+    most = MOST_NAMED if len(shares) == 1 else MOST_OF_LOG
+    found = [
+        await share.changes.log.density(DensityQuery(changes=share.query, edges=edges, by=by, most=most))
+        for share in shares
+    ]
+    return found[0] if len(found) == 1 else summed([count for counts in found for count in counts])
+
+
+def summed(counts: Sequence[Count]) -> list[Count]:
+    """Return counts of several logs as one log would have counted them, but for values rarer than MOST_OF_LOG."""
+    named = folded((count for count in counts if count.value is not None), MOST_NAMED)
+    sums = Counter({(count.bucket, count.value): count.changes for count in named})
+    for count in counts:
+        if count.value is None:
+            sums[count.bucket, None] += count.changes
+    ordered = sorted(sums.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or ""))
+    return [Count(bucket, value, changes) for (bucket, value), changes in ordered]
 
 
 async def _span(log: RevisionLog, first: int, last: int) -> tuple[datetime, datetime] | None:

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from kubechronicle.actors.history.known_fields import unknown_fields
-from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
-from kubechronicle.api.history.extents import covered
+from kubechronicle.actors.history.merging import Share, position_of
+from kubechronicle.api.history.extents import MAIN, covered, together
+from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany
 from kubechronicle.eventlog.log import RevisionLog
@@ -32,22 +32,33 @@ NAMING: Final = frozenset(("namespace", "name", "uid"))
 """The columns that name objects. Conditions on others choose among the changes of these objects."""
 
 
-async def extent(
-    log: RevisionLog,
-    reads: ChangeReads,
-    selected: RevisionSelection,
-    *,
-    everything: bool = False,
-    elsewhere: Sequence[str] = (),
-) -> dict[str, Any]:
+async def extent(shares: Sequence[Share], *, everything: bool = False) -> dict[str, Any]:
     """Return the RevisionExtent of a selection. ``everything``: cover cluster-scoped objects too.
-
-    ``elsewhere``: resources that are meant, but are in another database, which is not searched.
 
     ``complete``: nothing was ever dropped. ``whole``: nothing was dropped within the bounds of the search.
     ``later``: the resources whose history begins later than that of the others.
+    ``databases``: the same for each database, if several were searched. The counts above are their sums. ``since`` is
+    the latest beginning of those with dropped changes or, without any, the first beginning.
     """
-    newest, head = await reads.newest(None), await log.head()
+    newest = {share.changes: await share.changes.newest(None) for share in shares}
+    found = [await _extent_of(share, newest[share.changes], everything=everything) for share in shares]
+    answer = {
+        "apiVersion": API_VERSION,
+        "kind": "RevisionExtent",
+        "metadata": {"resourceVersion": str(position_of(newest))},
+        **(found[0] if len(found) == 1 else together(found)),
+    }
+    if len(found) > 1:
+        names = [share.changes.reads.name or MAIN for share in shares]
+        answer["databases"] = [{"database": name, **each} for name, each in zip(names, found, strict=True)]
+    answer["message"] = covered(answer)
+    return answer
+
+
+async def _extent_of(share: Share, newest: int, *, everything: bool) -> dict[str, Any]:
+    """Return the extent of a search in one log."""
+    log, reads, selected = share.changes.log, share.changes, share.selected
+    head = await log.head()
     named = _naming(selected.query)
     if everything:
         named = replace(named, namespaced=None)
@@ -58,13 +69,11 @@ async def extent(
     )
     counted = await _counted(log, held)
     mark = max((head.compacted_for(resource) for resource in named.resources), default=head.compacted)
+    begin = reads.place * SPAN  # of the log's own numbers
     answer: dict[str, Any] = {
-        "apiVersion": API_VERSION,
-        "kind": "RevisionExtent",
-        "metadata": {"resourceVersion": str(newest)},
-        "since": await moment_at(log, max(mark, 1, first)),
-        "complete": mark == 0 and first <= 1,
-        "whole": mark == 0 or named.after >= max(mark, first - 1),
+        "since": await moment_at(log, max(mark, begin + 1, first)),
+        "complete": mark <= begin and first <= begin + 1,
+        "whole": mark <= begin or named.after >= max(mark, first - 1),
         "newest": await moment_at(log, newest),
         "searched": counted if searched == held else await _counted(log, searched),
         "held": counted,
@@ -79,9 +88,6 @@ async def extent(
         ]
     if selected.fields:
         answer["fields"] = await unknown_fields(log, reads, held, [term.value for term in selected.fields])
-    if elsewhere:
-        answer["elsewhere"] = list(elsewhere)
-    answer["message"] = covered(answer)
     return answer
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import trio
 
 from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.incidents import Before, Fact, fact_of, incident_document
 from kubechronicle.api.history.masking import masked_change
@@ -38,7 +38,7 @@ AT_ONCE: Final = 10
 
 async def incident(
     log: RevisionLog,
-    reads: ChangeReads,
+    reads: LogChanges,
     selected: RevisionSelection,
     *,
     everything: bool = False,
@@ -74,7 +74,7 @@ async def incident(
 
 
 async def _facts(
-    log: RevisionLog, reads: ChangeReads, query: ChangeQuery, values: SecretValues
+    log: RevisionLog, reads: LogChanges, query: ChangeQuery, values: SecretValues
 ) -> tuple[list[Fact], bool]:
     """Return the newest changes, newest first, and whether there are more."""
     facts: list[Fact] = []

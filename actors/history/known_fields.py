@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.actors.history.revisions import CHUNK, ChangeReads
+from kubechronicle.actors.history.log_changes import CHUNK, LogChanges
 from kubechronicle.api.history.field_values import values_at
 from kubechronicle.api.history.suggestions import fields_of, nearest_field
 from kubechronicle.eventlog.log import RevisionLog
@@ -49,7 +49,7 @@ class _Seen:
 
 
 async def unknown_fields(
-    log: RevisionLog, reads: ChangeReads, query: ChangeQuery, paths: Sequence[str]
+    log: RevisionLog, reads: LogChanges, query: ChangeQuery, paths: Sequence[str]
 ) -> dict[str, Any]:
     """Return which of the paths no version of the selected objects had, each with the nearest field (or "").
 

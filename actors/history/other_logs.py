@@ -3,17 +3,22 @@
     main log        41 at 14:00:00.100         42 at 14:00:03
     log of Leases   …7 at 14:00:00.050         …8 at 14:00:01         at revision 41, Leases were as of …7
 
-Two databases have two clocks: such a moment is as exact as these agree. Within one log, moments are exact.
+Two databases have two clocks: such a moment is as exact as these agree. Within one log, moments are exact. A position
+with the revisions of all logs (api/history/positions.py) is exact in each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
 
 from kubechronicle.actors.history.namespace_creation import created_at
 from kubechronicle.actors.reading.reads import Reads
-from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.noise import NOISY_RESOURCES
+from kubechronicle.api.history.positions import SPAN, is_joined, place_of, revisions_of
+from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, UnknownMoment
 from kubechronicle.eventlog.layout import OVERRIDES, OtherLog, parse
 from kubechronicle.eventlog.records import Moment
 
@@ -37,6 +42,54 @@ async def same_moment(reads: Reads, log: Reads, revision: int) -> Moment:
     return await at_time(log, (await origin.past.moment(revision)).time)
 
 
+class LogBounds:
+    """The bounds of selections as revisions of one log (revision_selection.Bounds).
+
+    ``reads``: of all logs; ``newest``: returns the newest revision of this one.
+    """
+
+    def __init__(self, reads: Reads, log: Reads, newest: Callable[[], Awaitable[int]]) -> None:
+        self._reads = reads
+        self._log = log
+        self._newest = newest
+
+    def holds(self, revision: int) -> bool:
+        return place_of(revision) == self._log.place or len(self._reads.logs) == 1
+
+    async def at(self, when: datetime | timedelta) -> int:
+        try:
+            return (await self._log.log.revision_at(when)).revision
+        except BeforeHistory:
+            return 0
+        except FutureMoment:
+            return await self._newest()
+
+    async def reached(self, position: int) -> int:
+        """As Bounds. StatusError 410: the position is of a log that is not given."""
+        revisions, joined = revisions_of(position), is_joined(position)
+        missing = revisions.keys() - {each.place for each in self._reads.logs}
+        if missing and (joined or len(self._reads.logs) > 1):
+            raise status.expired(f"revision {revisions[min(missing)]} is of a database that this server is not given")
+        if joined:
+            if self._log.place in revisions:
+                return revisions[self._log.place]
+            position = revisions.get(0, 0)
+        if not position or len(self._reads.logs) == 1 or position == self._log.place * SPAN:
+            return position
+        # The last number of one log is the beginning of the next one, whose first change has a time.
+        position += position % SPAN == 0
+        if self.holds(position):
+            return position
+        try:
+            return (await same_moment(self._reads, self._log, position)).revision
+        except BeforeHistory:
+            return 0
+        except UnknownMoment as error:
+            return error.revision
+        except FutureRevision:
+            return await self._newest()
+
+
 async def created_in(reads: Reads, log: Reads, namespace: str) -> int:
     """Return the first revision of a log that is of the present namespace of a name, 0 if all are (``created_at``)."""
     created = await created_at(reads, namespace)
@@ -52,6 +105,14 @@ async def created_in(reads: Reads, log: Reads, namespace: str) -> int:
         return (await at_time(log, time)).revision + 1
     except BeforeHistory:
         return 0
+
+
+def may_be_elsewhere(resource: str) -> bool:
+    """Tell whether other logs than the main one may have changes of a resource.
+
+    They have Events, Leases, and what each log records about itself: erasures, drops, its place in the layout.
+    """
+    return resource in NOISY_RESOURCES or resource.endswith(f".{HISTORY}")
 
 
 def recorded_logs(reads: Reads) -> Sequence[OtherLog]:

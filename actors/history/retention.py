@@ -8,41 +8,67 @@ only rise, so a page has lost nothing if no mark is above its beginning now. It 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubechronicle.actors.history.extent import moment_at
+from kubechronicle.actors.history.merging import Share, position_of
 from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.history.revisions import API_VERSION
-from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Head
 
 
-async def retention(log: RevisionLog, reads: ChangeReads, selected: RevisionSelection) -> dict[str, Any]:
-    """Return the RevisionRetention of a selection.
+async def retention(shares: Sequence[Share]) -> dict[str, Any]:
+    """Return the RevisionRetention of a selection. Of several logs, its revisions are positions (positions.py).
 
-    ``after``: the revision after which the selection begins, with its commit time, if no change since then is gone.
-    ``newest``: the newest revision.
-    ``since``: the revision with which the history of the selected resources begins, but for those in ``lost``.
-    ``lost``: the resources (without a name: all others) with changes that may be gone, and the last of these.
+    ``after``: the position after which the selection begins, with its commit time, if no change since then is gone.
+    ``newest``: the newest position.
+    ``since``: the position with which the history of the selected resources begins, but for those in ``lost``.
+    ``lost``: the resources (without a name: all others) with changes that may be gone, and the last of these;
+    ``database``: in the log of another database.
     """
-    newest, head, after = await reads.newest(None), await log.head(), selected.query.after
-    answer: dict[str, Any] = {
+    found = [await _of_log(share) for share in shares]
+    newest = _joined(shares, [each["newest"] for each in found])
+    return {
         "apiVersion": API_VERSION,
         "kind": "RevisionRetention",
-        "metadata": {"resourceVersion": str(newest)},
-        "after": {"revision": str(after)},
+        "metadata": {"resourceVersion": newest["revision"]},
+        "after": _joined(shares, [each["after"] for each in found]),
+        "newest": newest,
+        "since": _joined(shares, [each["since"] for each in found]),
+        "lost": [lost for each in found for lost in each["lost"]],
+    }
+
+
+async def _of_log(share: Share) -> dict[str, Any]:
+    """Return the retention of a selection in one log."""
+    changes, log = share.changes, share.changes.log
+    newest, head, after = await changes.newest(None), await log.head(), share.selected.query.after
+    begin = changes.place * SPAN
+    known = begin < after <= newest and after > head.newest_mark
+    database = {"database": changes.reads.name} if changes.reads.name else {}
+    return {
+        "after": await moment_at(log, after) if known else {"revision": str(after)},
         "newest": await moment_at(log, newest),
-        "since": await moment_at(log, max(head.compacted, 1)),
+        "since": await moment_at(log, max(head.compacted, begin + 1)),
         "lost": [
-            {**({"resource": resource} if resource else {}), "until": await moment_at(log, mark)}
-            for resource, mark in sorted(_marks(head, selected).items())
-            if mark > after
+            {**({"resource": resource} if resource else {}), "until": await moment_at(log, mark), **database}
+            for resource, mark in sorted(_marks(head, share.selected).items())
+            if mark > max(after, begin)
         ],
     }
-    if 0 < after <= newest and after > head.newest_mark:
-        answer["after"] = await moment_at(log, after)
-    return answer
+
+
+def _joined(shares: Sequence[Share], moments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the moments of all logs as one: their position, and the latest time. No time: one of them has none."""
+    if len(moments) == 1:
+        return dict(moments[0])
+    revisions = {share.changes: int(each["revision"]) for share, each in zip(shares, moments, strict=True)}
+    found = {"revision": str(position_of(revisions))}
+    if all("time" in each for each in moments):
+        found["time"] = max(each["time"] for each in moments)
+    return found
 
 
 def _marks(head: Head, selected: RevisionSelection) -> dict[str, int]:

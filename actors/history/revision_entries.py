@@ -59,22 +59,32 @@ def matches(selected: RevisionSelection, record: Record, before: Record | None) 
     return all(revisions.concerns_field(change, term.value) is term.equal for term in selected.fields)
 
 
-def plain_entry(record: Record, before: Record | None, form: PlainForm) -> Entry:
+def plain_entry(record: Record, before: Record | None, form: PlainForm, database: str = "") -> Entry:
     """Return the revision of a change with its objects as the log holds them: nothing is decoded, shown or masked."""
     revision, namespace = record.revision, record.key.namespace
     key = Key(NAMESPACED if namespace else CLUSTER_SCOPED, namespace, str(revision))
-    return Entry(key, "", revision, revision, 1, states_json(record, before, form), NOTHING, NOTHING)
+    return Entry(key, "", revision, revision, 1, states_json(record, before, form, database), NOTHING, NOTHING)
 
 
 def entry_of(
-    record: Record, before: Record | None, content: Content, values: SecretValues, form: PlainForm, *, readable: bool
+    record: Record,
+    before: Record | None,
+    content: Content,
+    values: SecretValues,
+    form: PlainForm,
+    *,
+    readable: bool,
+    database: str = "",
 ) -> Entry:
-    """Return the revision of a change. ``form``: with plain contents. ``readable``: the client may read the object."""
+    """Return the revision of a change. ``form``: with plain contents. ``readable``: the client may read the object.
+
+    ``database``: whose log the change is in, if it is not the main one.
+    """
     if content in PLAIN and readable:
-        return plain_entry(record, before if content == "states" else None, form)
+        return plain_entry(record, before if content == "states" else None, form, database)
     namespace = record.key.namespace
     key = Key(NAMESPACED if namespace else CLUSTER_SCOPED, namespace, str(record.revision))
-    change = change_of(record, before)
+    change = change_of(record, before, database)
     if values.record is None:
         change = masked_change(change, values.key)
     elif record.key.resource == RESOURCE and readable:

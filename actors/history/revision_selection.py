@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.tags import TaggedRevision
@@ -15,6 +15,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.history.field_values import canonical
 from kubechronicle.api.history.moments import epoch_of, parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
+from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.history.tags import tag_named
@@ -26,9 +27,27 @@ from kubechronicle.eventlog.records import Operation
 
 MAX_TERMS: Final = 100
 """Terms of a field selector. The log evaluates each on every change, and a bound of time costs it a query."""
+LONGEST_REVISION: Final = 18
+"""Digits of a number that may be a revision."""
+NAMING: Final = frozenset({"metadata.name", "revision.from", "revision.after", "revision.to"})
+"""Fields that name revisions."""
 
-RevisionAt = Callable[[datetime | timedelta], Awaitable[int]]
-"""Return the newest revision at a time: 0 before the history, the current revision for the future."""
+
+class Bounds(Protocol):
+    """The bounds of selections as revisions of one log."""
+
+    async def at(self, when: datetime | timedelta) -> int:
+        """Return the newest revision at a time: 0 before the history, the current revision for the future."""
+        ...
+
+    async def reached(self, position: int) -> int:
+        """Return the newest revision at a position (api/history/positions.py): of another log, at its time."""
+        ...
+
+    def holds(self, revision: int) -> bool:
+        """Tell whether a number is one of this log."""
+        ...
+
 
 DeletedTypes = Callable[[], Awaitable[Sequence[ResourceType]]]
 """Return the types of custom resources that were deleted within the retained history."""
@@ -61,7 +80,7 @@ async def select_revisions(
     rt: ResourceType,
     selection: Selection,
     registry: Registry,
-    revision_at: RevisionAt,
+    bounds: Bounds,
     deleted: DeletedTypes,
     tagged: TaggedRevision,
 ) -> RevisionSelection:
@@ -72,7 +91,7 @@ async def select_revisions(
         raise status.bad_request(f"a field selector of revisions has at most {MAX_TERMS} terms, not {count}")
     for term in selection.fields.terms if selection.fields is not None else ():
         if term.field in BOUNDS or term.field == "metadata.name":
-            await _add_bound(terms, term, revision_at, tagged)
+            await _add_bound(terms, term, bounds, tagged)
         elif term.field in KIND_FIELDS:
             # Objects of a deleted definition are still in history.
             types = await deleted()
@@ -106,32 +125,57 @@ def _unknown(term: FieldTerm, known: Iterable[str]) -> str:
     return f"{term.field}={term.value}: there is no such kind, nor was there in the history that is kept{hint}"
 
 
-async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt, tagged: TaggedRevision) -> None:
+async def _add_bound(terms: _Terms, term: FieldTerm, bounds: Bounds, tagged: TaggedRevision) -> None:
     """Narrow the range of revisions. StatusError 400."""
     if not term.equal:
         raise status.bad_request(f"{term.field}!={term.value}: {term.field} takes = only")
     name = term.field
     if name.startswith("time."):
-        try:
-            tag = tag_named(term.value)
-            when = None if tag else parse_moment(term.value, now=datetime.now(UTC))
-        except ValueError as error:
-            raise status.bad_request(f"{name}: {error}") from None
-        if when is None:
-            revision = await tagged(tag)
-            terms.narrow(revision + 1, math.inf) if name == "time.from" else terms.narrow(0, revision)
-            return
-        if isinstance(when, int):
-            when = epoch_of(when) or when
-        revision = when if isinstance(when, int) else await revision_at(when)
-        if name == "time.from" and not isinstance(when, int):
-            revision += 1
-        terms.narrow(revision, math.inf) if name == "time.from" else terms.narrow(0, revision)
-        return
-    if not term.value.isascii() or not term.value.isdigit() or len(term.value) > 18:
-        raise status.bad_request(f"{name}={term.value}: must be a revision, such as 12345")
-    number = int(term.value)
-    terms.narrow(0 if name == "revision.to" else number, math.inf if name == "revision.from" else number)
+        number, until = await _time_bound(name, term.value, bounds, tagged)
+    else:
+        number, until = _position_named(name, term.value), None
+    if name == "metadata.name":
+        terms.narrow(number, number if bounds.holds(number) else 0)
+    elif name.endswith(".to"):
+        terms.narrow(0, await bounds.reached(number) if until is None else until)
+    elif name == "revision.after" or until is not None:
+        terms.narrow((await bounds.reached(number) if until is None else until) + 1, math.inf)
+    elif bounds.holds(number):
+        terms.narrow(number, math.inf)
+    else:
+        terms.narrow(await bounds.reached(number - 1) + 1, math.inf)
+
+
+async def _time_bound(name: str, text: str, bounds: Bounds, tagged: TaggedRevision) -> tuple[int, int | None]:
+    """Return the revision that a bound of time names; or 0, and the newest one at a time or tag. StatusError 400."""
+    try:
+        tag = tag_named(text)
+        when = None if tag else parse_moment(text, now=datetime.now(UTC))
+    except ValueError as error:
+        raise status.bad_request(f"{name}: {error}") from None
+    if when is None:
+        return 0, await bounds.reached(await tagged(tag))
+    if isinstance(when, int):
+        when = epoch_of(when) or when
+    return (when, None) if isinstance(when, int) else (0, await bounds.at(when))
+
+
+def _position_named(name: str, text: str) -> int:
+    """Return the number of a bound. StatusError 400."""
+    number = parse_position(text) if name in ("revision.after", "revision.to") else None
+    if number is None and not _is_revision(text):
+        raise status.bad_request(f"{name}={text}: must be a revision, such as 12345")
+    return int(text) if number is None else number
+
+
+def revisions_named(selection: Selection) -> list[tuple[str, int]]:
+    """Return the bounds of a selection that are single revisions. Terms that do not parse are rejected elsewhere."""
+    terms = selection.fields.terms if selection.fields is not None else ()
+    return [(term.field, int(term.value)) for term in terms if term.field in NAMING and _is_revision(term.value)]
+
+
+def _is_revision(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= LONGEST_REVISION
 
 
 class _Terms:

@@ -1,48 +1,41 @@
-"""Get, list and watch of revisions: changes read from the log as objects (api/history/revisions.py).
+"""Get, list and watch of revisions: changes read from the logs as objects (api/history/revisions.py).
 
 The log evaluates selectors of a change's own columns. Selectors of the object (labels, changed fields, reasons) are
 evaluated here, chunk by chunk. A page ends after MAX_SCANNED changes or PAGE_BYTES, full or not, with a continue token,
 so that no request reads the whole log.
 
-A client that may read revisions learns that an object changed. The contents of the change also require permission to
-read the object (``readable``).
+A question is answered from each log that may have changes of it (``shares``), in one order of times. A selection by a
+revision means that revision in its own log, and its commit time in the others.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 from msgspec import structs
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.history.change_records import WHOLE, PlainForm
-from kubechronicle.actors.history.revision_entries import SecretValues, entry_of, matches, plain_entry
-from kubechronicle.actors.history.revision_selection import DeletedTypes, RevisionSelection, select_revisions
-from kubechronicle.actors.history.tags import tagged_revisions
-from kubechronicle.actors.history.verdicts import Pair, Verdicts, with_verdicts
-from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.history.change_cursor import ChangeCursor, with_position
+from kubechronicle.actors.history.log_changes import CHUNK, LogChanges
+from kubechronicle.actors.history.merging import Merge, Merged, Share, position_of
+from kubechronicle.actors.history.other_logs import may_be_elsewhere, recorded_logs
+from kubechronicle.actors.history.revision_entries import plain_entry
+from kubechronicle.actors.history.revision_selection import revisions_named
+from kubechronicle.actors.history.tree import EVENTS
+from kubechronicle.actors.history.verdicts import with_verdicts
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.admission.replays import Outcome
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.revisions import PLAIN, Content
+from kubechronicle.api.history.elsewhere import BY_TIME, FORMER
+from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
-from kubechronicle.api.registry.registry import Registry, ResourceType
-from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment
-from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import pair_size
-from kubechronicle.eventlog.records import Moment, Operation, Record
 
-# Changes read from the log at once. With the objects they replaced, these are usually a few megabytes.
-CHUNK: Final = 500
-# The same if the objects are passed on as they are, and not decoded.
+# The same as CHUNK if the objects are passed on as they are, and not decoded.
 PLAIN_CHUNK: Final = 2000
 # Page size of a list without a limit.
 DEFAULT_LIMIT: Final = 500
@@ -55,64 +48,63 @@ MAX_SCANNED: Final = 20_000
 # The same if policies judge the changes.
 MAX_JUDGED: Final = 5_000
 
-NEVER: Final = 2**63
-"""A revision after all others."""
-
-Readable = Callable[[str, str, str], Awaitable[int]]
-"""Return the first revision at which the client may read an object, NEVER if it may not: (storage resource, namespace,
-name)."""
+MakeLogChanges = Callable[[Reads], Awaitable[LogChanges]]
+"""Return the changes of one log."""
 
 
-async def _from_the_beginning(_: str) -> int:
-    return 0
+def _ignore(warning: str) -> None:
+    """Take a warning that nobody reads."""
 
 
 class ChangeReads:
-    """An ObjectReads of revisions.
+    """An ObjectReads of revisions. ``reads``: of all logs. ``make``: returns the changes of one of them.
 
-    ``begins``: returns the first revision of a namespace that the client may list.
-    ``at``: the newest revision to return; None: the current one.
-    ``content``: how much of the objects a list returns. A get returns all of it.
-    ``form``: the form of lists with plain contents.
-    ``verdicts``: judges the changes; a list has only those that a policy would have refused.
-    ``values``: the form of the values of Secrets; masked with a random key by default.
-    ``turn``: the request's share in the large work; differences of large objects are computed there.
+    ``warn``: called with the client's warnings. ``oldest_first``: the order of lists.
     """
 
     def __init__(
         self,
-        log: RevisionLog,
         reads: Reads,
-        registry: Registry,
-        deleted: DeletedTypes,
+        make: MakeLogChanges,
+        warn: Callable[[str], None] = _ignore,
         *,
-        readable: Readable,
-        turn: Turn,
-        begins: Callable[[str], Awaitable[int]] = _from_the_beginning,
-        at: Moment | None = None,
-        content: Content = "",
-        form: PlainForm = WHOLE,
         oldest_first: bool = False,
-        verdicts: Verdicts | None = None,
-        values: SecretValues | None = None,
     ) -> None:
-        self._log = log
         self._reads = reads
-        self._registry = registry
-        self._deleted = deleted
-        self._first_readable = readable
-        self._begins = begins
-        self.turn = turn
-        self._at = at
-        self._content = content
-        self._form = form
+        self._make = make
+        self._warn = warn
         self._oldest_first = oldest_first
-        self._verdicts = verdicts
-        self._values = values or SecretValues()
 
-    @property
-    def log(self) -> RevisionLog:
-        return self._log
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    async def shares(self, rt: ResourceType, selection: Selection) -> Sequence[Share]:
+        """Return the shares of the logs that may have changes of a selection, the main one first. StatusError 400."""
+        logs, named = self._reads.logs, revisions_named(selection)
+        one = next((number for field, number in named if field == "metadata.name"), None)
+        if len(logs) > 1 and one is not None:
+            logs = [self._reads.of_revision(one)]
+        shares = [await self._share(logs[0], rt, selection)]
+        query = shares[0].selected.query
+        if any(not each.resources for each in recorded_logs(self._reads)) and _may_have_noise(query):
+            self._warn(FORMER)
+        if len(logs) > 1 and _may_be_elsewhere(query):
+            shares += [await self._share(log, rt, selection) for log in logs[1:]]
+            for number in sorted({number for _, number in named if number > 1}):
+                self._warn(BY_TIME.format(revision=number))
+        return shares
+
+    async def _share(self, log: Reads, rt: ResourceType, selection: Selection) -> Share:
+        changes = await self._make(log)
+        return Share(changes, await changes.select(rt, selection))
+
+    async def main(self, rt: ResourceType, selection: Selection) -> Share:
+        """Return the share of the main log, for questions that it answers alone."""
+        return await self._share(self._reads, rt, selection)
+
+    async def events(self, rt: ResourceType, selection: Selection) -> Share | None:
+        """Return the share of the log of Events; None: it is the main one."""
+        log = self._reads.of(EVENTS)
+        return None if log is self._reads else await self._share(log, rt, selection)
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
@@ -120,8 +112,9 @@ class ChangeReads:
         number = _revision_named(name)
         if number is None:
             return None
-        last = await self.newest(revision)
-        if namespace and number < await self._begins(namespace):
+        changes = await self._make(self._reads.of_revision(number))
+        last = await changes.newest(revision)
+        if number < await changes.begins(namespace):
             return None
         query = ChangeQuery(
             after=number - 1,
@@ -130,9 +123,9 @@ class ChangeReads:
             namespace=namespace,
             not_resources=(NODE_PORTS,),
         )
-        changes = await self._log.changes(query, limit=1)
-        entry = await self._entry(*changes[0], content="full") if changes else None
-        await self._values.finish()
+        found = await changes.log.changes(query, limit=1)
+        entry = await changes.entry(*found[0], content="full") if found else None
+        await changes.values.finish()
         return entry
 
     async def list(
@@ -146,39 +139,31 @@ class ChangeReads:
         exact: bool = False,
     ) -> Listing:
         """List revisions, newest first. ``revision``: as of any list; with ``exact`` the newest revision returned."""
-        last = await self.newest(revision)
-        if exact and revision:
-            last = min(last, revision)
-        after = 0
+        shares = await self.shares(rt, selection)
+        changes = shares[0].changes
+        pages = _Pages(shares, namespaced=rt.namespaced and not selection.namespace)
         if continue_token:
-            token = decode_continue(continue_token, namespaced=rt.namespaced and not selection.namespace)
-            named = _revision_named(token.after[1])
-            if not named or token.revision < 0:
-                raise status.expired(EXPIRED_LIST)
-            last, after = token.revision, named
-        selected = await self.select(rt, selection)
-        query = replace(
-            selected.query,
-            until=min(selected.query.until, last),
-            newest_first=not self._oldest_first,
-            with_replaced=self._content != "after" or selected.needs_objects,
-            brief=self._form.brief and self._is_plain(selected),
-        )
-        if after and self._oldest_first:
-            query = replace(query, after=max(query.after, after))
-        elif after:
-            query = replace(query, until=min(query.until, after - 1))
-        limit = limit or DEFAULT_LIMIT
-        if self._verdicts is not None and not query.resources:
-            query = replace(query, resources=self._verdicts.resources())
-            selected = replace(selected, is_empty=selected.is_empty or not query.resources)
-        entries, last_scanned = ([], None) if selected.is_empty else await self._page(selected, query, limit)
-        token_text = ""
-        if last_scanned is not None:
-            namespace = "" if selection.namespace or not rt.namespaced else last_scanned.key.namespace
-            token_text = encode_continue(Continue(last, (namespace, str(last_scanned.revision))))
-        await self._values.finish()
-        return Listing(entries=entries, revision=last, continue_token=token_text)
+            pages.go_on(continue_token)
+        else:
+            for share in shares:
+                pages.last[share] = await share.changes.newest(revision)
+                if exact and revision:
+                    asked = await share.changes.bounds.reached(revision)
+                    pages.last[share] = min(pages.last[share], asked)
+        options: dict[str, Any] = {
+            "newest_first": not self._oldest_first,
+            "with_replaced": changes.content != "after" or shares[0].selected.needs_objects,
+            "brief": changes.form.brief and changes.is_plain(shares[0].selected),
+        }
+        if changes.verdicts is not None and not shares[0].query.resources:
+            options["resources"] = changes.verdicts.resources()
+        for share in shares:
+            after, until = pages.bounds(share, oldest_first=self._oldest_first)
+            share.narrow(after=after, until=until, **options)
+            share.ended |= not options.get("resources", True)
+        entries, more = await self._page(Merge(shares), limit or DEFAULT_LIMIT)
+        await changes.values.finish()
+        return Listing(entries=entries, revision=pages.position, continue_token=pages.token() if more else "")
 
     async def watch(
         self,
@@ -193,155 +178,126 @@ class ChangeReads:
 
         Without one (or "0") the newest page comes first, in ascending order, as kubectl get --watch shows it.
         """
-        last = await self.newest(revision)
-        selected = await self.select(rt, selection)
+        shares = await self.shares(rt, selection)
+        starts = [await share.changes.newest(revision) for share in shares]
+        last = position_of({share.changes: start for share, start in zip(shares, starts, strict=True)})
         send_initial = initial if initial is not None else not revision
         entries: Sequence[Entry] = ()
-        if send_initial and not selected.is_empty:
-            query = replace(selected.query, until=min(selected.query.until, last), newest_first=True)
-            newest_page, _ = await self._page(selected, query, DEFAULT_LIMIT)
+        if send_initial:
+            for share, start in zip(shares, starts, strict=True):
+                share.narrow(until=start, newest_first=True)
+            newest_page, _ = await self._page(Merge(shares), DEFAULT_LIMIT)
             entries = newest_page[::-1]
-        start = last if send_initial or not revision else revision
-        cursor = ChangeCursor(self, selected, start)
-        await self._values.finish()
-        return Watching(entries, last, bool(initial) and bookmarks, cursor)
+            if len(shares) > 1 and entries:
+                entries = [*entries[:-1], with_position(entries[-1], last)]
+        elif revision:
+            starts = [await share.changes.bounds.reached(revision) for share in shares]
+        await shares[0].changes.values.finish()
+        return Watching(entries, last, bool(initial) and bookmarks, ChangeCursor(shares, starts))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def begins(self, namespace: str) -> int:
-        """Return the first revision of a namespace that the client may list; 0: it may list all. "": no namespace."""
-        return await self._begins(namespace) if namespace else 0
-
-    async def select(self, rt: ResourceType, selection: Selection) -> RevisionSelection:
-        """Split a list's selectors into a query of the log and the rest. StatusError 400."""
-        tagged = tagged_revisions(self._reads, self._registry)
-        found = await select_revisions(rt, selection, self._registry, self._revision_at, self._deleted, tagged)
-        first = await self.begins(selection.namespace)
-        if first <= found.query.after + 1:
-            return found
-        query = replace(found.query, after=first - 1)
-        return replace(found, query=query, is_empty=found.is_empty or query.after >= query.until)
-
-    async def _revision_at(self, when: datetime | timedelta) -> int:
-        """Return the newest revision at a time: 0 before the history, the current revision for the future."""
-        try:
-            return (await self._log.revision_at(when)).revision
-        except BeforeHistory:
-            return 0
-        except FutureMoment:
-            return await self.newest(None)
-
-    async def newest(self, revision: int | None) -> int:
-        """Return the newest revision to answer with."""
-        if self._at is not None:
-            return self._at.revision
-        if revision is None:
-            return await self._reads.wait_consistent()
-        await self._reads.wait_not_older(revision)
-        return self._reads.applied
-
-    async def _page(
-        self, selected: RevisionSelection, query: ChangeQuery, limit: int
-    ) -> tuple[Sequence[Entry], Record | None]:
-        """Return at most ``limit`` matching entries, and the last record scanned if there may be more."""
+    async def _page(self, merge: Merge, limit: int) -> tuple[Sequence[Entry], bool]:
+        """Return at most ``limit`` matching entries, and whether there may be more after ``scanned`` of the shares."""
         entries: list[Entry] = []
-        scanned, held, last = 0, 0, None
-        judges, is_plain = self._verdicts is not None, self._is_plain(selected)
-        scopes: dict[tuple[str, ...], int] = {}
+        scanned, held = 0, 0
+        changes, selected = merge.shares[0].changes, merge.shares[0].selected
+        judges, is_plain = changes.verdicts is not None, changes.is_plain(selected)
         most = PLAIN_CHUNK if is_plain else CHUNK
         while True:
             size = CHUNK if selected.needs_objects or judges else min(most, limit - len(entries) + 1)
-            chunk = await self._log.changes(query, limit=size)
-            judged = await self._judged(chunk)
-            for place, (record, before) in enumerate(chunk):
+            found = await merge.take(size)
+            judged = await _judged(found) if judges else None
+            for place, (share, record, before) in enumerate(found):
                 if len(entries) == limit or held >= PAGE_BYTES:
-                    return entries, last
-                last, scanned = record, scanned + 1
+                    return entries, True
+                share.scanned, scanned = record, scanned + 1
                 if judged is not None and not judged[place]:
                     continue
+                entry = None
                 if is_plain:
                     if not scanned % PAUSE_EVERY:
                         await trio.lowlevel.checkpoint()
                     scope = record.key[:2]
-                    first = scopes.get(scope)
+                    first = share.first_readable.get(scope)
                     if first is None:
-                        first = scopes[scope] = await self._first_readable(*scope, "")
+                        first = share.first_readable[scope] = await share.changes.readable(*scope, "")
                     if record.revision >= first:  # the client may read all objects of the resource in the namespace
-                        entries.append(plain_entry(record, before, self._form))
-                        held += len(entries[-1].json)
-                        continue
-                entry = await self._matching(selected, record, before)
+                        entry = plain_entry(record, before, changes.form, share.changes.reads.name)
+                if entry is None:
+                    entry = await share.changes.matching(share.selected, record, before)
                 if entry is not None and judged is not None:
                     entry = structs.replace(entry, json=with_verdicts(entry.json, judged[place]))
                 if entry is not None:
                     entries.append(entry)
                     held += len(entry.json)
-            if chunk.is_last(size):
-                return entries, None
+            if merge.ended:
+                return entries, False
             if scanned >= (MAX_JUDGED if judges else MAX_SCANNED):
-                return entries, last
-            assert last is not None
-            if query.newest_first:
-                query = replace(query, until=last.revision - 1)
-            else:
-                query = replace(query, after=last.revision)
+                return entries, True
 
-    async def _judged(self, chunk: Sequence[Pair]) -> Sequence[Sequence[Outcome]] | None:
-        """Return the verdicts on changes, none for those that the client may not read; None: nothing is judged."""
-        if self._verdicts is None:
-            return None
-        readable = [await self.may_read(record) for record, _ in chunk]
-        found = iter(await self._verdicts.of([change for change, seen in zip(chunk, readable, strict=True) if seen]))
-        return [next(found) if seen else () for seen in readable]
 
-    async def after(self, selected: RevisionSelection, revision: int) -> tuple[Sequence[tuple[Record, Entry]], int]:
-        """Return the matching changes after a revision, oldest first, and the last revision scanned."""
-        applied = self._reads.applied
-        query = replace(
-            selected.query,
-            after=max(selected.query.after, revision),
-            until=min(selected.query.until, applied),
-            newest_first=False,
-        )
-        if selected.is_empty:
-            return [], applied
-        chunk = await self._log.changes(query, limit=CHUNK)
-        matching = [(record, await self._matching(selected, record, before)) for record, before in chunk]
-        await self._values.finish()
-        reached = applied if chunk.is_last(CHUNK) else chunk[-1][0].revision
-        return [(record, entry) for record, entry in matching if entry is not None], reached
+async def _judged(found: Sequence[Merged]) -> Sequence[Sequence[Outcome]]:
+    """Return the verdicts on changes."""
+    judged: list[Sequence[Outcome]] = [()] * len(found)
+    places: dict[LogChanges, list[int]] = {}
+    for place, (share, _, _) in enumerate(found):
+        places.setdefault(share.changes, []).append(place)
+    for changes, own in places.items():
+        for place, outcomes in zip(own, await changes.judged([found[place][1:] for place in own]), strict=True):
+            judged[place] = outcomes
+    return judged
 
-    async def wait_after(self, revision: int) -> None:
-        """Return when this replica has applied a newer revision."""
-        await self._reads.wait_newer(revision)
 
-    async def _matching(self, selected: RevisionSelection, record: Record, before: Record | None) -> Entry | None:
-        """Return the revision if its object matches the selectors."""
-        if not selected.needs_objects:
-            return await self._entry(record, before, content=self._content)
-        if not await self.may_read(record):
-            return None  # selectors must not reveal labels and fields that the client may not read
-        size = pair_size((record, before))
-        await self.turn.begin(size)
-        if not await self.turn.run(size, partial(matches, selected, record, before)):
-            return None
-        return await self._entry(record, before, content=self._content)
+class _Pages:
+    """The pages of one list: where each log ends for them (``last``), and how far it has been read (``_reached``).
 
-    async def may_read(self, record: Record) -> bool:
-        """Tell whether the client may read the object of a change."""
-        return record.revision >= await self._first_readable(*record.key)
+    The continue token has both. With one log, it is the usual one: {"rv": last, "start": "namespace/reached"}. With
+    several logs, its name is ``LAST-REACHED.LAST-REACHED``, a pair for each, 0 before its first change.
+    """
 
-    def _is_plain(self, selected: RevisionSelection) -> bool:
-        """Tell whether objects are passed on as the log holds them: nothing decodes them."""
-        return self._content in PLAIN and not selected.needs_objects and self._verdicts is None
+    def __init__(self, shares: Sequence[Share], *, namespaced: bool) -> None:
+        self._shares = shares
+        self._namespaced = namespaced
+        self.last: dict[Share, int] = {}
+        self._reached: dict[Share, int] = dict.fromkeys(shares, 0)
 
-    async def _entry(self, record: Record, before: Record | None, *, content: Content) -> Entry:
-        """Return the revision as an Entry, to be listed and watched like any object."""
-        readable = await self.may_read(record)
-        size = pair_size((record, before))
-        await self.turn.begin(size)
-        make = partial(entry_of, record, before, content, self._values, self._form, readable=readable)
-        return await self.turn.run(size, make)
+    @property
+    def position(self) -> int:
+        return position_of({share.changes: last for share, last in self.last.items()})
+
+    def go_on(self, text: str) -> None:
+        """Go on after the page that had this token. StatusError 400; 410: it is of other logs."""
+        token = decode_continue(text, namespaced=self._namespaced)
+        pairs = [token.after[1]] if len(self._shares) == 1 else token.after[1].split(".")
+        if token.revision < 0 or len(pairs) != len(self._shares):
+            raise status.expired(EXPIRED_LIST)
+        for share, pair in zip(self._shares, pairs, strict=True):
+            last, _, reached = pair.rpartition("-")
+            numbers = [_revision_named(each) for each in (last or str(token.revision), reached)]
+            if None in numbers or (not numbers[1] and len(pairs) == 1):
+                raise status.expired(EXPIRED_LIST)
+            self.last[share], self._reached[share] = (number or 0 for number in numbers)
+
+    def bounds(self, share: Share, *, oldest_first: bool) -> tuple[int, int]:
+        """Return the revision after which the next page begins, and the last one that it may have."""
+        reached, last = self._reached[share], self.last[share]
+        if oldest_first:
+            return reached, last
+        return 0, min(last, reached - 1) if reached else last
+
+    def token(self) -> str:
+        """Return the token of the next page."""
+        scanned = [share.scanned for share in self._shares if share.scanned is not None]
+        namespace = scanned[0].key.namespace if self._namespaced else ""
+        main = self._shares[0]
+        if len(self._shares) == 1:
+            return encode_continue(Continue(self.last[main], (namespace, str(scanned[0].revision))))
+        pairs = [
+            f"{self.last[share]}-{self._reached[share] if share.scanned is None else share.scanned.revision}"
+            for share in self._shares
+        ]
+        return encode_continue(Continue(self.last[main], (namespace, ".".join(pairs))))
 
 
 def _revision_named(name: str) -> int | None:
@@ -351,40 +307,17 @@ def _revision_named(name: str) -> int | None:
     return int(name)
 
 
-class ChangeCursor:
-    """A watcher's position among the changes (eventlog.watching.cursors.Cursor)."""
+def _may_have_noise(query: ChangeQuery) -> bool:
+    """Tell whether a selection may be about Events or Leases, which may have been in another database."""
+    meant = set(query.resources or NOISY_RESOURCES) & set(NOISY_RESOURCES)
+    return query.namespaced is not False and bool(meant - set(query.not_resources))
 
-    def __init__(self, reads: ChangeReads, selected: RevisionSelection, after: int) -> None:
-        self._reads = reads
-        self._selected = selected
-        self._revision = after
-        self._ended = False
-        self._waiting = trio.CancelScope()
 
-    @property
-    def revision(self) -> int:
-        return self._revision
+def _may_be_elsewhere(query: ChangeQuery) -> bool:
+    """Tell whether other logs than the main one are asked about a selection.
 
-    async def next_batch(self, deadline: float | None = None) -> list[Event]:
-        """Return the next events, as any cursor. Each watcher has queries of its own: there are few of them."""
-        limit = math.inf if deadline is None else deadline
-        while not self._ended:
-            with trio.CancelScope(deadline=limit) as self._waiting:
-                await self._reads.wait_after(self._revision)
-                try:
-                    changes, self._revision = await self._reads.after(self._selected, self._revision)
-                finally:
-                    self._reads.turn.pause()  # a watch has a place only while it reads
-                if changes:
-                    return [
-                        Event(record.revision, Operation.CREATE, entry, None, record.committed_at)
-                        for record, entry in changes
-                    ]
-            if self._waiting.cancelled_caught:
-                return []
-        await trio.lowlevel.checkpoint()
-        return []
-
-    def end(self) -> None:
-        self._ended = True
-        self._waiting.cancel()
+    A reader that leaves out Events and Leases, and names no kind, is not shown either what other logs record about
+    themselves.
+    """
+    resources = query.resources or NOISY_RESOURCES
+    return any(may_be_elsewhere(each) and each not in query.not_resources for each in resources)

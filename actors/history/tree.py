@@ -6,7 +6,7 @@ namespace (of the cluster-scoped objects, for such an object). Objects that the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -16,9 +16,10 @@ import orjson
 import trio
 
 from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.log_changes import LogChanges
+from kubechronicle.actors.history.merging import Share
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
@@ -40,22 +41,19 @@ MOST_CHANGES: Final = 2000
 AT_ONCE: Final = 50
 EVENTS: Final = "events"
 
-EventsOf = Callable[[ChangeQuery], Awaitable[tuple[ChangeReads, ChangeQuery] | None]]
-"""Return the revisions of the other log that holds Events, and the same period there; None: there is no such log."""
-
 
 async def tree(
     log: RevisionLog,
-    reads: ChangeReads,
+    reads: LogChanges,
     selected: RevisionSelection,
     registry: Registry,
     *,
     values: SecretValues | None = None,
-    events: EventsOf | None = None,
+    events: Share | None = None,
 ) -> dict[str, Any]:
     """Return the RevisionTree of the selected object in the selected period. StatusError 400.
 
-    ``events``: finds Events that are in another log; ``truncated``: the period has more than is read.
+    ``events``: the log of Events, if it is another one; ``truncated``: the period has more than is read.
     """
     name = _name_in(selected)
     newest, query = await reads.newest(None), selected.query
@@ -95,17 +93,17 @@ async def tree(
 
 
 async def _events(
-    finding: _Finding, events: EventsOf | None, scope: ChangeQuery, uids: frozenset[str]
+    finding: _Finding, events: Share | None, scope: ChangeQuery, uids: frozenset[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the Events about these objects from the logs that hold them, by uid, in the order of their times."""
     found = await finding.events(scope, uids)
-    elsewhere = await events(scope) if events is not None else None
-    if elsewhere is None:
+    if events is None:
         return found
-    reads, its_scope = elsewhere
+    reads, query = events.changes, events.query
+    until = min(query.until, await reads.newest(None))
     other = _Finding(reads.log, reads, finding.registry)
-    for uid, more in (await other.events(its_scope, uids)).items():
-        found.setdefault(uid, []).extend(more)
+    for uid, more in (await other.events(replace(scope, after=query.after, until=until), uids)).items():
+        found[uid] = sorted([*found.get(uid, ()), *more], key=lambda event: event["time"])
     finding.truncated |= other.truncated
     return found
 
@@ -128,7 +126,7 @@ class _Finding:
     ``left``: resources whose history begins after the beginning of the period.
     """
 
-    def __init__(self, log: RevisionLog, reads: ChangeReads, registry: Registry) -> None:
+    def __init__(self, log: RevisionLog, reads: LogChanges, registry: Registry) -> None:
         self._log = log
         self._reads = reads
         self.registry = registry
@@ -204,7 +202,7 @@ class _Finding:
             async for record in records:
                 uid = involved_in(record.body)
                 if uid in uids and len(found) < MOST_CHANGES:
-                    found[record.uid] = (uid, _event(record))
+                    found[record.uid] = (uid, _event(record, self._reads.reads.name))
         events: dict[str, list[dict[str, Any]]] = {}
         for uid, event in found.values():
             events.setdefault(uid, []).append(event)
@@ -215,17 +213,18 @@ def _node_of(record: Record) -> Node:
     return Node(record.uid, *record.key, owners_in(record.body))
 
 
-def _event(record: Record) -> dict[str, Any]:
+def _event(record: Record, database: str) -> dict[str, Any]:
     event = orjson.loads(record.body)
     return {
         "revision": str(record.revision),
         "time": record.committed_at,
+        **({"database": database} if database else {}),
         **{name: event.get(name) for name in ("type", "reason", "message", "count") if event.get(name)},
     }
 
 
 async def _changes(
-    log: RevisionLog, reads: ChangeReads, scope: ChangeQuery, nodes: Sequence[Node], values: SecretValues
+    log: RevisionLog, reads: LogChanges, scope: ChangeQuery, nodes: Sequence[Node], values: SecretValues
 ) -> tuple[dict[str, list[dict[str, Any]]], bool]:
     """Return the revisions of the objects in the period, by uid, and whether there are more."""
     found: dict[str, list[dict[str, Any]]] = {}

@@ -125,16 +125,21 @@ class Verdicts:
             for operation in (CREATE, UPDATE, DELETE)
         )
 
-    async def of(self, changes: Sequence[Pair]) -> Sequence[Sequence[Outcome]]:
-        """Return the refusals of each change, none for one that cannot be judged."""
-        lists = await self._lists([record for record, _ in changes])
-        states = [await self._state_of(record, lists) for record, _ in changes]
-        return await trio.to_thread.run_sync(self._judged, changes, states, limiter=_THREADS)
+    async def of(self, changes: Sequence[Pair], at: Sequence[int]) -> Sequence[Sequence[Outcome]]:
+        """Return the refusals of each change, none for one that cannot be judged.
 
-    def _judged(self, changes: Sequence[Pair], states: Sequence[_State]) -> Sequence[Sequence[Outcome]]:
+        ``at``: for each, the revision of the main log before which the state is that before the change.
+        """
+        lists = await self._lists([record for record, _ in changes], at)
+        states = [await self._state_of(record, number, lists) for (record, _), number in zip(changes, at, strict=True)]
+        return await trio.to_thread.run_sync(self._judged, changes, at, states, limiter=_THREADS)
+
+    def _judged(
+        self, changes: Sequence[Pair], at: Sequence[int], states: Sequence[_State]
+    ) -> Sequence[Sequence[Outcome]]:
         outcomes: list[Sequence[Outcome]] = [()] * len(changes)
-        for place in sorted(range(len(changes)), key=lambda place: changes[place][0].revision):
-            if states[place].begin(changes[place][0].revision):
+        for place in sorted(range(len(changes)), key=at.__getitem__):
+            if states[place].begin(at[place]):
                 outcomes[place] = self._outcomes(*changes[place], states[place])
         return outcomes
 
@@ -150,17 +155,16 @@ class Verdicts:
 
     # -- the state at the moment of a write ---------------------------------------------------------------------------
 
-    async def _state_of(self, record: Record, lists: Lists | None) -> _State:
-        objects = {needed: await self._object_at(needed, record.revision - 1) for needed in self._needed(record.key)}
+    async def _state_of(self, record: Record, at: int, lists: Lists | None) -> _State:
+        objects = {needed: await self._object_at(needed, at - 1) for needed in self._needed(record.key)}
         return _State(objects, lists)
 
-    async def _lists(self, records: Sequence[Record]) -> Lists | None:
+    async def _lists(self, records: Sequence[Record], at: Sequence[int]) -> Lists | None:
         """Read the lists that policies look at for some writes; None: they look at none. StatusError 400."""
         scopes = {scope for record in records for scope in self._scopes(record.key)}
         if not scopes:
             return None
-        revisions = [record.revision for record in records]
-        first, last = min(revisions), max(revisions)
+        first, last = min(at), max(at)
         while True:
             try:
                 return await read_lists(self._log, scopes, first=first, last=last)

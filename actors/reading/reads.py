@@ -101,9 +101,23 @@ class WatchScope(TypedDict):
 
 
 class Reads:
-    """Get, list and watch over the views. ``describe``: for entries read from the log. ``listed``: counts lists."""
+    """Get, list and watch over the views. ``describe``: for entries read from the log. ``listed``: counts lists.
 
-    def __init__(self, *, log: RevisionLog, views: Views, consistency: ConsistentRead, describe: Describe) -> None:
+    ``name``: of the database if it is not the main one. ``place``: of its log (eventlog/layout.py).
+    """
+
+    def __init__(
+        self,
+        *,
+        log: RevisionLog,
+        views: Views,
+        consistency: ConsistentRead,
+        describe: Describe,
+        name: str = "",
+        place: int = 0,
+    ) -> None:
+        self.name = name
+        self.place = place
         self.views = views
         self.log = log
         self.past = PastStates(log=log, views=views, describe=describe)

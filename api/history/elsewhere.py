@@ -1,20 +1,14 @@
-"""Warnings that changes are in another database: the server's words, which its client knows again."""
+"""Warnings about changes in several databases: the server's words, which its client knows again."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-LEFT_OUT: Final = (
-    "changes of {} are in another database, and left out here; list them with --field-selector object.resource={}"
-)
-EARLIER: Final = (
-    "earlier changes, up to revision {revision}, are in the main log; list them with --field-selector "
-    "revision.to={revision}"
-)
+BY_TIME: Final = "revision {revision} is of one database; changes in another one are chosen by its commit time"
 FORMER: Final = "changes of Events or Leases may be in another database, which this server is not given any more"
 _KNOWN: Final = re.compile(
-    r'"((?:changes of [^"]* (?:are|may be) in another database|earlier changes, up to revision)[^"]*)"'
+    r'"(changes of Events or Leases may be in another database[^"]*|revision \d+ is of one database;[^"]*)"'
 )
 
 

@@ -44,6 +44,7 @@ class Change:
     ``reason``: of the request; "" for none.
     ``erased``, ``before_erased``: the contents of the object, or of its former state, were erased.
     ``problem``: the reason why the object, or its former state, cannot be decrypted; "": they can.
+    ``database``: the name of the database whose log the revision belongs to; "": the main one.
     """
 
     revision: int
@@ -64,6 +65,7 @@ class Change:
     erased: bool = False
     before_erased: bool = False
     problem: str = ""
+    database: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -99,6 +101,8 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
         "object": _reference(change),
         "version": change.version,
     }
+    if change.database:
+        found["database"] = change.database
     if change.last is not None and readable and (marked := change.last.get("metadata", {}).get("deletionTimestamp")):
         found["deletionTimestamp"] = marked
     if change.previous_revision:

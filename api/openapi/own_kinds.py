@@ -34,6 +34,9 @@ _REVISION: Final[Mapping[str, Schema]] = {
         name=_text("Its name."),
         uid=_text("Its uid, which differs from that of a later object with the same name."),
     ),
+    "database": _text(
+        "The database whose log the revision belongs to, named by its resources; absent for the main database."
+    ),
     "version": {"type": "integer", "format": "int64", "description": "The number of changes of the object so far."},
     "deletionTimestamp": _text(
         "Of a Delete: the time that an earlier request set, which marked the object for deletion. Absent if none did."

@@ -31,8 +31,8 @@ TEXT_FIELDS: Final[Mapping[str, str]] = {
 KIND_FIELDS: Final = ("object.kind", "object.resource", "object.apiVersion")
 """The kind of objects: Deployment; deployments, deploy or deployments.apps; apps/v1. Upper or lower case."""
 
-BOUNDS: Final = ("revision.from", "revision.to", "time.from", "time.to")
-"""The first and last revision; the first and last time, absolute or as an age."""
+BOUNDS: Final = ("revision.from", "revision.after", "revision.to", "time.from", "time.to")
+"""The first revision, or the one before it, and the last one; the first and last time, absolute or as an age."""
 
 REASON: Final = "reason"
 

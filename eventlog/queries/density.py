@@ -27,6 +27,8 @@ BY: Final[tuple[By, ...]] = ("resource", "user_name", "namespace", "operation")
 
 # Rows that one query may count: about a second of a Postgres process.
 MAX_COUNTED: Final = 2_000_000
+MOST_NAMED: Final = 10
+"""Values that are counted by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class DensityQuery:
     changes: ChangeQuery
     edges: tuple[datetime, ...]
     by: By = "resource"
-    most: int = 10
+    most: int = MOST_NAMED
     limit: int = MAX_COUNTED
 
 

@@ -64,7 +64,9 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     _check_readable(request, context)
     if not info.is_resource:
         return await _with_past_documents(backend, context)
-    context.at = moment = await resolve_moment(backend, context.moment, timed=_needs_time(request, info))
+    by_time = info.group == HISTORY and len(backend.store.reads.logs) > 1  # the moment is found in the other logs, too
+    timed = by_time or _needs_time(request, info)
+    context.at = moment = await resolve_moment(backend, context.moment, timed=timed)
     if info.group != HISTORY:  # revisions are limited one by one
         await check_moment(backend, context, moment.revision)
     if info.group_resource == RESOURCE and wants_shown(context):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta import metadata
@@ -71,7 +72,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
     if options.continue_ and options.resource_version not in ("", "0"):
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
-    revision = list_revision(options)
+    revision = (parse_position(options.resource_version) if rt.of_log else None) or list_revision(options)
     exact = reads_exactly(options, revision, paged=options.limit > 0)
     if options.continue_ and not rt.of_log:
         read_at, _ = parse_continue(rt, selection, options.continue_)

@@ -39,12 +39,12 @@ from kubechronicle.actors.history.change_records import WHOLE, PlainForm
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
+from kubechronicle.actors.history.log_changes import NEVER, LogChanges, Readable
 from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_entries import SecretValues
-from kubechronicle.actors.history.revisions import NEVER, ChangeReads, Readable
-from kubechronicle.actors.history.routed_revisions import RoutedRevisions
+from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Reads, Selection
@@ -152,36 +152,33 @@ def _revisions(
     oldest_first: bool = False,
     verdicts: Verdicts | None = None,
     values: SecretValues | None = None,
-) -> RoutedRevisions:
+) -> ChangeReads:
     """Return the revisions of all logs, limited to the rights of the request's user."""
     reads = backend.store.reads
 
-    async def of_log(log: Reads) -> ChangeReads:
-        if log is not reads and verdicts is not None:
-            raise status.bad_request(f"{VERDICTS}: only changes in the main database have verdicts")
+    async def of_log(log: Reads) -> LogChanges:
         at = context.at
         if at is not None and log is not reads:
             try:
                 at = await at_time(log, at.time)
             except BeforeHistory:  # then it has no change to show
                 at = Moment(0, at.time)
-        return ChangeReads(
-            log.log,
+        return LogChanges(
             log,
             backend.store.registry,
             backend.store.past.deleted,
+            every=reads,
             readable=readable_since(backend, context, log),
             begins=lambda namespace: first_revision(backend, context, namespace, log),
             turn=context.turn,
             at=at,
             content=next(each for each in CONTENTS if each == content),
             form=form,
-            oldest_first=oldest_first,
             verdicts=verdicts,
             values=values,
         )
 
-    return RoutedRevisions(reads, of_log, context.warnings.append)
+    return ChangeReads(reads, of_log, context.warnings.append, oldest_first=oldest_first)
 
 
 def _secret_values(backend: Backend, request: Request, context: Context) -> SecretValues:
@@ -206,23 +203,30 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     if include:
         await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     by = _by(context, several=wanted == "groups")
-    revisions = _revisions(backend, context)
-    changes = await revisions.choose(rt, selection)
-    log = changes.log
+    revisions, everything = _revisions(backend, context), bool(include)
+    if wanted in ("incident", "tree"):  # of objects that are in the main log
+        main = await revisions.main(rt, selection)
+        log, changes, selected = main.changes.log, main.changes, main.selected
+        if wanted == "incident":
+            summary = await incident(log, changes, selected, everything=everything)
+        else:
+            events = await revisions.events(rt, selection)
+            summary = await tree(log, changes, selected, backend.store.registry, events=events)
+        return _summary_response(summary)
+    shares = await revisions.shares(rt, selection)
     if wanted == "density":
-        options = DensityOptions(width=_width(context.query.get("bucket")), by=by[0], everything=bool(include))
-        summary = await density(log, changes, await changes.select(rt, selection), options)
+        options = DensityOptions(width=_width(context.query.get("bucket")), by=by[0], everything=everything)
+        summary = await density(shares, options)
     elif wanted == "groups":
-        summary = await groups(log, changes, await changes.select(rt, selection), by, everything=bool(include))
-    elif wanted == "incident":
-        summary = await incident(log, changes, await changes.select(rt, selection), everything=bool(include))
+        summary = await groups(shares, by, everything=everything)
     elif wanted == "retention":
-        summary = await retention(log, changes, await changes.select(rt, selection))
-    elif wanted == "tree":
-        selected = await changes.select(rt, selection)
-        summary = await tree(log, changes, selected, backend.store.registry, events=revisions.events)
+        summary = await retention(shares)
     else:
-        summary = await read_extent(revisions, rt, selection, everything=bool(include))
+        summary = await extent(shares, everything=everything)
+    return _summary_response(summary)
+
+
+def _summary_response(summary: dict[str, Any]) -> Response:
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
 
 
@@ -250,18 +254,8 @@ async def warn_if_nothing(
 ) -> None:
     """Tell the reader of an empty table of revisions what was searched."""
     if _is_read_by_people(request, rt):
-        found = await read_extent(_revisions(backend, context), rt, selection)
+        found = await extent(await _revisions(backend, context).shares(rt, selection))
         context.warnings.append(f"nothing was found: {covered(found)}")
-
-
-async def read_extent(
-    revisions: RoutedRevisions, rt: ResourceType, selection: Selection, *, everything: bool = False
-) -> dict[str, Any]:
-    """Return the RevisionExtent of a list. StatusError 400."""
-    changes = await revisions.choose(rt, selection)
-    selected = await changes.select(rt, selection)
-    left_out = revisions.left_out(selected.query) if revisions.is_main(changes) else []
-    return await extent(changes.log, changes, selected, everything=everything, elsewhere=left_out)
 
 
 def _by(context: Context, *, several: bool) -> list[str]:

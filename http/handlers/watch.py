@@ -22,6 +22,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
@@ -60,7 +61,8 @@ async def watch(
 ) -> Response:
     revision = None
     if options.resource_version:
-        revision = storage_revision(options.resource_version)
+        joined = parse_position(options.resource_version) if rt.of_log else None
+        revision = joined or storage_revision(options.resource_version)
     if revision and not rt.of_log:
         await check_list(backend, context, rt, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)

@@ -116,8 +116,9 @@ export async function covered(places, fields, signal) {
 
 /** The changes of several scopes in one order, newest first or (``order``) oldest first, in pages. */
 export class Changes {
-  constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "", values = "" } = {}) {
-    this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
+  /** ``after``: the positions of former changes of these places, after which the changes begin. */
+  constructor(places, fields, { content = "", signal, page = 100, order = "newest", verdicts = "", values = "", after = [] } = {}) {
+    this.sources = places.map((place, index) => ({ ...place, found: [], token: "", ended: false, after: after[index], position: after[index] }));
     this.query = { content, limit: page, order, verdicts, values };
     this.sign = order === "newest" ? 1 : -1;
     this.fields = fields;
@@ -129,10 +130,11 @@ export class Changes {
   async #more(source) {
     // An empty page may not be the last: the server searches a bounded number of changes at once.
     for (let tries = 0; tries < 20 && !source.found.length && !source.ended; tries++) {
-      const asked = { ...this.query, fieldSelector: selector(source.fields, this.fields), continue: source.token };
+      const asked = { ...this.query, fieldSelector: selector(source.fields, this.fields, { "revision.after": source.after }), continue: source.token };
       try {
         const page = await get(source.path, asked, this.signal, source.lacking, this.warnings);
         source.found = page.items ?? [];
+        source.position = page.metadata?.resourceVersion ?? source.position;
         source.token = page.metadata?.continue ?? "";
         source.ended = !source.token;
       } catch (error) {
@@ -149,7 +151,7 @@ export class Changes {
     while (taken.length < limit) {
       await Promise.all(this.sources.map((source) => this.#more(source)));
       const first = this.sources.filter((source) => source.found.length)
-        .reduce((best, source) => (!best || this.sign * (number(source.found[0]) - number(best.found[0])) > 0 ? source : best), null);
+        .reduce((best, source) => (!best || this.sign * inTime(source.found[0], best.found[0]) > 0 ? source : best), null);
       if (!first) break;
       taken.push(first.found.shift());
     }
@@ -159,7 +161,15 @@ export class Changes {
   get ended() {
     return this.sources.every((source) => source.ended && !source.found.length);
   }
+
+  /** For each place, where its newest change was when it was read: of several databases, the revisions of all. */
+  get positions() {
+    return this.sources.map((source) => source.position);
+  }
 }
+
+/** Compare two changes by their times; databases have revisions of their own. */
+export const inTime = (one, other) => (one.time === other.time ? number(one) - number(other) : one.time < other.time ? -1 : 1);
 
 export const number = (revision) => Number(revision.metadata.name);
 

@@ -2,7 +2,7 @@
 
 import { breakable, count, h, loading, say, when, zoneName } from "./dom.js";
 import { exportButtons } from "./export.js";
-import { ApiError, Changes, covered, number, resourceName, scopes, selector } from "./api.js";
+import { ApiError, Changes, covered, resourceName, scopes, selector } from "./api.js";
 
 // The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
 export const NOISE = "noise=hidden";
@@ -69,7 +69,6 @@ export class ChangeList {
     this.body = h("tbody");
     try {
       const found = await this.changes.next(this.page);
-      this.newest = found.length ? number(found[0]) : 0;
       await this.#add(found);
       const shown = found.length ? this.#table() : h("p.empty", {}, this.changes.ended ? this.empty : "None of the newest changes match.");
       this.element.replaceChildren(...this.changes.notes.map((note) => h("p.note", {}, note)), shown, this.#more(),
@@ -85,14 +84,16 @@ export class ChangeList {
 
   /** Put changes that have just happened above the others, while the page is open. ``every``: milliseconds. */
   follow(namespace, fields, signal, every) {
-    let last = this.newest ?? 0;
+    let { positions } = this.changes;
+    if (!positions.some(Boolean)) return; // the first page could not be read
     const look = async () => {
       if (signal.aborted) return;
       try {
-        const since = last ? { "revision.from": String(last + 1) } : {};
-        const found = await new Changes(scopes(namespace), selector(fields, since), { signal, page: this.page, order: "oldest" }).next(this.page);
+        const fresh = new Changes(scopes(namespace), fields, { signal, page: this.page, order: "oldest", after: positions });
+        const found = [];
+        do found.push(...await fresh.next(this.page)); while (!fresh.ended);
+        positions = fresh.positions;
         if (found.length) {
-          last = number(found.at(-1));
           await this.#add(found.reverse(), { first: true });
           if (!this.body.isConnected) this.element.replaceChildren(this.#table());
           say(count(found.length, "new change"));

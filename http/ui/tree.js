@@ -93,7 +93,7 @@ function changes(objects) {
       h("a", { href: link(revision) }, breakable(`${resourceName(revision.object)}/${revision.object.name}`)), " ", summary(revision)]]),
     ...each.events.map((event) => [Number(event.revision), event.time, [h(`span.event.${event.type === "Warning" ? "warned" : "usual"}`, {}, event.type || "Event"),
       ` ${event.reason ?? ""} `, objectLink(each), ` ${event.message ?? ""}`, event.count > 1 ? ` (×${event.count})` : ""]]),
-  ]).sort(([one], [other]) => one - other);
+  ]).sort(([one, early], [other, late]) => Date.parse(early) - Date.parse(late) || one - other);
   return [
     h("h2", {}, `Changes and Events (${lines.length.toLocaleString("en")})`),
     lines.length > LINES ? h("p.note", {}, `The newest ${LINES} are shown.`) : "",

@@ -23,6 +23,7 @@ from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
 from kubechronicle.api.history.branches import ENDS
 from kubechronicle.api.history.elsewhere import notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
+from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.reasons import HEADER as REASON
 from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.history.tags import PREFIX as TAG
@@ -40,6 +41,8 @@ PAGE_SIZE: Final = 500
 NOT_JSON: Final = "the response is not JSON; is this a Kubernetes API server?"
 JSON: Final = "application/json"
 REVISIONS: Final = f"/apis/{HISTORY_GROUP}/"
+# A selection of which the main log has all changes: the revisions that people type are its own.
+MAIN_LOG: Final = f"{NOISE}={HIDDEN}"
 # Smaller differences between the clocks are ignored: the Date header has whole seconds.
 TOLERATED_SKEW: Final = timedelta(seconds=2)
 
@@ -261,9 +264,9 @@ class Client:
         return tag
 
     def _newest_revision(self) -> int:
-        """Return the newest revision, 0 if the user may not know it."""
+        """Return the newest revision of the main log, 0 if the user may not know it."""
         try:
-            page = self.get(f"{REVISIONS}v1/clusterrevisions", {"limit": "1"})
+            page = self.get(f"{REVISIONS}v1/clusterrevisions", {"limit": "1", "fieldSelector": MAIN_LOG})
         except ApiError:
             return 0
         return int(page["metadata"].get("resourceVersion") or 0)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kubechronicle.api.history.moments import parse_moment, written
+from kubechronicle.api.history.positions import covers, is_joined, place_of
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -86,9 +87,8 @@ def _path(namespaced: bool, namespace: str) -> str:
 
 def read_revisions(client: Client, query: RevisionQuery) -> Iterator[Object]:
     """Yield the revisions of all scopes in one order. ApiError, OperatorError."""
-    sign = 1 if query.oldest_first else -1
     lists = (_read_scope(client, query, scope) for scope in query.scopes)
-    for count, revision in enumerate(heapq.merge(*lists, key=lambda each: sign * number_of(each)), 1):
+    for count, revision in enumerate(heapq.merge(*lists, key=in_time, reverse=not query.oldest_first), 1):
         yield revision
         if count == query.limit:
             return
@@ -124,6 +124,17 @@ def number_of(revision: Object) -> int:
     return int(revision["metadata"]["name"])
 
 
+def in_time(revision: Object) -> tuple[datetime, int]:
+    """Return the place of a revision in the order of times. Databases have revisions of their own."""
+    return datetime.fromisoformat(revision["time"]), number_of(revision)
+
+
+def after(position: int) -> dict[str, str]:
+    """Return the field selector for the changes after a position."""
+    # Servers with one log may be older than the second field.
+    return {"revision.after": str(position)} if is_joined(position) else {"revision.from": str(position + 1)}
+
+
 def bounds(client: Client, since: str, until: str) -> dict[str, str]:
     """Return field selectors for the changes after ``since``, up to and including ``until``. OperatorError.
 
@@ -146,7 +157,7 @@ def _check_order(client: Client, since: str, until: str) -> None:
     """Refuse times in the wrong order, and a beginning in the future: nothing could be found. OperatorError."""
     first, last = (client.resolve_moment(text) if text else "" for text in (since, until))
     if first.isdigit() and last.isdigit():
-        swapped = int(first) > int(last)
+        swapped = place_of(int(first)) == place_of(int(last)) and int(first) > int(last)
     else:
         begin, end = (None if not each or each.isdigit() else parse_moment(each) for each in (first, last))
         swapped = isinstance(begin, datetime) and isinstance(end, datetime) and begin > end
@@ -156,20 +167,20 @@ def _check_order(client: Client, since: str, until: str) -> None:
         raise OperatorError(f"{since} is later than {until}: name the earlier moment first")
 
 
-def follow(client: Client, query: RevisionQuery, after: int) -> Iterator[Object]:
-    """Yield the revisions after ``after`` as they are committed, in one order, without end.
+def follow(client: Client, query: RevisionQuery, position: int) -> Iterator[Object]:
+    """Yield the revisions after a position as they are committed, in one order, without end.
 
     Watches tell that there are new ones. Those of several lists arrive in any order, so the lists are read then, up to
-    one revision.
+    one position.
     """
     if len(query.scopes) == 1:
-        yield from _follow_scope(client, query, query.scopes[0], after)
+        yield from _follow_scope(client, query, query.scopes[0], position)
         return
     arrivals: queue.Queue[int | Exception] = queue.Queue()
 
     def watch(scope: Scope) -> None:
         try:
-            for revision in _follow_scope(client, replace(query, content=""), scope, after):
+            for revision in _follow_scope(client, replace(query, content=""), scope, position):
                 arrivals.put(number_of(revision))
         except Exception as error:
             arrivals.put(error)
@@ -180,22 +191,22 @@ def follow(client: Client, query: RevisionQuery, after: int) -> Iterator[Object]
         arrival = arrivals.get()
         if isinstance(arrival, Exception):
             raise arrival
-        if arrival <= after:
+        if covers(position, arrival):
             continue  # it was read together with another one
-        newest = newest_revision(client, query.scopes[0])
-        limits = {"revision.from": str(after + 1), "revision.to": str(newest)}
+        newest = newest_position(client, query)
+        limits = {**after(position), "revision.to": str(newest)}
         fresh = replace(query, fields={**query.fields, **limits}, oldest_first=True, limit=0)
         yield from read_revisions(client, fresh)
-        after = newest
+        position = newest
 
 
-def _follow_scope(client: Client, query: RevisionQuery, scope: Scope, after: int) -> Iterator[Object]:
+def _follow_scope(client: Client, query: RevisionQuery, scope: Scope, position: int) -> Iterator[Object]:
     while True:
-        parameters = parameters_of(query, scope) | {"resourceVersion": str(after), "allowWatchBookmarks": "true"}
+        parameters = parameters_of(query, scope) | {"resourceVersion": str(position), "allowWatchBookmarks": "true"}
         try:
             for event in client.watch(scope.path, parameters):
                 revision: dict[str, Any] = event["object"]
-                after = max(after, int(revision["metadata"].get("resourceVersion") or 0))
+                position = max(position, int(revision["metadata"].get("resourceVersion") or 0))
                 if event["type"] != "BOOKMARK":
                     yield revision
         except ApiError as error:
@@ -206,7 +217,15 @@ def _follow_scope(client: Client, query: RevisionQuery, scope: Scope, after: int
         time.sleep(WATCH_PAUSE)
 
 
-def newest_revision(client: Client, scope: Scope) -> int:
-    """Return the number of the server's newest revision."""
-    page = client.get(scope.path, {"limit": "1", **parameters_of(RevisionQuery([scope], content=""), scope)})
-    return int((page.get("metadata") or {}).get("resourceVersion") or 0)
+def newest_position(client: Client, query: RevisionQuery) -> int:
+    """Return the position of the newest change: of several databases, with the revisions of those that may have any."""
+    found = []
+    for scope in query.scopes:
+        try:
+            page = client.get(scope.path, {"limit": "1", **parameters_of(replace(query, content=""), scope)})
+        except ApiError as error:
+            if error.code != 403 or not scope.optional:
+                raise
+        else:
+            found.append(int((page.get("metadata") or {}).get("resourceVersion") or 0))
+    return max(found, default=0)

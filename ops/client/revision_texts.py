@@ -113,6 +113,7 @@ def print_revision(screen: Screen, revision: Mapping[str, Any], changes: Sequenc
     namespace, time = revision["object"].get("namespace"), revision.get("time", "")
     screen.line(
         Painted(f"revision {revision['metadata']['name']}", "revision"),
+        Painted(f" in database {printable(revision['database'])}" if "database" in revision else "", "dim"),
         f"  {format_time(time)} ({ago(time, now)})  ",
         Painted(f"{action_of(revision)} {object_cell(revision)}", "strong"),
         Painted(f" -n {namespace}" if namespace else "", "dim"),

@@ -7,12 +7,12 @@ kept any more. These are errors, with the nearest name that exists. The server k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.api.history.extents import covered, moment_text
+from kubechronicle.api.history.extents import covered, moment_text, together
 from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError
@@ -71,34 +71,7 @@ def read_extent(session: Session, query: RevisionQuery) -> Object:
         except ApiError as error:
             if error.code != 403 or not scope.optional:
                 raise
-    return _merged(found)
-
-
-def _merged(extents: Sequence[Object]) -> Object:
-    """Return the extent of several lists together."""
-    if len(extents) == 1:
-        return extents[0]
-    since = max((extent["since"] for extent in extents), key=lambda moment: int(moment["revision"]))
-    merged = {
-        **extents[0],
-        "since": since,
-    }
-    for name in ("complete", "whole"):
-        merged[name] = all(extent[name] for extent in extents)
-    for name in ("searched", "held"):
-        merged[name] = _sum([extent[name] for extent in extents])
-    return merged
-
-
-def _sum(counts: Sequence[Mapping[str, Any]]) -> Object:
-    if any("changes" not in count for count in counts):
-        return {}
-    total: Object = {"changes": sum(count["changes"] for count in counts)}
-    made = [count for count in counts if count["changes"]]
-    if made:
-        total["first"] = min((count["first"] for count in made), key=lambda moment: int(moment["revision"]))
-        total["last"] = max((count["last"] for count in made), key=lambda moment: int(moment["revision"]))
-    return total
+    return together(found)
 
 
 def note_beginning(session: Session, search: Search) -> None:

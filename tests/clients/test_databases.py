@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,11 +19,13 @@ from programs import Kubectl
 from test_informers import WRITERS, churn
 
 from kubechronicle.eventlog.layout import SPAN
+from kubechronicle.ops import cli
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 EVENTS = "/api/v1/namespaces/default/events"
 MAPS = "/api/v1/namespaces/default/configmaps"
 OBJECTS = 60 * WRITERS
+DATABASE = "events,leases.coordination.k8s.io"
 START_TIMEOUT = 180.0  # seconds: two workers with two databases, on a machine busy with other tests
 REVISIONS = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
 
@@ -122,6 +127,59 @@ def test_moments_of_both_logs(shared: tuple[Databases, Server]) -> None:
         assert "revisions of their own" in past.headers["warning"]
 
 
+def test_history_is_one_list(shared: tuple[Databases, Server], tmp_path: Path) -> None:
+    """Written through one server, read with the commands, with kubectl, and as a feed that goes on."""
+    prepare("kubectl")
+    _, server = shared
+    state, feed = tmp_path / "feed.state", tmp_path / "feed.jsonl"
+    with closing(server.api()) as api:
+        api.namespace("merged")
+        space = "/apis/coordination.k8s.io/v1/namespaces/merged/leases"
+        flags = ("--kubeconfig", str(server.kubeconfig), "-n", "merged")
+        feeding = ("feed", *flags, "--noise", "--no-follow", "--state", str(state), "--to", f"file:{feed}")
+        assert asked(*feeding)[0] == 0
+        made = []
+        for number in range(6):
+            body = lease(f"l{number}") if number % 2 else configmap(f"m{number}")
+            path = space if number % 2 else "/api/v1/namespaces/merged/configmaps"
+            made.append(api.create(path, body)["metadata"]["resourceVersion"])
+        code, text = asked("log", *flags, "--noise", "-o", "json")
+        listed = [each["metadata"]["name"] for each in json.loads(text)["items"]]
+        assert (code, [name for name in listed if name in made]) == (0, made[::-1])
+        assert asked(*feeding)[0] == 0
+        fed = [json.loads(line)["metadata"]["name"] for line in feed.read_text().splitlines()]
+        assert [name for name in fed if name in made] == made
+        code, text = asked("who", "created", "lease/l1", *flags)
+        assert (code, f"database  {DATABASE}" in text) == (0, True)
+        code, text = asked("who", "deleted", "lease/l1", *flags)
+        assert (code, "in the main database, " in text, f"in database {DATABASE}, 1 change" in text) == (1, True, True)
+        pages, token = list[str](), ""
+        shop = REVISIONS.replace("default", "merged")
+        while not pages or token:
+            page = api.get(f"{shop}?limit=2&order=oldest&continue={token}")
+            pages += [item["metadata"]["name"] for item in page["items"]]
+            token = page["metadata"].get("continue", "")
+        assert [name for name in pages if name in made] == made
+        kubectl = Kubectl(str(BINARIES / "kubectl"), server, tmp_path, "merged")
+        with kubectl.following("get", "revisions", "--field-selector", "noise=shown", "-w", "--no-headers") as lines:
+            lines.until(lambda line: line.startswith(made[-1]))
+            more = [
+                api.create(space, lease("more")),
+                api.create("/api/v1/namespaces/merged/configmaps", configmap("n")),
+            ]
+            for each in more:
+                lines.until(lambda line, each=each: line.startswith(each["metadata"]["resourceVersion"]))
+
+
+def asked(*arguments: str) -> tuple[int, str]:
+    """Run `kubechronicle …`; return its exit code and output."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = cli.main(arguments)
+    assert code != 2, errors.getvalue()
+    return code, output.getvalue()
+
+
 def test_the_second_database_is_killed(shared: tuple[Databases, Server]) -> None:
     both, server = shared
     with closing(server.api()) as api:
@@ -130,6 +188,8 @@ def test_the_second_database_is_killed(shared: tuple[Databases, Server]) -> None
         assert renew(api, "killed", "b") in (500, 503)
         assert api.request("GET", f"{LEASES}/killed").status in (500, 503)
         api.create(MAPS, configmap("meanwhile"))
+        assert api.get(f"{REVISIONS}?fieldSelector=noise%3Dhidden")["items"]
+        assert api.request("GET", REVISIONS).status in (500, 503)
         assert "meanwhile" in names(api, MAPS)
         assert api.request("GET", "/livez").status == 200
         ready = api.request("GET", "/readyz?verbose")
@@ -208,8 +268,10 @@ def test_resources_are_moved_there_and_back() -> None:
             # A client knows a revision of the main log: it has to list again.
             watched = api.request("GET", f"{LEASES}?watch=1&resourceVersion=50&timeoutSeconds=5")
             assert b'"code":410' in watched.body
-            earlier = api.request("GET", f"{REVISIONS}?fieldSelector=object.resource%3Dleases,object.name%3Dkept")
-            assert "are in the main log" in earlier.headers["warning"]
+            # Its history is that of both logs, in the order of time, and of the search for a condition, too.
+            history = api.get(f"{REVISIONS}?order=oldest&fieldSelector=object.resource%3Dleases,object.name%3Dkept")
+            found = [(each["operation"], each.get("database", "")) for each in history["items"]]
+            assert found == [("Create", ""), ("Create", DATABASE), ("Delete", "")]
             api.create(LEASES, lease("new"))
             last = api.create(MAPS, configmap("last"))["metadata"]["resourceVersion"]
             recorded = api.get(

@@ -34,6 +34,10 @@ class Running:
             return trio.from_thread.run(function, *arguments, trio_token=self.token)
         except (trio.Cancelled, trio.RunFinishedError):  # the server ended during the call
             raise OperatorError("the server has ended") from None
+        except BaseExceptionGroup as group:  # a call with several tasks
+            if group.split(trio.Cancelled)[1] is not None:
+                raise
+            raise OperatorError("the server has ended") from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request as the administrator and return the JSON of the answer."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import orjson
 
 from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown
-from kubechronicle.actors.history.routed_revisions import RoutedRevisions
+from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -43,7 +43,7 @@ from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.reading import list_parameters
-from kubechronicle.http.handlers.revisions import check_listed, readable_since
+from kubechronicle.http.handlers.revisions import check_listed
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 
@@ -101,11 +101,10 @@ async def _bisection(
 ) -> Bisection:
     """Return the search. StatusError 400 for selectors that leave out changes of an object, 403."""
     registry = backend.store.registry
-    assert isinstance(backend.reads, RoutedRevisions)
-    reads = await backend.reads.choose(rt, selection)
-    selected = await reads.select(rt, selection)
+    assert isinstance(backend.reads, ChangeReads)
+    shares = await backend.reads.shares(rt, selection)
+    selected = shares[0].selected
     query = selected.query
-    present = next(each for each in backend.store.reads.logs if each.log is reads.log)
     if selected.needs_objects or query.operations or any(_leaves_changes_out(*each) for each in query.texts):
         raise status.bad_request(
             "summary=bisect reads all changes of objects: select them by kind, name, namespace, uid and time alone"
@@ -115,23 +114,15 @@ async def _bisection(
             raise status.bad_request("include: clusterrevisions are included in the revisions of all namespaces")
         await check_listed(backend, context, HISTORY, rt.version, "clusterrevisions")
         query = replace(query, namespaced=None)
-    query = replace(query, until=min(query.until, await reads.newest(None)))
-    if selected.is_empty:
-        query = replace(query, until=query.after)
+    for share in shares:
+        until = share.query.after if selected.is_empty else await share.changes.newest(None)
+        share.narrow(until=until, namespaced=query.namespaced, newest_first=False, with_replaced=False)
     resources = query.resources or tuple(
         each.resource
         for each in registry.stored()
         if query.namespaced in (None, each.namespaced) and each.resource not in query.not_resources
     )
-    return Bisection(
-        present.log,
-        condition,
-        query,
-        resources=resources,
-        marks=present.views.compacted_for,
-        readable=readable_since(backend, context, present),
-        record=record,
-    )
+    return Bisection(shares, condition, resources=resources, record=record)
 
 
 def _leaves_changes_out(column: str, text: Any) -> bool:
@@ -190,19 +181,19 @@ class BisectionStream:
             else:
                 self._ceased = flip.record
             if self._flips <= self._limit:
-                lines.append(_line("FLIP", holds=flip.holds, **described(flip.record)))
+                lines.append(_line("FLIP", holds=flip.holds, **self._described(flip.record)))
         progress = self._bisection.progress
         until = str(self._bisection.until)
         lines.append(_line("PROGRESS", searched=progress.searched, revision=str(progress.reached), until=until))
         return b"".join(lines)
 
     def _result(self) -> bytes:
-        progress, begins = self._bisection.progress, self._bisection.begins
+        progress, (begins, *others) = self._bisection.progress, self._bisection.after.items()
         found: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Bisection",
             "metadata": {"resourceVersion": str(progress.reached)},
-            "after": str(begins),
+            "after": str(begins[1]),
             "searched": progress.searched,
             "flips": self._flips,
             "initially": progress.initially,
@@ -211,13 +202,19 @@ class BisectionStream:
         }
         for name, record in (("first", self._first), ("last", progress.last_held), ("ceased", self._ceased)):
             if record is not None:
-                found[name] = described(record)
+                found[name] = self._described(record)
+        if others:
+            found["others"] = [{"database": share.changes.reads.name, "after": str(after)} for share, after in others]
         for name in ("failed", "unknown", "hidden"):
             if number := getattr(progress, name):
                 found[name] = number
         if progress.failure is not None:
             found["failure"] = {"revision": str(progress.failure[0]), "message": progress.failure[1]}
         return _line("RESULT", **found)
+
+    def _described(self, record: Record) -> dict[str, Any]:
+        database = self._bisection.database_of(record)
+        return described(record) | ({"database": database} if database else {})
 
 
 def described(record: Record) -> dict[str, Any]:

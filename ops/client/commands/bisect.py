@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.history.positions import revisions_of
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Progress, ago, format_time
 from kubechronicle.ops.client.revision_reader import API, Scope, bounds, scopes_of
@@ -96,6 +97,8 @@ def _print(session: Session, where: str, flips: list[dict[str, Any]], result: Ma
     screen = session.screen
     expression = session.arguments.expression
     since = f"since revision {result['after']}" if result["after"] != "0" else "since the beginning of history"
+    for other in result.get("others") or ():
+        since += f", in database {other['database']} since revision {other['after']}"
     for line in flips:
         verdict = Painted("began ", "new") if line["holds"] else Painted("ceased", "old")
         screen.line(verdict, f"  {described(session, line)}")
@@ -121,7 +124,8 @@ def summary(expression: str, where: str, result: Mapping[str, Any]) -> str:
     holding = result["holding"]
     now = f"it holds for {holding} object{'s' * (holding != 1)}" if holding else "it does not hold any more"
     times = f"flipped {result['flips']} time{'s' * (result['flips'] != 1)}"
-    return f"{expression} {times} in {where}; at revision {result['metadata']['resourceVersion']} {now}."
+    revision = revisions_of(int(result["metadata"]["resourceVersion"]))
+    return f"{expression} {times} in {where}; at revision {revision.get(0, 0)} {now}."
 
 
 def described(session: Session, change: Mapping[str, Any]) -> str:
@@ -133,7 +137,8 @@ def described(session: Session, change: Mapping[str, Any]) -> str:
     user = who.get("username") or "<unknown>"
     impersonator = f" (by {who['impersonator']})" if who.get("impersonator") else ""
     changing = f"{VERBS[change['operation']]} {resource}/{of['name']}{place}"
-    return f"revision {change['revision']}  {when}  {user}{impersonator}, {changing}"
+    where = f" in database {change['database']}" if "database" in change else ""
+    return f"revision {change['revision']}{where}  {when}  {user}{impersonator}, {changing}"
 
 
 def _print_notes(session: Session, result: Mapping[str, Any]) -> None:

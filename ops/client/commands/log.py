@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from kubechronicle.api.history.positions import covers
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
@@ -14,7 +15,7 @@ from kubechronicle.ops.client.revision_reader import (
     RevisionQuery,
     bounds,
     follow,
-    newest_revision,
+    newest_position,
     number_of,
     read_revisions,
     scopes_in,
@@ -166,15 +167,15 @@ def _document(session: Session, revision: Object) -> Object:
 
 def _watch(session: Session, query: RevisionQuery) -> int:
     """Print past and new revisions until the command is interrupted."""
-    newest = newest_revision(session.client, query.scopes[0])
+    fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
+    newest = newest_position(session.client, replace(query, fields=fields))
 
     def past_and_new() -> Iterator[Object]:
         # The newest of a limited number come newest first. Without a limit, nothing needs to be held back.
         past = read_revisions(session.client, replace(query, oldest_first=not query.limit))
         for revision in list(past)[::-1] if query.limit else past:
-            if number_of(revision) <= newest:
+            if covers(newest, number_of(revision)):
                 yield revision
-        fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
         yield from follow(session.client, RevisionQuery(query.scopes, fields, labels=query.labels), newest)
 
     if session.screen.format == "text":

@@ -288,6 +288,7 @@ def _values(answer: Answer) -> str:
 
 DETAILS: Final = (
     ("revision", lambda revision: revision["metadata"]["name"]),
+    ("database", lambda revision: printable(revision.get("database", ""))),
     ("time", lambda revision: revision.get("time")),
     ("user", user_of),
     ("groups", lambda revision: ", ".join(revision["who"].get("groups") or ())),

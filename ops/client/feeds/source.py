@@ -17,12 +17,20 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kubechronicle.api.history.extents import moment_text
+from kubechronicle.api.history.positions import advanced, is_joined, revisions_of
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.feeds.position import Position
 from kubechronicle.ops.client.feeds.sinks import Unavailable
-from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, number_of, parameters_of, read_revisions
+from kubechronicle.ops.client.revision_reader import (
+    RevisionQuery,
+    Scope,
+    after,
+    number_of,
+    parameters_of,
+    read_revisions,
+)
 from kubechronicle.ops.errors import OperatorError
 
 T = TypeVar("T")
@@ -47,11 +55,11 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Source:
-    """``accepted``: by resource, the revision up to which dropped changes are accepted as lost."""
+    """``accepted``: by database and resource, the revision up to which dropped changes are accepted as lost."""
 
     client: Client
     query: RevisionQuery
-    accepted: dict[str, int]
+    accepted: dict[tuple[str, str], int]
 
     # -- the beginning ------------------------------------------------------------------------------------------------
 
@@ -64,26 +72,30 @@ class Source:
         """Return the position before the oldest change that is kept, and accept the loss of all before it."""
         found = self._retention({"revision.from": "1"})
         self._accept(found)
-        whole = [each for each in found["lost"] if "resource" not in each] or found["lost"]
-        return Position(min((int(each["until"]["revision"]) for each in whole), default=0))
+        marks: dict[tuple[str, bool], int] = {}
+        for each in found["lost"]:
+            mark, log = int(each["until"]["revision"]), (each.get("database", ""), "resource" in each)
+            marks[log] = min(mark, marks.get(log, mark))
+        begins = [mark for (name, partly), mark in marks.items() if not partly or (name, False) not in marks]
+        return Position(advanced(int(found["after"]["revision"]), begins))
 
     def accept_loss(self, position: Position) -> str:
         """Accept that changes after a position are lost by now; return which ones, "" for none."""
-        found = self._retention(_after(position))
+        found = self._retention(after(position.revision))
         text = self._lost(found, position)
         self._accept(found)
         return text
 
     def _accept(self, found: Object) -> None:
         for each in found["lost"]:
-            self.accepted[each.get("resource", "")] = int(each["until"]["revision"])
+            self.accepted[_lost_of(each)] = int(each["until"]["revision"])
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def batches(self, position: Position, *, size: int, arrivals: Arrivals | None) -> Iterator[Batch]:
         """Yield the batches after a position; with ``arrivals``, without end. Lost, Unavailable, OperatorError."""
         while True:
-            newest = self._newest(position)
+            position, newest = self._newest(position)
             if newest.revision > position.revision:
                 yield from self._between(position, newest, size)
                 position = newest
@@ -93,35 +105,40 @@ class Source:
 
     def _between(self, position: Position, newest: Position, size: int) -> Iterator[Batch]:
         """Yield the changes between two positions, and at last the second position."""
-        fields = {**self.query.fields, **_after(position), "revision.to": str(newest.revision)}
+        fields = {**self.query.fields, **after(position.revision), "revision.to": str(newest.revision)}
         changes = read_revisions(self.client, replace(self.query, fields=fields, oldest_first=True, limit=0))
         while page := _asked(lambda: list(islice(changes, size))):
             self._check_kept(position)
-            position = Position(number_of(page[-1]), str(page[-1]["time"]))
+            position = _moved(position, page)
             yield Batch(page, position)
         self._check_kept(position)
         yield Batch((), newest)
 
-    def _newest(self, position: Position) -> Position:
-        """Return the newest position. Lost; OperatorError: the position is of another log."""
-        found = _asked(lambda: self._retention(_after(position)))
-        newest, after = _position(found["newest"]), _position(found["after"])
-        if newest.revision < position.revision:
+    def _newest(self, position: Position) -> tuple[Position, Position]:
+        """Return the position, with the revisions of all logs, and the newest one. Lost; OperatorError: the position is
+        of another log."""
+        found = _asked(lambda: self._retention(after(position.revision)))
+        newest, known = _position(found["newest"]), _position(found["after"])
+        if is_joined(position.revision) != is_joined(newest.revision):
+            position = known  # other kinds are selected now, or the server has got a second database
+        ends = revisions_of(newest.revision)
+        for place, revision in revisions_of(position.revision).items():
+            if ends.get(place, 0) < revision:
+                raise OperatorError(
+                    f"the newest revision is {ends.get(place, 0)}, but the feed has reached {revision}: the log was "
+                    "restored from a backup, or this is another cluster; name a --since to begin anew"
+                )
+        if position.time and known.time and position.time != known.time:
             raise OperatorError(
-                f"the newest revision is {newest.revision}, but the feed has reached {position.revision}: the log was "
-                "restored from a backup, or this is another cluster; name a --since to begin anew"
-            )
-        if position.time and after.time and position.time != after.time:
-            raise OperatorError(
-                f"revision {position.revision} was committed at {after.time}, but the feed had one of "
+                f"revision {position.revision} was committed at {known.time}, but the feed had one of "
                 f"{position.time}: the log was restored from a backup, or this is another cluster; name a --since to "
                 "begin anew"
             )
         self._check(found, position)
-        return newest
+        return position, newest
 
     def _check_kept(self, position: Position) -> None:
-        self._check(_asked(lambda: self._retention(_after(position))), position)
+        self._check(_asked(lambda: self._retention(after(position.revision))), position)
 
     def _check(self, found: Object, position: Position) -> None:
         if text := self._lost(found, position):
@@ -134,10 +151,12 @@ class Source:
         lost = [
             each
             for each in sorted(found["lost"], key=lambda each: "resource" not in each)
-            if int(each["until"]["revision"]) > self.accepted.get(each.get("resource", ""), 0)
+            if int(each["until"]["revision"]) > self.accepted.get(_lost_of(each), 0)
         ]
         rest = "all other resources" if any("resource" in each for each in lost) else "all resources"
-        texts = [f"{printable(each.get('resource', rest))} up to {moment_text(each['until'])}" for each in lost]
+        texts = [
+            f"{printable(each.get('resource', rest))}{_place(each)} up to {moment_text(each['until'])}" for each in lost
+        ]
         return f"changes after revision {position.revision} are lost, of {', of '.join(texts)}" if lost else ""
 
     def _retention(self, bounds: Mapping[str, str]) -> Object:
@@ -187,8 +206,24 @@ class Arrivals:
             time.sleep(WATCH_PAUSE)
 
 
-def _after(position: Position) -> dict[str, str]:
-    return {"revision.from": str(position.revision + 1)}
+def _moved(position: Position, changes: Sequence[Object]) -> Position:
+    """Return the position after changes that follow it.
+
+    Of several logs, its time is the latest of their times, as the server has it; "": that of one log is not known.
+    """
+    revision = advanced(position.revision, map(number_of, changes))
+    if not is_joined(position.revision):
+        return Position(revision, str(changes[-1]["time"]))
+    times = [position.time, *(str(each["time"]) for each in changes)]
+    return Position(revision, max(times) if position.time else "")
+
+
+def _lost_of(lost: Mapping[str, Any]) -> tuple[str, str]:
+    return lost.get("database", ""), lost.get("resource", "")
+
+
+def _place(lost: Mapping[str, Any]) -> str:
+    return f" in database {printable(lost['database'])}" if "database" in lost else ""
 
 
 def _position(moment: Mapping[str, Any]) -> Position:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import queue
 import re
-import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from kubechronicle.api.admission.logged_changes import LoggedChange, group_of
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, DELETIONS, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
+from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.registry.registry import Registry, known_registry
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.revision_reader import API, NO_HISTORY
@@ -168,23 +168,36 @@ def changes(
     """
     content = {"content": "states" if old_read else "after"} | ({} if user_read else {"details": "none"})
     stop = threading.Event()
+    # Only Events and Leases may be in another database.
+    place_of = in_time if any(each.resource in ("", *NOISY_RESOURCES) for each in sources) else in_log
     try:
         yield from _merged(
-            _List(each.resource, _ahead(client, each, _query(each, bounds) | content, stop)) for each in sources
+            _List(each.resource, _ahead(client, each, _query(each, bounds) | content, stop), place_of)
+            for each in sources
         )
     finally:
         stop.set()
 
 
-class _List:
-    """One list: the rest of its page, and its next pages. ``number``: the revision of its next change."""
+Place = tuple[Any, ...]
+"""The place of a change in the order of all: its time and revision or, if all are in one log, the revision alone."""
 
-    def __init__(self, resource: str, pages: Iterator[Sequence[LoggedChange]]) -> None:
+
+class _List:
+    """One list: the rest of its page, and its next pages. ``next``: the place of its next change.
+
+    ``place_of``: returns the place of a change.
+    """
+
+    def __init__(
+        self, resource: str, pages: Iterator[Sequence[LoggedChange]], place_of: Callable[[LoggedChange], Place]
+    ) -> None:
         self.resource = resource
         self._pages = pages
+        self.place_of = place_of
         self._page: Sequence[LoggedChange] = ()
         self._at = 0
-        self.number = 0
+        self.next: Place = NOWHERE
 
     def begin(self) -> bool:
         """Go to the next change, if need be that of another page. Return False at the end."""
@@ -193,33 +206,43 @@ class _List:
             if page is None:
                 return False
             self._page, self._at = page, 0
-        self.number = self._page[self._at].revision
+        self.next = self.place_of(self._page[self._at])
         return True
 
-    def take(self, after: int, until: int) -> Sequence[LoggedChange]:
-        """Return the next changes of the page with ``after`` < revision <= ``until``."""
+    def take(self, after: Place, until: Place | None) -> Sequence[LoggedChange]:
+        """Return the next changes of the page after a place and up to another one. None: to the end."""
         begin, page = self._at, self._page
-        if page[-1].revision <= until:
+        if until is None or self.place_of(page[-1]) <= until:
             self._at = len(page)
         else:
-            self._at = bisect_right(page, until, begin, key=_revision_of)
-        if self.number <= after:  # lists may overlap
-            begin = bisect_right(page, after, begin, self._at, key=_revision_of)
+            self._at = bisect_right(page, until, begin, key=self.place_of)
+        if self.next <= after:  # lists may overlap
+            begin = bisect_right(page, after, begin, self._at, key=self.place_of)
         return page[begin : self._at]
 
 
-_revision_of: Final = attrgetter("revision")
+NOWHERE: Final[Place] = ()  # before all places
+
+
+def in_log(change: LoggedChange) -> Place:
+    """Return the place of a change among those of one log."""
+    return (change.revision,)
+
+
+def in_time(change: LoggedChange) -> Place:
+    """Return the place of a change among those of several databases, which have revisions of their own."""
+    return datetime.fromisoformat(change.time), change.revision
 
 
 def _merged(lists: Iterable[_List]) -> Iterator[Run]:
-    """Yield changes by their revisions. Mostly, many changes of one list follow each other."""
+    """Yield changes by their places. Mostly, many changes of one list follow each other."""
     rest = [each for each in lists if each.begin()]
-    last = 0
+    last = NOWHERE
     while rest:
-        first = min(rest, key=lambda each: each.number)
-        until = min((each.number for each in rest if each is not first), default=sys.maxsize)
+        first = min(rest, key=lambda each: each.next)
+        until = min((each.next for each in rest if each is not first), default=None)
         if run := first.take(last, until):
-            last = run[-1].revision
+            last = first.place_of(run[-1])
             yield first.resource, run
         if not first.begin():
             rest.remove(first)

@@ -20,6 +20,7 @@ from kubechronicle.api.admission.policy_sources import ConfigurationError, Polic
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
 from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, Reading
 from kubechronicle.api.history.object_parts import ALWAYS, parts_of
+from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -87,7 +88,7 @@ class Trial:
             for change in run:
                 resource = source or resource_of(change)
                 report.read += 1
-                if report.read % REPORTED_EVERY == 0:
+                if report.read % REPORTED_EVERY == 0 and change.revision < SPAN:
                     progress.reach(change.revision - self.bounds.after, f"{report.judged:,} writes")
                 if resource in judged:
                     self._judge(resource, change, writes, states, report)

@@ -123,7 +123,14 @@ def make_storage(
         submit: Submit = main.appender.submit
     else:
         places = {
-            other.place: Reads(log=unit.log, views=unit.views, consistency=unit.consistency, describe=describe)
+            other.place: Reads(
+                log=unit.log,
+                views=unit.views,
+                consistency=unit.consistency,
+                describe=describe,
+                name=other.name,
+                place=other.place,
+            )
             for other, unit in made
         }
         reads = RoutedReads(

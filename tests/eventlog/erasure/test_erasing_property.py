@@ -20,6 +20,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.large_work import LargeWork
@@ -241,9 +242,12 @@ class Run:
 
         assert REVISIONS is not None
         turn = LargeWork().turn("test")
-        changes = ChangeReads(
-            self.log, self.reads, builtin_registry(), deleted, readable=readable, content="full", turn=turn
-        )
+        made = LogChanges(self.reads, builtin_registry(), deleted, readable=readable, content="full", turn=turn)
+
+        async def make(_: Reads) -> LogChanges:
+            return made
+
+        changes = ChangeReads(self.reads, make)
         found = (await changes.list(REVISIONS, Selection(namespace="shop"), limit=500)).entries
         recorded = {int(entry.key.name): entry.object() for entry in found}
         for row in self.rows:

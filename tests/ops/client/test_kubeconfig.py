@@ -17,7 +17,7 @@ from server_in_thread import InThread, Running
 
 from kubechronicle.ops.client import credential_plugins, kubeconfig
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.revision_reader import RevisionQuery, follow, newest_revision, scopes_in
+from kubechronicle.ops.client.revision_reader import RevisionQuery, follow, newest_position, scopes_in
 from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.errors import OperatorError
 
@@ -155,7 +155,7 @@ def test_new_revisions_are_followed(running: Running) -> None:
     client = Client(InThread(running, ADMIN))
     running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "followed"}})
     scopes = scopes_in("followed")
-    after = newest_revision(client, scopes[0])
+    after = newest_position(client, RevisionQuery(scopes))
     path = "/api/v1/namespaces/followed/configmaps"
     running.ask("POST", path, {"metadata": {"name": "a"}})
     running.ask("PATCH", "/api/v1/namespaces/followed", {"metadata": {"labels": {"a": "b"}}})

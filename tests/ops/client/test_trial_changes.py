@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kubechronicle.api.admission.logged_changes import LoggedChange, Name, Reference
 from kubechronicle.api.admission.policy_sources import Policy
 from kubechronicle.api.admission.replayed_webhooks import WebhookReplay
 from kubechronicle.api.admission.replays import PolicyReplay
 from kubechronicle.api.admission.validating_policies import Validator
+from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.trials.changes import Bounds, Source, changes, merged, sources_of
@@ -67,6 +70,30 @@ def test_changes_come_once_in_the_order_of_the_log(pages: dict[str, list[list[in
     found = read(pages)
     assert [revision for _, revision in found] == sorted(owners)
     assert all(resource in owners[revision] for resource, revision in found)
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=40))
+def test_changes_of_another_database_have_their_place_in_time(made: list[tuple[int, bool]]) -> None:
+    """Leases have revisions that are larger than all others; the times order them, whole seconds without a fraction."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    pods, leases = list[LoggedChange](), list[LoggedChange]()
+    for tenths, elsewhere in made:
+        at += timedelta(milliseconds=100 * tenths)
+        time = at.isoformat().replace("+00:00", "Z")
+        number, to = (SPAN + len(leases) + 1, leases) if elsewhere else (len(pods) + 1, pods)
+        to.append(structs.replace(change(number), time=time))
+    pages = {"pods": [pods], "leases.coordination.k8s.io": [leases]}
+
+    class Listed:
+        def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
+            yield from pages[query["fieldSelector"].rpartition("object.resource=")[2]]
+
+    sources = [Source(resource, True) for resource in pages]
+    runs = changes(cast(Client, Listed()), sources, BOUNDS, old_read=False, user_read=False)
+    found = [each for _, run in runs for each in run]
+    times = [datetime.fromisoformat(each.time) for each in found]
+    assert times == sorted(times)
+    assert len(found) == len(made)
 
 
 def test_an_error_of_a_list_ends_the_changes() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 import trio
+from databases.two_logs import EVENTS, HELD, LEASE_RESOURCE, LEASES, REVISIONS, begun, event, lease, two_logs
 from in_process import MAPS, InProcess, configmap, open_server, pod
 from trio.testing import wait_all_tasks_blocked
 
@@ -22,64 +20,8 @@ from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.layout import SPAN, Layout, write_layout
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Transaction, Who
-from kubechronicle.ops.server.databases.units import OtherDatabase, SpansDatabases
-
-LEASE_RESOURCE = "leases.coordination.k8s.io"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-EVENTS = "/api/v1/namespaces/default/events"
-REVISIONS = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
-HELD = ("events", LEASE_RESOURCE)
-
-
-def lease(name: str, **metadata: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, **metadata}, "spec": {"holderIdentity": "a"}}
-
-
-def event(name: str) -> dict[str, Any]:
-    about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "involvedObject": about,
-        "reason": "R",
-        "type": "Normal",
-    }
-
-
-class Outage(MemoryLog):
-    """A log whose database may be away."""
-
-    away = False
-
-    async def head(self) -> Head:
-        self._check()
-        return await super().head()
-
-    async def append(self, batch: Batch) -> BatchResult:
-        self._check()
-        return await super().append(batch)
-
-    def _check(self) -> None:
-        if self.away:
-            raise LogUnavailable("the database is away")
-
-
-def begun() -> MemoryStore:
-    """Return the store of a log that begins behind the revisions of the main one."""
-    store = MemoryStore()
-    store.revision = SPAN
-    store._hashes = {SPAN: hashlib.sha256(b"begun").digest()}
-    return store
-
-
-@asynccontextmanager
-async def two_logs(
-    main: MemoryStore | None = None, other: MemoryStore | None = None, **options: Any
-) -> AsyncIterator[tuple[InProcess, Outage]]:
-    log = Outage(other or begun())
-    database = OtherDatabase(name="events,leases", log=log, resources=HELD, place=1)
-    async with open_server(main or MemoryStore(), others=[database], **options) as server:
-        yield server, log
+from kubechronicle.eventlog.records import Change, Key, Operation, Transaction, Who
+from kubechronicle.ops.server.databases.units import SpansDatabases
 
 
 async def test_each_resource_has_the_revisions_of_its_log() -> None:
@@ -291,47 +233,6 @@ async def test_events_expire_by_the_clock_of_their_log() -> None:
         assert await EventExpiry(server.store, timedelta(hours=1)).expire() == 0
         assert await EventExpiry(server.store, timedelta(0)).expire() == 1
         assert await server.names(EVENTS) == []
-
-
-async def test_revisions_are_listed_from_one_log() -> None:
-    async with two_logs() as (server, _):
-        await server.post(MAPS, configmap("m"))
-        await server.post(LEASES, lease("a"))
-        await server.patch(f"{LEASES}/a", {"spec": {"holderIdentity": "b"}})
-        answer = await server.ask("GET", f"{REVISIONS}?fieldSelector=object.resource%3Dleases")
-        assert [item["metadata"]["name"] for item in answer.ok()["items"]] == [str(SPAN + 2), str(SPAN + 1)]
-        assert answer.header_all("warning") == []
-        one = await server.get(f"{REVISIONS}/{SPAN + 2}")
-        assert (one["object"]["name"], one["metadata"]["resourceVersion"]) == ("a", str(SPAN + 2))
-        listed = await server.ask("GET", REVISIONS)
-        assert all(int(item["metadata"]["name"]) < SPAN for item in listed.ok()["items"])
-        assert "events, leases.coordination.k8s.io are in another database" in listed.header("warning")
-        named = await server.ask("GET", f"{REVISIONS}?fieldSelector=metadata.name%3D{SPAN + 1}")
-        assert [item["metadata"]["name"] for item in named.ok()["items"]] == [str(SPAN + 1)]
-        both = f"revision.from%3D1,revision.to%3D{SPAN + 1}"
-        assert (
-            "of different databases"
-            in (await server.ask("GET", f"{REVISIONS}?fieldSelector={both}")).refused(400)["message"]
-        )
-        page = await server.get(f"{REVISIONS}?limit=1&fieldSelector=object.resource%3Dleases")
-        more = f"limit=1&continue={page['metadata']['continue']}&fieldSelector=object.resource%3Dleases"
-        assert (await server.get(f"{REVISIONS}?{more}"))["items"][0]["metadata"]["name"] == str(SPAN + 1)
-        extent = await server.get(f"{REVISIONS}?summary=extent")
-        assert "were not searched" in extent["message"]
-        groups = await server.get(f"{REVISIONS}?summary=groups&fieldSelector=object.resource%3Dleases&by=operation")
-        assert groups["total"] == 2
-
-
-async def test_a_watch_of_revisions_follows_one_log() -> None:
-    async with two_logs() as (server, _):
-        await server.post(LEASES, lease("a"))
-        selector = "fieldSelector=object.resource%3Dleases"
-        async with server.watch(f"{REVISIONS}?watch=1&{selector}&resourceVersion={SPAN + 1}") as stream:
-            await server.post(MAPS, configmap("m"))
-            await server.patch(f"{LEASES}/a", {"spec": {"holderIdentity": "b"}})
-            found = await stream.next()
-            assert found is not None
-            assert found["object"]["metadata"]["name"] == str(SPAN + 2)
 
 
 async def test_a_moment_is_found_in_each_log() -> None:

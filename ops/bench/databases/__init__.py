@@ -1,0 +1,1 @@
+"""Databases: the gain of a second one, for Events and Leases (``ops.bench.databases``)."""

@@ -1,0 +1,1 @@
+"""Servers with several databases, in one process."""
