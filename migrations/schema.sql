@@ -27,7 +27,7 @@ create table kubechronicle.state (
     one               boolean constraint state_pkey primary key default true constraint state_one_check check (one),
     log_id            uuid not null default gen_random_uuid(), -- identity of the log; the hash chain begins with it
     compacted_long    bigint not null default 0,               -- below it history may be gone
-    partitioned_until bigint not null default 1,               -- revisions below it have their partitions
+    partitioned_until bigint not null default 1,               -- an append that reaches it makes partitions first
     compacted_of      jsonb not null default '{}',             -- instead of compacted_long, by resource
     sole              text not null default '',                -- token of the sole appender; empty: none
     sole_under        timestamptz not null default '-infinity', -- start of the postmaster under which sole holds
@@ -178,6 +178,18 @@ create table kubechronicle.batches (
 
 create index on kubechronicle.batches (committed_at);
 
+-- Each partition is attached well before its first row is committed. A commit is visible to queries an instant before other
+-- backends hear that it has attached a partition; until then they read by plans without it.
+
+-- The number of revisions before the end of the newest partition at which an append makes the next one. A server appends
+-- so many in some seconds. It is less than the half at which retention makes it.
+create function kubechronicle.spare_revisions(span bigint) returns bigint language sql immutable
+return greatest(1, least(span / 8, 10000));
+
+-- The revision from which on an append makes partitions.
+create function kubechronicle.partitions_due() returns bigint language sql stable
+return (select min(c.partitioned_until - kubechronicle.spare_revisions(c.span)) from kubechronicle.retention_classes c);
+
 -- Make the next partition of a class: create, then attach, which blocks neither readers nor writers.
 create function kubechronicle.make_partition(retention_class text) returns bigint language plpgsql as $$
 declare
@@ -194,20 +206,20 @@ begin
         parent, child, c.partitioned_until, c.partitioned_until + c.span);
     update kubechronicle.retention_classes set partitioned_until = c.partitioned_until + c.span
         where class = retention_class;
-    update kubechronicle.state set partitioned_until =
-        (select min(partitioned_until) from kubechronicle.retention_classes);
+    update kubechronicle.state set partitioned_until = kubechronicle.partitions_due();
     return c.partitioned_until + c.span;
 end $$;
 
 select kubechronicle.make_partition('long'), kubechronicle.make_partition('short');
 
--- Make missing partitions. Retention normally makes them in advance; append() falls back on this.
+-- Make the partitions that are due at a revision. Retention normally makes them in advance; append() falls back on this.
 create function kubechronicle.make_partitions_until(needed bigint) returns void language plpgsql as $$
 declare
     behind text;
 begin
     loop
-        select class into behind from kubechronicle.retention_classes where partitioned_until <= needed limit 1;
+        select c.class into behind from kubechronicle.retention_classes c
+            where c.partitioned_until - kubechronicle.spare_revisions(c.span) <= needed limit 1;
         exit when not found;
         perform kubechronicle.make_partition(behind);
     end loop;
@@ -1312,7 +1324,8 @@ begin
     -- Partitions begin behind the jump: there may be millions of revisions in it.
     update kubechronicle.retention_classes set partitioned_until = until + 1 where partitioned_until <= until;
     insert into kubechronicle.heads values (until, hash_after, h.committed_at);
-    update kubechronicle.state set partitioned_until = (select min(c.partitioned_until) from kubechronicle.retention_classes c);
+    perform kubechronicle.make_partitions_until(until);
+    update kubechronicle.state set partitioned_until = kubechronicle.partitions_due();
 end $$;
 
 -- The servers on this database, and the keys and authorities that each trusts: so that a server can say at its start

@@ -62,10 +62,7 @@ _JUMP: Final = "insert into kubechronicle.jumps (first, last, about, hash) value
 _PARTITIONS_FROM: Final = """
 update kubechronicle.retention_classes set partitioned_until = $1 where partitioned_until < $1
 """
-_PARTITIONED: Final = """
-update kubechronicle.head set partitioned_until =
-    (select min(c.partitioned_until) from kubechronicle.retention_classes c)
-"""
+_PARTITIONED: Final = "update kubechronicle.head set partitioned_until = kubechronicle.partitions_due()"
 _ERASED: Final = """
 insert into kubechronicle.erased select * from unnest($1::bigint[], $2::text[]::uuid[], $3::bytea[], $4::bytea[])
 """

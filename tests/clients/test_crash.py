@@ -101,7 +101,7 @@ def test_acknowledged_writes_survive_kill_9(own_server: Server) -> None:
     own_server.api().namespace(NAMESPACE)
     writers = [Writer(own_server, number, random.Random(seed + number + 1)) for number in range(WRITERS)]
     highest = 0
-    for _ in range(KILLS):
+    for number in range(1, KILLS + 1):
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         for thread in threads:
             thread.start()
@@ -112,6 +112,7 @@ def test_acknowledged_writes_survive_kill_9(own_server: Server) -> None:
         assert [writer.problem for writer in writers if writer.problem] == []
         own_server.start()
         highest = compare_all(own_server, writers, highest)
+        print(f"{number} kills, revision {highest}", flush=True)  # a long run that is stopped has a result, too
     print(f"{sum(writer.writes for writer in writers)} writes")
     assert sum(writer.writes for writer in writers) > KILLS * 10, "too little load for a meaningful test"
     own_server.verify()

@@ -169,6 +169,7 @@ DIGESTS = {
     "0021": "081d6043f7d98320b69339a83d953d072ff0f606ee7e3bfa5a444180e4c75bd0",
     "0022": "afc975a0064e3aca62d261b34bec67002c8902cb5d88bfc6b96101fbf146886b",
     "0023": "ad547557d20dbc495009ed10a01d17eed5564cd6754642ba40c4b2c406b9b64d",
+    "0024": "aaa79ff467fcab38c311557a24356c40f730489542b6eee5d21496c1eae6d553",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
