@@ -196,9 +196,10 @@ class Turn:
     """The share of one request in the large work; see the head of this file.
 
     ``waits_until``: trio time until which its rules may wait where they are; 0: they hold a lock, or others do.
+    ``answers``: those that they have waited for there, by their keys, for all attempts of the request.
     """
 
-    __slots__ = ("_bytes", "_place", "_user", "_work", "waits_until")
+    __slots__ = ("_bytes", "_place", "_user", "_work", "answers", "waits_until")
 
     def __init__(self, work: LargeWork, user: str) -> None:
         self._work = work
@@ -206,6 +207,7 @@ class Turn:
         self._place = 0  # bytes
         self._bytes = 0
         self.waits_until = 0.0
+        self.answers: dict[object, object] = {}
 
     @property
     def may_wait(self) -> bool:

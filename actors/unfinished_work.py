@@ -34,7 +34,7 @@ class Progress:
     ``held``: the unfinished work of that step, for itself; without any, the whole decision begins again.
     ``seconds``: spent in this step, and in all steps before it, so far.
     ``observations``: the result of each reading. ``certain``: they are all that matters, and each had one result.
-    ``answers``: those that the decision has waited for where it stopped, by their keys.
+    ``answers``: those that the decision has waited for where it stopped, by their keys. Its attempts share them.
     ``begun``: (companions, measurements) of the write when the steps began.
     """
 

@@ -237,9 +237,17 @@ class AdmissionChain:
         """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
         return AdmissionChain(self._plugins, other(self._state), self._hooks)
 
-    def progress_of(self, rt: ResourceType, operation: str) -> Progress | None:
-        """Return the progress of a new write; None if nobody is expected to be asked about it."""
-        return self._expectations.begin((rt.resource, operation))
+    def progress_of(
+        self, rt: ResourceType, operation: str, answers: dict[object, object] | None = None
+    ) -> Progress | None:
+        """Return the progress of a new attempt of a write; None if nobody is expected to be asked about it.
+
+        ``answers``: those that its attempts share.
+        """
+        progress = self._expectations.begin((rt.resource, operation))
+        if progress is not None and answers is not None:
+            progress.answers = answers
+        return progress
 
     def admit(self, attributes: Attributes) -> None:
         """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects."""

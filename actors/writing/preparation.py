@@ -117,7 +117,7 @@ class Preparation:
         name = accepted["metadata"].get("name", "")
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
-        progress = self._admission.progress_of(target.rt, CREATE)
+        progress = self._admission.progress_of(target.rt, CREATE, turn.answers)
         attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid, progress=progress)
         managed = accepted["metadata"].get("managedFields")
         return _Work(attributes=attributes, accepted=accepted, name=name, managed=managed)
@@ -145,7 +145,7 @@ class Preparation:
         size = max(size, len(old.json))
         if work is None:
             stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
-            progress = self._admission.progress_of(target.rt, UPDATE)
+            progress = self._admission.progress_of(target.rt, UPDATE, turn.answers)
             seed = f"{old.uid} {old.revision}"
             attributes = attributes_of(target, UPDATE, accepted, old, seed=seed, progress=progress)
             managed = accepted["metadata"].get("managedFields")

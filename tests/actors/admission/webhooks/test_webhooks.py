@@ -121,6 +121,24 @@ async def test_a_write_is_decided_on_the_newest_state(hooks: Hooks) -> None:
     assert [request["oldObject"]["data"] for _, request in hooks.asked] == [{"x": "0"}, {"x": "0", "y": "1"}]
 
 
+@pytest.mark.parametrize("kind", ["mutating", "validating"])
+async def test_a_webhook_refuses_an_update_once_while_other_objects_change(hooks: Hooks, kind: str) -> None:
+    """The refusal is checked on the newest state, on which the question is the same."""
+    async with open_server() as server:
+        await server.post(MAPS, configmap("m", x="0"))
+
+        async def refusing(request: dict[str, Any]) -> dict[str, Any]:
+            if request["name"] == "m":
+                await server.post(MAPS, configmap(f"n{len(hooks.asked)}"))
+                return {"allowed": False}
+            return {}
+
+        hooks.replies = {"a": refusing}
+        await configure(server, kind, webhook("a"))
+        (await server.ask("PATCH", f"{MAPS}/m", {"data": {"y": "1"}}, headers=MERGE)).refused(400)
+    assert [request["name"] for _, request in hooks.asked] == ["m", "n1"]
+
+
 async def test_deletions(hooks: Hooks) -> None:
     rules = webhook("a")["rules"]
     rules[0]["operations"] = ["DELETE"]
