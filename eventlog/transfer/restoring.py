@@ -2,13 +2,14 @@
 
 As of revision N, the rows up to N are restored, with the objects that existed then. Resources whose history begins
 after N (events, leases) have only those of their objects that have not changed since. ``Restored.partial`` names them.
+Branches over N or an earlier revision have their changes as of the backup.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any, Final
@@ -39,6 +40,12 @@ _TABLE: Final = {
     " from jsonb_populate_recordset(null::kubechronicle.reads, $1::jsonb) r",
     "read_recordings": "insert into kubechronicle.read_recordings select r.* from jsonb_populate_recordset("
     "null::kubechronicle.read_recordings, $1::jsonb) r",
+    # Used now: otherwise those of an old backup would count as unused, and be deleted.
+    "branches": "insert into kubechronicle.branches (id, base, revision, changes, bytes, epoch, erased, committed_at)"
+    " select r.id, r.base, r.revision, r.changes, r.bytes, r.epoch, r.erased, r.committed_at"
+    " from jsonb_populate_recordset(null::kubechronicle.branches, $1::jsonb) r",
+    "branch_changes": "insert into kubechronicle.branch_changes select r.* from jsonb_populate_recordset("
+    "null::kubechronicle.branch_changes, $1::jsonb) r",
 }
 
 
@@ -167,6 +174,7 @@ class _Restoring:
     check: BackupCheck
     committed_at: datetime | None = None
     objects: int = 0
+    branches: set[str] = field(default_factory=set)
 
     async def add(self, batch: list[Item]) -> None:
         """Prove and insert items: rows of the same kind together."""
@@ -188,13 +196,24 @@ class _Restoring:
                 raise BadTarget(f"there is no revision {self.target}; the next one is {item.last}")
             return item if item.last <= self.target else None
         if isinstance(item, TableRow):
-            return item if int(item.columns.get("revision", 0)) <= self.target else None
+            return item if self._is_wanted(item) else None
         row = item.row if isinstance(item, Kept) else item
         if isinstance(row, StoredRow) and row["resource"] == erasures.RESOURCE and row["revision"] > self.target:
             recorded = f"contents were erased later, as revision {row['revision']} records"
             raise BadTarget(f"{recorded}; restore that revision or a later one")
         revision = row.revision if isinstance(row, Tombstone) else row["revision"]
         return item if revision <= self.target else None
+
+    def _is_wanted(self, row: TableRow) -> bool:
+        """Tell whether a row of a table belongs to the target. Branches have revisions of their own above the base."""
+        if row.table == "branch_changes":
+            return row.columns["branch"] in self.branches
+        if row.table != "branches":
+            return int(row.columns.get("revision", 0)) <= self.target
+        if row.columns["base"] > self.target:
+            return False
+        self.branches.add(row.columns["id"])
+        return True
 
     async def _insert(self, kind: type[Any], items: list[Any]) -> None:
         if kind is StoredRow:
@@ -211,7 +230,8 @@ class _Restoring:
             for item in items:
                 await self.loader.add_jump(parse(item.revision, item.last, item.about), item.hash)
         else:
-            for table, rows in groupby(items, key=lambda item: item.table):
+            # By branch: its objects have at most MOST_BYTES, and a value of jsonb 256 MiB.
+            for (table, _), rows in groupby(items, key=lambda item: (item.table, item.columns.get("branch"))):
                 lines = orjson.dumps([dict(row.columns) for row in rows]).decode()
                 if table == "reads":
                     await self.loader.session.fetch(_WEEKS, lines)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pytest
 from erasing_shop import Command
 from log_changes import create, open_session_of, put, update
+from msgspec.structs import replace
 
-from kubechronicle.eventlog.records import Key
+from kubechronicle.eventlog.queries.branches import Outcome
+from kubechronicle.eventlog.records import Key, Who
 from kubechronicle.eventlog.transfer.bumping import bump_revisions
 
 Opener = Callable[[], Awaitable[Any]]
@@ -260,13 +264,55 @@ async def test_recorded_reads_are_restored_into_their_weeks(
         assert (await session.fetch("select user_groups from kubechronicle.reads limit 1"))[0][0] == ["a", "b"]
 
 
+async def test_branches_are_restored_with_their_changes(
+    log: Any, command: Command, restored: Restore, backup: Path, empty_database: str, run_sql: Callable[..., str]
+) -> None:
+    from kubechronicle.eventlog.postgres_log import open_postgres_log
+
+    early, late, who = uuid4(), uuid4(), Who(user="jane", groups=("a", "b"))
+    (tried,) = await log.read(after=8, limit=1)
+    records = [replace(tried, key=Key("pods", "x", name), body=b'{"at":"\\u00e9"}') for name in ("p", "q", "r")]
+    changes = {early: [replace(one, revision=at) for at, one in enumerate(records, 6)], late: records[:1]}
+    for branch, base in ((early, 5), (late, 8)):
+        await log.branches.open(branch, base)
+        answer = await log.branches.append(branch, uuid4(), 0, changes[branch], [who] * len(changes[branch]))
+        assert answer.outcome is Outcome.APPENDED
+    heads = [await log.branches.head(early), await log.branches.head(late)]
+    run_sql("update kubechronicle.branches set used_at = now() - interval '3 days'")
+    await command("backup", "-o", str(backup))
+    code, output = await restored(str(backup))
+    assert code == 0, output
+    async with open_postgres_log(empty_database, instance="test") as other:
+        assert [await other.branches.head(early), await other.branches.head(late)] == heads
+        found = await other.branches.read(early, after=5, limit=10)
+        assert [(one.revision, one.key, one.body) for one in found] == [
+            (one.revision, one.key, one.body) for one in changes[early]
+        ]
+        assert await other.branches.authors(early, [8]) == {8: who}
+        oldest = min((await other.branches.unused_since()).values())
+        assert datetime.now(UTC) - oldest < timedelta(days=1)  # an unused branch is deleted after a day
+
+
+async def test_as_of_a_revision_later_branches_are_left_out(
+    log: Any, command: Command, restored: Restore, backup: Path, empty_database: str
+) -> None:
+    from kubechronicle.eventlog.postgres_log import open_postgres_log
+
+    early, late = uuid4(), uuid4()
+    for branch, base in ((early, 5), (late, 8)):
+        await log.branches.open(branch, base)
+    await command("backup", "-o", str(backup))
+    code, output = await restored(str(backup), "--to-revision", "6")
+    assert code == 0, output
+    async with open_postgres_log(empty_database, instance="test") as other:
+        assert set(await other.branches.unused_since()) == {early}
+
+
 IN_A_BACKUP = {
-    "archived", "confidential_resources", "erased", "jumps", "kept", "log", "read_recordings", "reads",
-    "resource_classes", "retention_classes", "tombstones",
+    "archived", "branch_changes", "branches", "confidential_resources", "erased", "jumps", "kept", "log",
+    "read_recordings", "reads", "resource_classes", "retention_classes", "tombstones",
 }  # fmt: skip
 DERIVED = {
-    "branch_changes",  # tried, and of a day at most: docs/branches.md
-    "branches",
     "batches",  # outcomes of the last day, for servers that wait for them
     "heads",  # the newest row is in the header
     "live",  # from the rows
