@@ -1,4 +1,4 @@
-"""The order of the tests, the settings of Hypothesis, and the clock that jumps.
+"""The order of the tests, the settings of Hypothesis, and threads under clocks that jump.
 
 Several processes share the tests (run.py). Each starts at the front of its part. A process that is done takes tests
 from the end of another part. So the longest tests come first, and many short ones are left to share at the end.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 import trio
@@ -34,25 +35,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)  # stable: the order within a file is kept
 
 
-@pytest.fixture
-def autojump_clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
-    """Override pytest-trio's fixture: the clock does not jump while a thread works.
+# To Trio, a task that waits for its thread is as idle as all others. So a clock that jumps would let hours pass during
+# milliseconds of a thread, and with them the deadline of its request.
 
-    To Trio, a task that waits for its thread is as idle as all others. A thread of milliseconds let hours pass, and
-    with them the deadline of its request.
-    """
-    clock, run_sync, working = MockClock(autojump_threshold=0), trio.to_thread.run_sync, 0
+_run_sync = trio.to_thread.run_sync
+_working: WeakKeyDictionary[MockClock, tuple[int, float]] = WeakKeyDictionary()  # threads, and the usual threshold
 
-    async def run_while_time_stands(*arguments: Any, **options: Any) -> Any:
-        nonlocal working
-        working += 1
-        clock.autojump_threshold = math.inf
-        try:
-            return await run_sync(*arguments, **options)
-        finally:
-            working -= 1
-            if not working:
-                clock.autojump_threshold = 0
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", run_while_time_stands)
-    return clock
+async def _run_while_time_stands(*arguments: Any, **options: Any) -> Any:
+    """Run a function in a thread. No clock of Trio's tests jumps meanwhile."""
+    clock = trio.lowlevel.current_clock()
+    if not isinstance(clock, MockClock):
+        return await _run_sync(*arguments, **options)
+    threads, threshold = _working.get(clock, (0, clock.autojump_threshold))
+    _working[clock] = (threads + 1, threshold)
+    clock.autojump_threshold = math.inf
+    try:
+        return await _run_sync(*arguments, **options)
+    finally:
+        threads, threshold = _working.pop(clock)
+        if threads > 1:
+            _working[clock] = (threads - 1, threshold)
+        else:
+            clock.autojump_threshold = threshold
+
+
+trio.to_thread.run_sync = _run_while_time_stands

@@ -1,4 +1,4 @@
-"""The clock of the tests that jumps (conftest.py)."""
+"""Clocks of the tests that jump (conftest.py)."""
 
 from __future__ import annotations
 

@@ -170,7 +170,6 @@ class Away:
 
 
 async def test_a_webhook_may_be_away_for_a_minute(autojump_clock: trio.testing.MockClock) -> None:
-    autojump_clock.autojump_threshold = 0.02  # threads encode the batches
     metrics, away = AuditMetrics(), Away(trio.current_time() + 60)
     client: Any = away
     backend = WebhookBackend(WebhookSettings(kubeconfig=Path("unused")), client, metrics)
