@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,12 @@ SCOPES: tuple[dict[str, Any], ...] = (
     {"field": ("spec.nodeName", "n1")},
     {"namespace": "b", "field": ("spec.nodeName", "n2")},
 )
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no group rest, however busy the machine is."""
+    monkeypatch.setattr(dispatcher, "LONG_ROUND", math.inf)
 
 
 @pytest.fixture
@@ -239,6 +246,7 @@ async def test_other_tasks_run_during_a_round(eager: None) -> None:
 async def test_a_group_rests_after_a_long_round(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The events of its rest are delivered together; another group does not wait for it."""
     ticks = itertools.count(step=0.01)  # each watcher takes as long
+    monkeypatch.setattr(dispatcher, "LONG_ROUND", 0.005)
     monkeypatch.setattr(dispatcher.time, "perf_counter", lambda: next(ticks))
     queue, large, small = Dispatcher(), WatcherGroup(), WatcherGroup()
     watchers = {group: [ScriptedWatcher(iter(())) for _ in range(count)] for group, count in ((large, 5), (small, 1))}
