@@ -8,6 +8,12 @@ Sealing: a Record's body has no ``metadata.resourceVersion``, because the revisi
 
     {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}                           body of revision 7
     {"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"7","name":"a"}}     sealed
+
+A body with sorted keys has a blank behind its first brace, and one at the place of resourceVersion. Other blanks stand
+in strings only, where a quote has a backslash before it:
+
+    { "apiVersion":"g/v1","kind":"A","metadata":{"name":"a", "uid":"u"}}                    body of revision 7
+    {"apiVersion":"g/v1","kind":"A","metadata":{"name":"a","resourceVersion":"7","uid":"u"}} sealed
 """
 
 from __future__ import annotations
@@ -42,6 +48,8 @@ labels is described without parsing."""
 
 # Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata.
 _METADATA = b'"metadata":{'
+_SORTED = b"{ "
+_UID = b' "uid":'
 _LABELS = b'"labels":{'  # may occur elsewhere, but is in every object that has labels
 
 
@@ -107,10 +115,13 @@ class Event(msgspec.Struct, frozen=True, eq=False):
 
 
 def seal(body: bytes, revision: int) -> bytes:
-    """Return the body with ``"resourceVersion":"<revision>",`` right after the first ``"metadata":{``.
+    """Return the body with ``"resourceVersion":"<revision>",`` right after the first ``"metadata":{``, or at its mark.
 
     The body is as in ``Change.body``: metadata is present, not empty, and without resourceVersion.
     """
+    if body.startswith(_SORTED):
+        place = body.index(_UID)
+        return b'{%b"resourceVersion":"%d",%b' % (body[2:place], revision, body[place + 1 :])
     return body.replace(_METADATA, b'%b"resourceVersion":"%d",' % (_METADATA, revision), 1)
 
 

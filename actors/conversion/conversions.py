@@ -17,7 +17,7 @@ import orjson
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
-from kubechronicle.api.custom.conversion_reviews import converted, failed, review
+from kubechronicle.api.custom.conversion_reviews import converted, encoded, failed, review
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.values.objects import Object
@@ -115,7 +115,7 @@ class Conversions:
         }
         try:
             with timed(CONVERSION, "Call conversion webhook", shown):
-                answer = await self._ask(webhook.get("clientConfig") or {}, orjson.dumps(asked), timeout=TIMEOUT)
+                answer = await self._ask(webhook.get("clientConfig") or {}, encoded(asked), timeout=TIMEOUT)
         except WebhookError as error:
             raise failed(objects[0], f"failed: {error}") from None
         results = converted(answer, objects, api_version, asked=asked)

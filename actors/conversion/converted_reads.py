@@ -12,12 +12,12 @@ from typing import Any
 
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.reading.reads import Listing, ObjectReads, Selection, Watching
-from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.pipeline import custom_versions
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import custom_fields, describe
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.entries import Entry, Event, seal
+from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.watching.cursors import Cursor
 
 
@@ -73,7 +73,7 @@ class ConvertedEntries:
             entry.revision,
             entry.create_revision,
             entry.version,
-            seal(encode_stored(obj), entry.revision),
+            unstructured.encode(obj),
             labels,
             fields,
             self._rt.custom.marks.kept,  # defaults are set before the conversion alone

@@ -26,7 +26,7 @@ from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.actors.writing.transactions import Release, deletion_of, kept_object, transaction_for
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.meta.encoding import encode_custom, encode_stored
 from kubechronicle.api.pipeline.custom_versions import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
@@ -142,7 +142,8 @@ class WriteLoop:
         """Return the transaction of a proposal. ``release``: another one than that of the admission chain."""
         kept = kept_object(proposal.prepared)
         # Up to LARGE_BYTES, the encoding takes less than the way to the thread and back.
-        body = encode_stored(kept) if size <= LARGE_BYTES else await turn.run(size, encode_stored, kept)
+        encode = encode_stored if target.rt.custom is None else encode_custom
+        body = encode(kept) if size <= LARGE_BYTES else await turn.run(size, encode, kept)
         return transaction_for(target, proposal, old, body, release or self._admission.release, who)
 
     async def _rewritten(self, write: PendingWrite, proposal: Proposal) -> Proposal:

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeGuard
 
+import orjson
+
 from kubechronicle.api.admission.matching import GroupVersionKind
+from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.values import json_word
@@ -91,9 +94,15 @@ def request_of(
         fields["name"] = name
     if namespace:
         fields["namespace"] = namespace
-    fields["operation"], fields["userInfo"], fields["object"], fields["oldObject"] = operation, user, obj, old
+    fields["operation"], fields["userInfo"] = operation, user
+    fields["object"], fields["oldObject"] = _sent(rt, obj), _sent(rt, old)
     fields["dryRun"], fields["options"] = dry_run, options
     return fields
+
+
+def _sent(rt: ResourceType, obj: Mapping[str, Any] | None) -> Any:
+    """Return an object for orjson to encode. A custom one has sorted keys, as in kube-apiserver."""
+    return obj if rt.custom is None or obj is None else orjson.Fragment(unstructured.encode(obj))
 
 
 def review(request: Mapping[str, Any], *, uid: str, version: str) -> dict[str, Any]:

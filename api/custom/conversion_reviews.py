@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
@@ -45,6 +46,13 @@ def review(objects: Sequence[Object], api_version: str, *, uid: str, versions: S
         "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": [_as_stored(obj) for obj in objects]},
         "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
     }
+
+
+def encoded(asked: Object) -> bytes:
+    """Return the JSON of a review to send: its objects have sorted keys, as in kube-apiserver."""
+    request = asked["request"]
+    objects = [orjson.Fragment(unstructured.encode(obj)) for obj in request["objects"]]
+    return orjson.dumps({**asked, "request": {**request, "objects": objects}})
 
 
 def _as_stored(obj: Object) -> Object:

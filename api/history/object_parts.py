@@ -40,11 +40,12 @@ def parts_of(fields: Iterable[str], api_version: str = "") -> Parts:
     Below a list, and at a name in brackets, a path ends: all of the list or mapping is kept. ``api_version``: objects
     in other versions, where fields may stand elsewhere, are kept as a whole.
     """
-    return _parts(tuple(sorted(set(fields))), b'{"apiVersion":%b' % orjson.dumps(api_version) if api_version else b"{")
+    first = b'"apiVersion":%b' % orjson.dumps(api_version) if api_version else b""
+    return _parts(tuple(sorted(set(fields))), (b"{%b" % first, b"{ %b" % first))  # the forms of meta/encoding.py
 
 
 @lru_cache(maxsize=KEPT)
-def _parts(fields: tuple[str, ...], begins: bytes) -> Parts:
+def _parts(fields: tuple[str, ...], begins: tuple[bytes, ...]) -> Parts:
     tree: _Tree = {name: {} for name in ALWAYS}
     for field in fields:
         names = list(takewhile(lambda step: not step.startswith("["), steps(canonical(field))))

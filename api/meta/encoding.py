@@ -1,8 +1,13 @@
 """The stored form of an object.
 
 Invariant: ``apiVersion``, ``kind`` and ``metadata`` come first, in this order, and ``metadata`` has no
-resourceVersion. The log assigns the revision; sealing the entry puts it in front of the other fields of metadata, which
-follow in Kubernetes' order.
+resourceVersion. The log assigns the revision; sealing the entry (eventlog/entries.py) adds it to metadata.
+
+    {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a",…,"managedFields":[…]},…}      Kubernetes' order
+    { "apiVersion":"g/v1","kind":"A","metadata":{…,"name":"a", "uid":"…"},"spec":{…}}     custom: sorted keys
+
+The blanks of the second form tell what it is, and where resourceVersion belongs. Objects with a field that sorts before
+``metadata`` have the first form, and are sorted when they are read (http/representation/present_schema.py).
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
+
+from kubechronicle.api.codecs import unstructured
 
 METADATA_ORDER: Final = (
     "name",
@@ -41,6 +48,25 @@ def encode_stored(obj: dict[str, Any]) -> bytes:
         if key not in ordered:
             ordered[key] = value
     return orjson.dumps(ordered)
+
+
+def is_sortable(obj: dict[str, Any]) -> bool:
+    """Return whether a custom object can be stored with sorted keys: apiVersion, kind and metadata come first then."""
+    return "uid" in obj["metadata"] and all(key >= "metadata" or key in _FIRST for key in obj)
+
+
+_FIRST: Final = frozenset(("apiVersion", "kind"))
+
+
+def encode_custom(obj: dict[str, Any]) -> bytes:
+    """Return the stored JSON of a custom object. ``obj`` is not changed."""
+    if not is_sortable(obj):
+        return encode_stored(obj)
+    given = obj["metadata"]
+    metadata = {key: value for key, value in given.items() if key not in ("resourceVersion", "uid")}
+    text = orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)
+    sealable = orjson.Fragment(b'%b, "uid":%b}' % (text[:-1], orjson.dumps(given["uid"])))
+    return b"{ %b" % unstructured.encode({**obj, "metadata": sealable})[1:]
 
 
 def copy_object(value: Any) -> Any:

@@ -7,6 +7,7 @@ Unlike built-in kinds, custom objects are checked in the version of the request.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -17,7 +18,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.meta.encoding import copy_object, is_sortable
 from kubechronicle.api.pipeline import custom_versions, deletion, tracking
 from kubechronicle.api.pipeline.preconditions import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
@@ -49,8 +50,13 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     warnings += finalizer_warnings(obj, None)
     stored, requested = _stored(rt, obj, contents)
     rejection = rejection_of_revision(stored["metadata"], ctx)
-    mark = custom.storage.marks.kept
+    mark = _mark(rt, stored)
     return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=mark, requested=requested)
+
+
+def _mark(rt: ResourceType, stored: Object) -> Any:
+    """Return the mark of a stored object: its bytes are the answer, unless their keys cannot be stored sorted."""
+    return rt.custom.storage.marks.kept if is_sortable(stored) else None
 
 
 def _stored(rt: ResourceType, obj: Object, contents: Contents) -> tuple[Object, Object | None]:
@@ -134,7 +140,7 @@ def _conclude(
     if same_json(result, stored):
         return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings, requested=requested)
     del meta["resourceVersion"]
-    mark = rt.custom.storage.marks.kept
+    mark = _mark(rt, result)
     return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=mark, requested=requested)
 
 

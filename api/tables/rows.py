@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from kubechronicle.api.builtin.common.cell_text import ages_at
 from kubechronicle.api.builtin.common.printer import Printer
-from kubechronicle.api.codecs import json
+from kubechronicle.api.codecs import json, unstructured
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.table import INCLUDE_METADATA, META_V1, table_row
 from kubechronicle.api.values.objects import ReadOnlyObject
@@ -44,18 +44,19 @@ def encoded_row(
     made = table_row(
         rt, obj, since=_marked, include_object=include_object, version=version, served=served, printer=printer
     )
+    encode = json.encode if rt.custom is None else unstructured.encode_typed
     cells: list[Any] = made.pop("cells")
     row: list[bytes] = []
     text, begin = b'{"cells":[', 0
     for index, cell in enumerate(cells):
         if cell.__class__ is str and MARK in cell:
             if begin < index:
-                text += json.encode(cells[begin:index])[1:-1] + b","
+                text += encode(cells[begin:index])[1:-1] + b","
             text = _with_gaps(row, text + b'"', cell) + (b'",' if index + 1 < len(cells) else b'"')
             begin = index + 1
     if begin < len(cells):
-        text += json.encode(cells[begin:])[1:-1]
-    row.append(b"%b],%b" % (text, json.encode(made)[1:]))
+        text += encode(cells[begin:])[1:-1]
+    row.append(b"%b],%b" % (text, encode(made)[1:]))
     return tuple(row)
 
 

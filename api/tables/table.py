@@ -23,6 +23,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.common.cell_text import Since, ages_at
 from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Printer, name_of
+from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
@@ -40,6 +41,13 @@ _INTERNAL_FIELDS: Final[Mapping[tuple[Any, Any], str]] = {
     ("apps/v1", "DaemonSet"): "deprecated.daemonset.template.generation",
     ("apps/v1", "Deployment"): "deprecated.deployment.rollback.to",
 }
+_METADATA: Final = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+    "managedFields",
+)  # fmt: skip
+_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_MANAGER: Final = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 CUSTOM_PRINTERS_KEPT: Final = 1024
 """The most cached printers of custom resource versions."""
@@ -104,7 +112,24 @@ def partial_object_metadata(obj: ReadOnlyObject, version: str = META_V1) -> dict
         kept = {name: value for name, value in metadata["annotations"].items() if name != field}
         metadata = {name: value for name, value in metadata.items() if name != "annotations"}
         metadata |= {"annotations": kept} if kept else {}
-    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata}
+    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": _in_order(metadata)}
+
+
+def _in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata in the order of Go's fields: custom objects are stored in another one."""
+    shown = _fields(metadata, _METADATA)
+    for name in ("labels", "annotations"):
+        if name in shown:
+            shown[name] = dict(sorted(shown[name].items()))
+    for name, order in (("ownerReferences", _OWNER), ("managedFields", _MANAGER)):
+        if name in shown:
+            shown[name] = [_fields(each, order) for each in shown[name]]
+    return shown
+
+
+def _fields(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    found = {name: value[name] for name in order if name in value}
+    return found if len(found) == len(value) else {**found, **value}
 
 
 def partial_object_metadata_list(
@@ -144,8 +169,10 @@ def table_row(
         made["conditions"] = conditions
     if include_object == INCLUDE_METADATA:
         made["object"] = partial_object_metadata(obj, version)
+    elif include_object == INCLUDE_OBJECT:
+        made["object"] = served if rt.custom is None else unstructured.in_order(served)
     else:
-        made["object"] = served if include_object == INCLUDE_OBJECT else None
+        made["object"] = None
     return made
 
 

@@ -26,7 +26,7 @@ import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
-from kubechronicle.api.codecs import json, protobuf, yaml
+from kubechronicle.api.codecs import json, protobuf, unstructured, yaml
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
@@ -60,8 +60,10 @@ T = TypeVar("T")
 Body: TypeAlias = "bytes | ListBody"
 
 
-def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
-    """Encode a whole answer in one of the three media types."""
+def encode(
+    value: Object, media_type: str, *, pretty: bool = False, encode_json: Callable[..., bytes] = json.encode
+) -> bytes:
+    """Encode a whole answer in one of the three media types. ``encode_json``: the encoder of its JSON."""
     if media_type == YAML:
         return yaml.encode(value)
     if media_type == PROTOBUF:
@@ -69,7 +71,8 @@ def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
             return protobuf.encode(value)
         # APIVersions has no apiVersion of its own (kube-apiserver strips it for the oldest clients).
         return protobuf.envelope("", value["kind"], protobuf.encode_raw({"apiVersion": "v1", **value}))
-    return json.encode(value, pretty=pretty) + b"\n"
+    encoded = encode_json(value, pretty=pretty)
+    return encoded if pretty else encoded + b"\n"  # as Go's MarshalIndent and Encoder write
 
 
 class EntryEncoder:
@@ -103,6 +106,9 @@ class EntryEncoder:
         self._schema = PresentSchema(rt, stored=self._stored_form) if rt.custom is not None else None
         # Length of the prefix that list items of this type lack (see the head of this file).
         typed = rt.custom is None
+        self._encode_json: Callable[..., bytes] = (
+            json.encode if typed else unstructured.encode if self._plain else unstructured.encode_typed
+        )
         self._prefix = (
             len(b'{"apiVersion":"%b","kind":"%b",' % (rt.api_version.encode(), rt.kind.encode())) if typed else 1
         )
@@ -161,7 +167,7 @@ class EntryEncoder:
         obj = self._shown(entry)
         if self._plain:
             obj = {key: value for key, value in obj.items() if key not in self._cut_off}
-        return json.encode(obj)
+        return self._encode_json(obj)
 
     def _row(self, entry: Entry) -> Row:
         obj, served = self._both(entry)
@@ -229,7 +235,10 @@ class EntryEncoder:
             shown = partial_object_metadata(obj, self._meta)
         else:
             shown = obj if served is None else served
-        return encode(shown, self.form.media_type, pretty=self.form.pretty)
+        return self._encoded(shown)
+
+    def _encoded(self, shown: Object) -> bytes:
+        return encode(shown, self.form.media_type, pretty=self.form.pretty, encode_json=self._encode_json)
 
     def _table_of(
         self, objects: Sequence[tuple[Object, Object | None]], metadata: Object, *, no_headers: bool = False
@@ -283,13 +292,13 @@ class EntryEncoder:
             return self._object_list([self._shown(entry) for entry in entries], metadata)
         objects = [entry.object() for entry in entries]
         metadata_list = partial_object_metadata_list(objects, list_metadata=metadata, version=self._meta)
-        return encode(metadata_list, self.form.media_type, pretty=self.form.pretty)
+        return self._encoded(metadata_list)
 
     def _object_list(self, objects: Sequence[Object], metadata: Object) -> bytes:
         """Encode a list of whole objects in the request's version."""
         items = [{key: value for key, value in obj.items() if key not in self._cut_off} for obj in objects]
         listed = {"kind": self.rt.list_kind, "apiVersion": self.rt.api_version, "metadata": metadata, "items": items}
-        return encode(listed, self.form.media_type, pretty=self.form.pretty)
+        return self._encoded(listed)
 
     def _object_type(self) -> tuple[str, str]:
         """Return the apiVersion and kind of an object in this form."""
@@ -306,13 +315,14 @@ class EntryEncoder:
 
     async def _json_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         api_version, kind = self._list_type()
-        head = json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+        frame = self._encode_json({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": []})
+        opening, _, closing = frame.partition(b'"items":[]')
         if self._partial and not entries:
-            return head[:-1] + b',"items":null}\n'
+            return b'%b"items":null%b\n' % (opening, closing)
         stored = self._splices and (self._schema is None or await self._schema.keeps_all(entries))
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
         items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
-        return ListBody(head[:-1] + b',"items":[', items, b"]}\n")
+        return ListBody(b'%b"items":[' % opening, items, b"]%b\n" % closing)
 
     async def _stored_items(self, entries: Sequence[Entry]) -> Items:
         size, pauses = 0, Pauses()
@@ -328,7 +338,7 @@ class EntryEncoder:
         # Rows that are sorted by a field need the objects.
         if not self._fills_rows or printer_of(self.rt).order is not None:
             whole = self._table_of([self._both(entry) for entry in entries], metadata)
-            return encode(whole, self.form.media_type, pretty=self.form.pretty)
+            return self._encoded(whole)
         fill = filler(self._now())
         rows = await self._in_parts(entries, self._rows, fill)
         return self._table_around(rows, metadata, ending=b"\n")
@@ -345,7 +355,8 @@ class EntryEncoder:
     ) -> ListBody:
         """Return the Table of rows that are encoded already."""
         shown = {key: value for key, value in metadata.items() if value}
-        empty = json.encode(table_of_rows(self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers))
+        made = table_of_rows(self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers)
+        empty = self._encode_json(made)
         if not rows:
             return ListBody(empty, joined_items(()), ending)
         # The empty table ends with "rows":[]} or, for some kinds, with "rows":null}.

@@ -5,7 +5,7 @@ A watch keeps one EventEncoder. The Event caches its frames for all watchers of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from kubechronicle.api.builtin.conversions import FILL_EMPTY
@@ -131,9 +131,9 @@ class EventEncoder(EntryEncoder):
 
     def error(self, error: status.StatusError) -> bytes:
         """Return the ERROR frame with which a watch ends."""
-        return self.frame("ERROR", error.body())
+        return self.frame("ERROR", error.body(), json.encode)
 
-    def frame(self, kind: str, obj: Object) -> bytes:
+    def frame(self, kind: str, obj: Object, encode_json: Callable[..., bytes] | None = None) -> bytes:
         if self.form.media_type == PROTOBUF:
             return protobuf.encode_watch_event(kind, protobuf.encode(obj))
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), json.encode(obj))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), (encode_json or self._encode_json)(obj))

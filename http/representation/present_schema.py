@@ -11,6 +11,9 @@ marks belong to one schema: after a change of the definition, each entry is look
     schema 1   a@7 kept   b@8 kept        both are spliced
     schema 2   a@7 -      b@8 -           the first list cleans and defaults both: a would change, b would not
     schema 2   a@7 changed   b@8 kept     b is spliced; a is encoded anew, and cached (encoding_cache.py)
+
+An object whose stored keys are not sorted counts as changed, too: one with a field that sorts before ``metadata``, or
+one that was stored before keys were sorted, until it is written again.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-import orjson
 import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
@@ -78,6 +81,6 @@ class PresentSchema:
 
     def _look(self, entry: Entry) -> bool:
         try:
-            return orjson.dumps(to_request_version(self._rt, entry.object())) == entry.json
+            return unstructured.encode(to_request_version(self._rt, entry.object())) == entry.json
         except TooManyDefaultsError:  # only a write can tell its client
             return True

@@ -7,14 +7,14 @@ server, too, cleans and converts them when they are read. Pure, but for decrypti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kubechronicle.api.codecs import json, protobuf
 from kubechronicle.api.codecs.errors import CodecError
-from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.meta.encoding import encode_custom, encode_stored
 from kubechronicle.api.pipeline import conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, types
@@ -24,6 +24,7 @@ from kubechronicle.ops.migration import old_definitions
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 EVENTS: Final = "events"
+_Encode: TypeAlias = Callable[[Object], bytes]
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,7 +67,7 @@ class StorageForm:
         if not isinstance(metadata, dict) or not metadata.get("name"):
             raise NotStorable("it has no name")
         api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-        resource, namespaced, obj = self._placed(obj, api_version, kind)
+        resource, namespaced, obj, encode = self._placed(obj, api_version, kind)
         namespace = str(metadata.get("namespace") or "")
         if namespaced != bool(namespace):
             raise NotStorable("it has no namespace" if namespaced else "it has a namespace, but its kind has none")
@@ -75,17 +76,17 @@ class StorageForm:
             raise NotStorable("it has no uid")
         at, manager = last_change(metadata)
         key = Key(resource, namespace, str(metadata["name"]))
-        return Stored(key, str(metadata["uid"]), encode_stored(obj), at, manager)
+        return Stored(key, str(metadata["uid"]), encode(obj), at, manager)
 
-    def _placed(self, obj: Object, api_version: str, kind: str) -> tuple[str, bool, Object]:
-        """Return (resource, whether it is namespaced, the object in the stored version)."""
+    def _placed(self, obj: Object, api_version: str, kind: str) -> tuple[str, bool, Object, _Encode]:
+        """Return (resource, whether it is namespaced, the object in the stored version, the encoder of its kind)."""
         rt = known_registry().by_api_version(api_version, kind)
         if rt is not None and rt.stored:
-            return rt.resource, rt.namespaced, _in_stored_version(rt, obj)
+            return rt.resource, rt.namespaced, _in_stored_version(rt, obj), encode_stored
         custom = self.custom.get((api_version.rpartition("/")[0], kind))
         if custom is None:
             raise NotStorable(f"no kind {kind} of {api_version} is known, and no definition describes it")
-        return *custom, obj
+        return *custom, obj, encode_custom
 
 
 def decode(value: bytes) -> Object:

@@ -14,7 +14,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.custom.served import all_types
-from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.meta.encoding import encode_custom
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry, Event, seal
 from kubechronicle.eventlog.records import Key, Operation
@@ -38,7 +38,7 @@ def widgets(properties: dict[str, Any], like: tuple[ResourceType, ...] = ()) -> 
 def entry_of(name: str, revision: int = 5, **members: Any) -> Entry:
     meta = {"name": name, "namespace": "n", "uid": "u", "generation": 1}
     obj: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, **members}
-    body = seal(encode_stored(obj), revision)
+    body = seal(encode_custom(obj), revision)
     return Entry(Key("widgets.example.com", "n", name), "u", revision, revision, 1, body, {}, {})
 
 
@@ -55,8 +55,8 @@ def test_an_entry_is_looked_at_once_for_each_schema(monkeypatch: pytest.MonkeyPa
         return look(self, entry)
 
     monkeypatch.setattr(PresentSchema, "_look", counted)
-    (old,), (new,) = widgets({"size": TEXT, "gone": TEXT}), widgets({"size": {**TEXT, "default": "L"}})
-    kept, filled, pruned = entry_of("a", size="S"), entry_of("b"), entry_of("c", size="S", gone="g")
+    (old,), (new,) = widgets({"size": TEXT, "spare": TEXT}), widgets({"size": {**TEXT, "default": "L"}})
+    kept, filled, pruned = entry_of("a", size="S"), entry_of("b"), entry_of("c", size="S", spare="g")
     for _ in range(3):
         assert [PresentSchema(old).keeps(entry) for entry in (kept, filled, pruned)] == [True, True, True]
     assert len(looks) == 3
@@ -129,7 +129,7 @@ def test_a_written_object_is_kept_by_the_schema_it_was_written_with() -> None:
     found = {"replicas": 1.0, "any": {"a": None}, "name": "n", "tags": ["b", "a"], "unknown": 5, "nul": None}
     prepared = objects.create(rt, objects.widget(found, status={"phase": "A"}))
     assert prepared.mark is rt.custom.marks.kept
-    body = seal(encode_stored(prepared.object), 7)
+    body = seal(encode_custom(prepared.object), 7)
     assert PresentSchema(rt).keeps(Entry(Key(rt.resource, "n", "a"), "u", 7, 7, 1, body, {}, {}))
 
 
