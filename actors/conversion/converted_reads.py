@@ -1,24 +1,36 @@
 """Reads of a custom resource in a version that a webhook converts to: get, list and watch with converted entries.
 
 Selectors apply to the converted objects. So a list or watch with selectors reads the whole namespace, and its limit
-does not apply: a page of stored objects may hold none that matches.
+does not apply: a page of stored objects may hold none that matches. Names stay the same, so that a selector of one name
+reads one object.
+
+A watch waits for objects that cannot be converted (converted_cursor.py). One that begins with the newest state, or has
+to tell where its first state ends, waits for that for 3 s, as kube-apiserver waits for its cache. Then it ends with
+kube-apiserver's 504.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+
+import trio
 
 from kubechronicle.actors.conversion.conversions import Conversions
+from kubechronicle.actors.conversion.converted_cursor import PAUSE, ConvertedCursor
 from kubechronicle.actors.reading.reads import Listing, ObjectReads, Selection, Watching
 from kubechronicle.api.codecs import unstructured
+from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import custom_versions
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.selectors.field_selectors import custom_fields, describe
+from kubechronicle.api.selectors.field_selectors import FieldSelector, custom_fields, describe
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.eventlog.watching.cursors import Cursor
+
+FRESH_SECONDS: Final = 3.0
+"""The time that a watch waits for the newest state, as kube-apiserver's cache does."""
+_NAMES: Final = ("metadata.name", "metadata.namespace")
 
 
 def needs_webhook(rt: ResourceType) -> bool:
@@ -94,7 +106,7 @@ async def list_both(
     ``listing``: as in Reads.list. StatusError 500: an object cannot be converted.
     """
     selects = selection.labels is not None or selection.fields is not None
-    whole = await reads.list(rt, Selection(namespace=selection.namespace), limit=0 if selects else limit, **listing)
+    whole = await reads.list(rt, _by_name(selection), limit=0 if selects else limit, **listing)
     chosen = selection.select(await converted.convert(whole.entries))
     keys = {entry.key for entry in chosen}
     return replace(whole, entries=[entry for entry in whole.entries if entry.key in keys]), chosen
@@ -142,27 +154,41 @@ class ConvertedReads:
         initial: bool | None = None,
         bookmarks: bool = False,
     ) -> Watching:
-        whole = Selection(namespace=selection.namespace)
-        watching = await self._reads.watch(rt, whole, revision=revision, initial=initial, bookmarks=bookmarks)
-        first = selection.select(await self._entries.convert(watching.initial))
-        cursor = ConvertedCursor(watching.cursor, self._entries)
-        return replace(watching, initial=first, cursor=cursor, matches=selection.matcher())
+        named = _by_name(selection)
+        watching = await self._reads.watch(rt, named, revision=revision, initial=initial, bookmarks=bookmarks)
+        cursor = ConvertedCursor(watching.cursor, self._entries.event)
+        matched = replace(watching, cursor=cursor, matches=selection.matcher())
+        newest = revision is None or watching.bookmark_initial
+        try:
+            matched.initial = selection.select(await self._converted(watching.initial, FRESH_SECONDS if newest else 0))
+        except status.StatusError as error:
+            matched.initial = ()
+            if newest:
+                matched.bookmark_initial, cursor.failure = False, _late(watching, error)
+            else:
+                cursor.hold(watching.initial)
+        return matched
+
+    async def _converted(self, entries: Sequence[Entry], seconds: float) -> Sequence[Entry]:
+        """Return converted entries; failures are tried again for some seconds. StatusError 500."""
+        deadline = trio.current_time() + seconds
+        while True:
+            try:
+                return await self._entries.convert(entries)
+            except status.StatusError:
+                if trio.current_time() + PAUSE > deadline:
+                    raise
+                await trio.sleep(PAUSE)
 
 
-class ConvertedCursor:
-    """A cursor whose events hold converted objects."""
+def _by_name(selection: Selection) -> Selection:
+    """Return the part of a selection that holds before a conversion, too."""
+    terms = [term for term in selection.fields.terms if term.field in _NAMES] if selection.fields is not None else ()
+    return Selection(namespace=selection.namespace, fields=FieldSelector(terms) if terms else None)
 
-    def __init__(self, cursor: Cursor, entries: ConvertedEntries) -> None:
-        self.stored = cursor
-        self._entries = entries
 
-    @property
-    def revision(self) -> int:
-        return self.stored.revision
-
-    async def next_batch(self, deadline: float | None = None) -> list[Event]:
-        """Return the next events as a cursor does. StatusError 500 if one cannot be converted."""
-        return [await self._entries.event(event) for event in await self.stored.next_batch(deadline)]
-
-    def end(self) -> None:
-        self.stored.end()
+def _late(watching: Watching, error: status.StatusError) -> status.StatusError:
+    """Return the end of a watch whose first objects cannot be converted: only an older state can be shown."""
+    shown = min(entry.revision for entry in watching.initial) - 1
+    late = status.too_large_resource_version(watching.initial_revision, shown)
+    return status.StatusError(late.code, late.reason, f"{late.message}: {error.message}", details=late.details)

@@ -227,6 +227,8 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     409 for another uid than the stored object's in a PUT: there it is a precondition, in a patch a constant field.
     """
     if not ctx.patches:
+        if rt.custom is not None and new["metadata"].get("uid"):
+            tracking.seen_by(rt, old, ctx)  # kube-apiserver converts before it compares
         _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
         metadata.drop_repeated_owners(new["metadata"])
     if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
