@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.operations.keyed_lists import KeyedList
-from kubechronicle.api.cel.operations.times import parse_duration, parse_timestamp
+from kubechronicle.api.cel.operations.times import parse_timestamp
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import (
     BOOL,
@@ -39,7 +39,9 @@ from kubechronicle.api.cel.types import (
     map_of,
     object_type,
 )
+from kubechronicle.api.cel.values import Duration
 from kubechronicle.api.schema import types as built_in
+from kubechronicle.api.values import format_durations
 
 Schema = Mapping[str, Any]
 Convert = Callable[[Any], Any]
@@ -202,6 +204,11 @@ def _double(data: Any) -> Any:
     return float(data) if type(data) is int else data
 
 
+def _duration(text: str) -> Duration | None:
+    length = format_durations.parse(text)
+    return None if length is None else Duration(length)
+
+
 _DOUBLE: Final = DOUBLE.reading(_double)
 _SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": _DOUBLE}
 _TIMESTAMP: Final = TIMESTAMP.reading(_reader("date-time formatted string", parse_timestamp))
@@ -210,7 +217,7 @@ _FORMATS: Final = {
     "byte": _BYTES,
     "date": TIMESTAMP.reading(_reader("date formatted string", parse_timestamp, "T00:00:00Z")),
     "date-time": _TIMESTAMP,
-    "duration": DURATION.reading(_reader("duration", parse_duration)),
+    "duration": DURATION.reading(_reader("duration", _duration)),
 }
 _KINDS: Final = {
     "string": STRING,

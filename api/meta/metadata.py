@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, required, too_long
-from kubechronicle.api.errors.field_errors import not_supported as unsupported
 from kubechronicle.api.values import names
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -338,10 +337,8 @@ def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -
         if known and not entry.get("subresource") and not validate_field_manager(manager, ""):
             continue  # as nearly all are: this needs no path
         path = f"{field}.managedFields[{index}]"
-        if not operation:
-            causes.append(required(f"{path}.operation", "must not be empty"))
-        elif operation not in ("Apply", "Update"):
-            causes.append(unsupported(f"{path}.operation", operation, ("Apply", "Update")))
+        if operation not in ("Apply", "Update"):
+            causes.append(invalid_value(f"{path}.operation", operation, "must be `Apply` or `Update`"))
         if entry.get("fieldsType", "FieldsV1") not in ("", "FieldsV1"):
             causes.append(invalid_value(f"{path}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
         causes += validate_field_manager(manager, f"{path}.manager")

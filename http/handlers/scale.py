@@ -94,8 +94,9 @@ def _form(request: Request, context: Context, rt: ResourceType) -> Representatio
 def _response(request: Request, context: Context, rt: ResourceType, obj: Object) -> Response:
     form = _form(request, context, rt)
     if form.kind == "PartialObjectMetadataList":
+        of = "autoscaling" if rt.custom is None else "v1"
         raise status.not_acceptable_because(
-            "you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)"
+            f"you requested PartialObjectMetadataList, but the requested object is not a list (*{of}.Scale)"
         )
     if form.kind == "Table":
         obj = table(

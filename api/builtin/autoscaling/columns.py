@@ -75,6 +75,11 @@ def _scale(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), desired, available, age_of(obj, since)]
 
 
+def _custom_scale(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    name, desired, *others = _scale(obj, since)
+    return [name, desired if "replicas" in obj.get("spec", {}) else None, *others]
+
+
 SCALE: Final = Printer(
     (
         Column("Name", field="ObjectMeta.name"),
@@ -93,7 +98,7 @@ CUSTOM_SCALE: Final = Printer(
         Column("Available", "integer", text="Number of actual replicas"),
         Column(AGE.name, "date", field=AGE.field),
     ),
-    _scale,
+    _custom_scale,
 )
 """Columns of the scale subresource of custom resources (apiextensions-apiserver ``pkg/apiserver``)."""
 

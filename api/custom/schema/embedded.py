@@ -31,7 +31,7 @@ def coerce_root(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
     if "metadata" not in obj:
         return []
     try:
-        return [f"metadata.{path}" for path in _coerce_metadata(obj, drop_malformed=drop_malformed)]
+        return [f"metadata.{path}" for path in sorted(_coerce_metadata(obj, drop_malformed=drop_malformed))]
     except TypeMismatch as problem:
         raise MalformedError(str(problem)) from None
 

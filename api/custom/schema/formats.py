@@ -14,7 +14,7 @@ from typing import Final
 from kubechronicle.api.cel.library.go_url_parser import UrlError
 from kubechronicle.api.cel.library.go_url_parser import check as check_url
 from kubechronicle.api.custom.schema.mail_addresses import is_mail_address
-from kubechronicle.api.values import durations
+from kubechronicle.api.values import format_durations
 
 _LONE_HOST: Final = re.compile("[lx](?:-?[lx]{0,62})?")
 _HOST_LABEL: Final = re.compile("[lx](?:[lx-]{0,61}[lx])?")
@@ -28,22 +28,10 @@ _CREDIT_CARD: Final = re.compile(
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DURATION_PART: Final = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]+)")
-_UNITS: Final = (
-    ("ns", "nano"),
-    ("us", "µs", "micro"),
-    ("ms", "milli"),
-    ("s", "sec"),
-    ("m", "min"),
-    ("h", "hr", "hour"),
-    ("d", "day"),
-    ("w", "wk", "week"),
-)
 _LEADING_ZEROS: Final = re.compile("(?<![0-9A-Fa-f])0+(?=[0-9A-Fa-f])")
 _SHORT_NAME: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _MAC_DIGITS: Final = (12, 16, 40)
 _HEX: Final = re.compile("[0-9a-fA-F]+")
-_MAX_INT: Final = "9223372036854775807"
 
 
 def _whole(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Callable[[str], object]:
@@ -70,24 +58,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """Return whether Go parses the text, or any part of it is a number with a unit."""
-    try:
-        durations.parse(text)
-    except ValueError:
-        pass
-    else:
-        return True
-    holds = False
-    for number, unit in _DURATION_PART.findall(text):
-        digits = number.lstrip("0")
-        if (len(digits), digits) > (len(_MAX_INT), _MAX_INT):
-            return False
-        holds = holds or _is_unit(unit.lower())
-    return holds
-
-
-def _is_unit(unit: str) -> bool:
-    return any(unit in variants or unit.startswith(variants[-1]) for variants in _UNITS)
+    return format_durations.parse(text) is not None
 
 
 def _host_class(character: str) -> str:

@@ -66,13 +66,13 @@ async def test_a_watch_from_the_newest_state_ends_with_504(hook: Unsteady, autoj
             async with server.watch(f"{V2}?{query}") as stream:
                 event = await stream.next()
                 assert event is not None
-                told = event["object"]
-                assert (event["type"], told["code"], told["reason"]) == ("ERROR", 504, "Timeout")
-                assert told["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+                status = event["object"]
+                assert (event["type"], status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
+                assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
                 shown = int(created["metadata"]["resourceVersion"]) - 1
-                assert told["message"].startswith("Timeout: Too large resource version: ")
-                assert f", current: {shown}: " in told["message"]
-                assert told["message"].endswith("out of order")
+                assert status["message"].startswith("Timeout: Too large resource version: ")
+                assert f", current: {shown}: " in status["message"]
+                assert status["message"].endswith("out of order")
                 assert await stream.next() is None
 
 

@@ -82,7 +82,7 @@ def test_metadata_that_is_well_formed() -> None:
             {"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "x", "uid": "u"}]},
             'metadata.ownerReferences.apiVersion: Invalid value: "a/b/c": version must not be empty',
         ),
-        ({"managedFields": [{"operation": "X"}]}, 'metadata.managedFields[0].operation: Unsupported value: "X"'),
+        ({"managedFields": [{"operation": "X"}]}, 'metadata.managedFields[0].operation: Invalid value: "X"'),
     ],
 )
 def test_metadata_that_is_not(meta: dict[str, Any], beginning: str) -> None:

@@ -281,6 +281,9 @@ async def test_a_scale_is_shown_with_columns_of_its_own(autojump_clock: MockCloc
         ]  # fmt: skip
         assert shown["columnDefinitions"][1]["description"] == "Number of desired replicas"
         assert shown["rows"][0]["cells"][:3] == ["a", 3, 0]
+        await server.post(WIDGETS, {**widget("b"), "spec": {"n": 0}})  # Go omits 0 replicas
+        shown = await server.get(f"{WIDGETS}/b/scale", headers=table)
+        assert shown["rows"][0]["cells"][:3] == ["b", None, 0]
 
 
 async def test_selectable_fields_also_select_objects_that_are_older(autojump_clock: MockClock) -> None:
