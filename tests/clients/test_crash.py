@@ -16,7 +16,7 @@ from typing import Any
 
 from harness import Api, Server, configmap
 
-KILLS = int(os.environ.get("KUBECHRONICLE_TEST_KILLS", "50"))
+KILLS = int(os.environ.get("KUBECHRONICLE_TEST_KILLS", "25"))
 WRITERS = 4
 OBJECTS = 25  # per writer; created, updated and deleted in turn
 LONGEST = 0.6  # seconds of load before a kill, from none
@@ -113,7 +113,7 @@ def test_acknowledged_writes_survive_kill_9(own_server: Server) -> None:
         own_server.start()
         highest = compare_all(own_server, writers, highest)
     print(f"{sum(writer.writes for writer in writers)} writes")
-    assert sum(writer.writes for writer in writers) > KILLS * 10, "too little load for a meaningful test"
+    assert sum(writer.writes for writer in writers) > KILLS * 4, "too little load for a meaningful test"
     own_server.verify()
 
 
