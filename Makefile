@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential fuzz robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential fuzz kills robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -77,6 +77,13 @@ test-prometheus: install-test
 fuzz: install-test
 	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all .venv/bin/python -m pytest -q \
 		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py $(ARGS)
+
+# Run three bounded tests of `make test` at length: kill -9 of one server and of two, and informers under disturbance.
+kills: install-test
+	@tests/clients/prepare.sh informers
+	@KUBECHRONICLE_TEST_KILLS=200 KUBECHRONICLE_TEST_DEFINITION_KILLS=80 KUBECHRONICLE_TEST_OBJECTS=4000 \
+		.venv/bin/python -m pytest -q -s tests/clients/test_crash.py tests/clients/test_informers.py \
+		tests/clients/definitions/test_definitions_of_replicas.py $(ARGS)
 
 # Check histories of writers, readers and watchers under kills, failovers and proxies that cut, hold and swallow
 # (docs/reliability.md); 15 minutes, or as ARGS="--minutes 5 --faults swallow" says.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Protocol
@@ -183,12 +184,21 @@ class MemoryStore:
         return sorted(key for key in self._history if key.resource == resource)
 
     def rows(self, *, after: int) -> Iterator[Record]:
-        return (row for row in self._rows if row.revision > after)
+        return iter(self._rows[self._index(after) :])
+
+    def _index(self, revision: int) -> int:
+        """Return the index of the first row above a revision."""
+        return bisect_right(self._rows, revision, key=lambda row: row.revision)
 
     def changes(self, query: ChangeQuery) -> Iterator[tuple[Record, Record | None]]:
-        """Return the matching changes, each with the record it replaced."""
-        ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
-        rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
+        """Return the matching changes, each with the record it replaced. Read only the rows of these revisions."""
+        first, end = self._index(query.after), self._index(query.until)
+        ordered = self._rows[first:end]
+        if query.newest_first:
+            ordered.reverse()
+        without_texts = replace(query, texts=())  # only they need the user of a row
+        candidates = filter(without_texts.matches, ordered)
+        rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in candidates))
         if not query.with_replaced:
             return ((row, None) for row in rows)
         return ((row, self.at(row.key, row.previous_revision) if row.previous_revision else None) for row in rows)

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness import Api, Server, configmap
 
-KILLS = int(os.environ.get("KUBECHRONICLE_TEST_KILLS", "50"))
+KILLS = int(os.environ.get("KUBECHRONICLE_TEST_KILLS", "25"))
 WRITERS = 4
 OBJECTS = 25  # per writer; created, updated and deleted in turn
 LONGEST = 0.6  # seconds of load before a kill, from none

@@ -1,8 +1,11 @@
 """A real headless Chromium, driven over the DevTools protocol as far as tests of pages need.
 
-    async with browser() as chromium:
-        page = await chromium.page(url, width=1600, height=1000)
-        await page.wait("document.querySelector('h1')")
+    with running() as endpoint:
+        async with connected(endpoint) as chromium:
+            page = await chromium.page(url, width=1600, height=1000)
+            await page.wait("document.querySelector('h1')")
+
+Many tests share one Chromium. Each connection has a browser context, so a storage and cache, of its own.
 
 The browser must be on PATH or named by $KUBECHRONICLE_BROWSER. It is never downloaded: `apt-get install chromium`.
 """
@@ -15,8 +18,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,9 +64,10 @@ def executable() -> str:
 
 @dataclass
 class Browser:
-    """One DevTools connection. Each page is a session of it."""
+    """One DevTools connection. Each page is a session of it. ``context``: the browser context of the pages."""
 
     socket: WebSocketConnection
+    context: str = ""
     last: int = 0
     waiting: dict[int, trio.MemorySendChannel[dict[str, Any]]] = field(default_factory=dict)
     pages: dict[str, Page] = field(default_factory=dict)
@@ -88,7 +93,7 @@ class Browser:
         return result
 
     async def page(self, url: str, *, width: int = 1600, height: int = 1000, dark: bool = False) -> Page:
-        target = await self.call("Target.createTarget", url="about:blank")
+        target = await self.call("Target.createTarget", url="about:blank", browserContextId=self.context)
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         page = Page(self, attached["sessionId"], target["targetId"])
         self.pages[page.session] = page
@@ -189,32 +194,36 @@ class Page:
         await trio.Path(file).write_bytes(base64.b64decode(taken["data"]))
 
 
-@asynccontextmanager
-async def browser() -> AsyncIterator[Browser]:
+@contextmanager
+def running() -> Iterator[str]:
+    """Run a Chromium within the block, and return the URL that it listens on."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [executable(), *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        process = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            url = await _endpoint(process)
-            async with open_websocket_url(url, max_message_size=64 * 2**20) as socket, trio.open_nursery() as nursery:
-                browser = Browser(socket)
-                nursery.start_soon(browser.read)
-                yield browser
-                nursery.cancel_scope.cancel()
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+        log = Path(folder) / "log"
+        with log.open("wb") as errors, subprocess.Popen(command, stdout=errors, stderr=errors) as process:
+            try:
+                yield _endpoint(process, log)
+            finally:
+                process.kill()
 
 
-async def _endpoint(process: trio.Process) -> str:
-    """Return the URL that the browser listens on, from its stderr."""
-    output = b""
-    assert process.stderr is not None
-    with trio.fail_after(60):
-        async for chunk in process.stderr:
-            output += chunk
-            for line in output.decode(errors="replace").splitlines(keepends=True):
-                if line.startswith("DevTools listening on ") and line.endswith("\n"):
-                    return line.removeprefix("DevTools listening on ").strip()
-    raise AssertionError(f"the browser ended: {output.decode(errors='replace')[-2000:]}")
+def _endpoint(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the URL that the browser listens on, from its log."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        for line in log.read_text(errors="replace").splitlines(keepends=True):
+            if line.startswith("DevTools listening on ") and line.endswith("\n"):
+                return line.removeprefix("DevTools listening on ").strip()
+        time.sleep(0.02)  # there is no event for a line in a file
+    raise AssertionError(f"the browser did not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+@asynccontextmanager
+async def connected(endpoint: str) -> AsyncIterator[Browser]:
+    """Connect to a running Chromium. The pages are closed, and their storage is removed, at the end."""
+    async with open_websocket_url(endpoint, max_message_size=64 * 2**20) as socket, trio.open_nursery() as nursery:
+        browser = Browser(socket)
+        nursery.start_soon(browser.read)
+        browser.context = (await browser.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+        yield browser
+        nursery.cancel_scope.cancel()

@@ -16,7 +16,7 @@ import pytest
 from custom_resources import CRDS, define, is_true, merge, undefine
 from harness import Api, Cluster, Server, cluster_in, eventually, home
 
-KILLS = int(os.environ.get("KUBECHRONICLE_TEST_DEFINITION_KILLS", "20"))
+KILLS = int(os.environ.get("KUBECHRONICLE_TEST_DEFINITION_KILLS", "8"))
 OBJECTS = 20  # of each definition that is deleted
 WITHIN = 1.0  # second after which each server serves a definition, or none of it any more
 LONGEST = {"establish": 0.05, "delete": 0.12}  # seconds from the request to the kill, from none

@@ -172,9 +172,9 @@ class Server:
     def newest(self) -> int:
         return int(self._running.ask("GET", "/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
 
-    def last_change(self, space: str, name: str) -> int:
-        """Return the newest revision of a ConfigMap, 0 before the first."""
-        terms = f"object.resource%3Dconfigmaps,object.name%3D{name}"
+    def last_change(self, space: str, name: str, *, since: int) -> int:
+        """Return the newest revision of a ConfigMap, 0 before the first. ``since``: none is older."""
+        terms = f"object.resource%3Dconfigmaps,object.name%3D{name},revision.from%3D{since}"
         path = f"/apis/history.kubechronicle.dev/v1/namespaces/{space}/revisions?limit=1&fieldSelector={terms}"
         items = self._running.ask("GET", path)["items"]
         return int(items[0]["metadata"]["name"]) if items else 0
@@ -303,9 +303,9 @@ def test_each_verdict_is_the_servers(
     expected: dict[int, Verdict] = {}
     for step in steps:
         verdict = server.verdict(space, step) if step[0] != "relabel" else None
-        before = server.last_change(space, step[1])
+        before = server.last_change(space, step[1], since=since)
         status, _, _ = server.write(space, step)
-        after = server.last_change(space, step[1])
+        after = server.last_change(space, step[1], since=since)
         if verdict is not None and status < 300 and after > before:
             expected[after] = verdict
     server.uninstall()

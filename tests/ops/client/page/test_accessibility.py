@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import SETTLED, Page, browser, executable
+from browser import SETTLED, Browser, Page, executable
 from in_process import ADMIN
 from server_in_thread import InThread, server_in_thread
 
@@ -77,12 +77,11 @@ async def violations(page: Page, hash_: str) -> Any:
     return await page.eval(RUN)
 
 
-async def test_axe_finds_nothing(url: str, axe: str) -> None:
+async def test_axe_finds_nothing(chromium: Browser, url: str, axe: str) -> None:
     found = {}
-    async with browser() as chromium:
-        for width, dark in ((1600, False), (390, True)):
-            page = await chromium.page(url + PAGES[0], width=width, dark=dark)
-            await page.wait(SETTLED)
-            await page.eval(f"{axe}; true")
-            found |= {(hash_, width, dark): await violations(page, hash_) for hash_ in PAGES}
+    for width, dark in ((1600, False), (390, True)):
+        page = await chromium.page(url + PAGES[0], width=width, dark=dark)
+        await page.wait(SETTLED)
+        await page.eval(f"{axe}; true")
+        found |= {(hash_, width, dark): await violations(page, hash_) for hash_ in PAGES}
     assert {where: each for where, each in found.items() if each} == {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from browser import SETTLED, Page, browser, executable
+from browser import SETTLED, Browser, Page, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 
@@ -126,35 +126,34 @@ async def open_page(page: Page, hash_: str) -> None:
     await page.wait(f"location.hash === {json.dumps(hash_)} && {SETTLED}")
 
 
-async def test_the_button(served: Served) -> None:
+async def test_the_button(chromium: Browser, served: Served) -> None:
     executable()
-    async with browser() as chromium:
-        page = await chromium.page(served.admin + "#/deleted")
-        await page.wait(f"{SETTLED} && document.querySelector('tbody button[aria-haspopup]')")
-        await page.eval("document.querySelector('tbody button[aria-haspopup]').click()")
-        await page.wait("document.querySelector('dialog[open] .plan')")
-        assert "+ recreate configmap/till" in await page.text("dialog[open]")
-        assert "Nothing has been changed yet" in await page.text("dialog[open]")
-        await page.press("Enter")
-        await page.wait("document.querySelector('dialog[open]')?.innerText.includes('configmap/till created')")
-        await page.press("Enter")
-        await page.wait("!document.querySelector('dialog[open]')")
-        found = await trio.to_thread.run_sync(served.running.ask, "GET", f"{MAPS}/till")
-        assert found["data"] == {"coins": "9"}
+    page = await chromium.page(served.admin + "#/deleted")
+    await page.wait(f"{SETTLED} && document.querySelector('tbody button[aria-haspopup]')")
+    await page.eval("document.querySelector('tbody button[aria-haspopup]').click()")
+    await page.wait("document.querySelector('dialog[open] .plan')")
+    assert "+ recreate configmap/till" in await page.text("dialog[open]")
+    assert "Nothing has been changed yet" in await page.text("dialog[open]")
+    await page.press("Enter")
+    await page.wait("document.querySelector('dialog[open]')?.innerText.includes('configmap/till created')")
+    await page.press("Enter")
+    await page.wait("!document.querySelector('dialog[open]')")
+    found = await trio.to_thread.run_sync(served.running.ask, "GET", f"{MAPS}/till")
+    assert found["data"] == {"coins": "9"}
 
-        await open_page(page, f"#/object/shop/configmaps/cart?rev={served.first}")
-        await page.eval("document.querySelector('details.back').open = true")
-        await page.eval("document.querySelector('details.back button[aria-haspopup]').click()")
-        await page.wait("document.querySelector('dialog[open] .plan')")
-        assert "data.size: 5 → 3" in await page.text("dialog[open]")
-        await page.press("Escape")
-        await page.wait("!document.querySelector('dialog[open]')")
-        assert await trio.to_thread.run_sync(served.cart) == {"size": "5"}
-        assert not page.errors
+    await open_page(page, f"#/object/shop/configmaps/cart?rev={served.first}")
+    await page.eval("document.querySelector('details.back').open = true")
+    await page.eval("document.querySelector('details.back button[aria-haspopup]').click()")
+    await page.wait("document.querySelector('dialog[open] .plan')")
+    assert "data.size: 5 → 3" in await page.text("dialog[open]")
+    await page.press("Escape")
+    await page.wait("!document.querySelector('dialog[open]')")
+    assert await trio.to_thread.run_sync(served.cart) == {"size": "5"}
+    assert not page.errors
 
-        only = await chromium.page(served.read_only + f"#/object/shop/configmaps/cart?rev={served.first}")
-        await only.wait(f"{SETTLED} && document.querySelector('details.back code')")
-        assert await only.eval("document.querySelectorAll('button[aria-haspopup=dialog]').length") == 1  # of the keys
-        assert "kubectl chronicle restore configmaps/cart -n shop" in await only.eval(
-            "document.querySelector('details.back code').textContent"
-        )
+    only = await chromium.page(served.read_only + f"#/object/shop/configmaps/cart?rev={served.first}")
+    await only.wait(f"{SETTLED} && document.querySelector('details.back code')")
+    assert await only.eval("document.querySelectorAll('button[aria-haspopup=dialog]').length") == 1  # of the keys
+    assert "kubectl chronicle restore configmaps/cart -n shop" in await only.eval(
+        "document.querySelector('details.back code').textContent"
+    )
