@@ -25,7 +25,8 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.history.reasons import split_reason
-from kubechronicle.api.meta.request_info import BRANCH, HISTORY, Query, RequestInfo, resolve, split_branch, split_moment
+from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
+from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve, split_branch, split_moment
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited

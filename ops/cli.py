@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
+from kubechronicle.ops.errors import OperatorError, report_mistake
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,10 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kubechronicle.ops import commands
 
         return commands.run(argv)
+    except SystemExit:  # --help has been printed
+        raise
     except KeyboardInterrupt:
         return 1
+    except OperatorError as error:  # the usual one: without the imports of the others
+        return report_mistake(error)
     except BaseException as error:
-        from kubechronicle.ops.exit_codes import REPORTED_ERRORS, report_error
+        from kubechronicle.ops.reporting import REPORTED_ERRORS, report_error
 
         if isinstance(error, REPORTED_ERRORS):
             return report_error(error)

@@ -13,18 +13,24 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
-from kubechronicle.ops.client.command_table import program_name
+from kubechronicle.ops.client.command_table import SERVER_PROGRAM, program_name
 from kubechronicle.ops.cluster import flags as cluster_flags
-from kubechronicle.ops.data_dir import reported
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.maintenance import flags
-from kubechronicle.ops.settings.command_line import ALL, add_settings, load_settings
-from kubechronicle.ops.settings.settings import Settings, suggestion
+
+if TYPE_CHECKING:
+    from kubechronicle.ops.settings.settings import Settings
+
+
+ABOUT_HISTORY = (
+    "Questions about the history of a cluster on kubechronicle: its changes, their users, and its past states. "
+    "`kubechronicle --help` lists the commands of a server's operator."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
+            from kubechronicle.ops.settings.settings import suggestion
+
             flag = unknown[1].partition("=")[0]
             raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
         names = (*COMMANDS, *CLIENT_COMMANDS)
@@ -53,17 +61,21 @@ class _Parser(argparse.ArgumentParser):
         raise OperatorError(message)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(only: str = "") -> argparse.ArgumentParser:
+    """Return the parser of all commands. ``only``: the one command whose flags are needed, "" for those of all."""
+    of_kubectl = program_name() != SERVER_PROGRAM
     parser = _Parser(
         prog=program_name(),
         allow_abbrev=False,
-        description="A Kubernetes API server on an append-only Postgres revision log.",
+        description=ABOUT_HISTORY if of_kubectl else "A Kubernetes API server on an append-only Postgres revision log.",
+        epilog=f"`{program_name()} COMMAND --help` has examples.",
     )
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        command.add_flags(
-            parsers.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
-        )
+        listed: dict[str, Any] = {} if of_kubectl else {"help": command.summary}
+        of_command = parsers.add_parser(name, **listed, description=command.summary, allow_abbrev=False)
+        if only in ("", name):
+            command.add_flags(of_command)
     for name, summary in CLIENT_COMMANDS.items():
         parsers.add_parser(name, help=summary, add_help=False)  # ops/client parses the rest
     return parser
@@ -73,7 +85,7 @@ def run(argv: Sequence[str]) -> int:
     """Run one command that is not a history command, and return its exit code. Raises REPORTED_ERRORS."""
     if "--version" in argv[:1] or (argv[:1] == ["serve"] and "--version" in argv):
         argv = ["version"]  # as kube-apiserver has it
-    arguments = make_parser().parse_args(_join_dashed_values(argv))
+    arguments = make_parser(only=argv[0] if argv else "none").parse_args(_join_dashed_values(argv))
     return COMMANDS[arguments.command].run(arguments)
 
 
@@ -92,12 +104,17 @@ def _join_dashed_values(argv: Sequence[str]) -> list[str]:
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
+    from kubechronicle.ops.settings.command_line import ALL, add_settings
+
     add_settings(parser, ALL)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     # Off until the server runs (replica.py): a start makes many objects that stay, and each pass over them takes 0.1 s.
     gc.disable()
+    from kubechronicle.ops.data_dir import reported
+    from kubechronicle.ops.settings.command_line import load_settings
+
     settings = load_settings(arguments)
     import trio
 
@@ -110,6 +127,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _run_async(command: Callable[[Settings], Coroutine[Any, Any, int]], arguments: argparse.Namespace) -> int:
     import trio
+
+    from kubechronicle.ops.data_dir import reported
+    from kubechronicle.ops.settings.command_line import load_settings
 
     settings = load_settings(arguments)
     with reported(settings.data_dir):
@@ -194,6 +214,7 @@ def _compact(arguments: argparse.Namespace) -> int:
 
 def _kubeconfig(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import kubeconfigs
+    from kubechronicle.ops.settings.command_line import load_settings
 
     kubeconfigs.run(arguments, load_settings(arguments).data_dir)
     return OK
@@ -246,7 +267,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
+    from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
     from kubechronicle.ops.version import version_line
 
     terminal.stdout().line(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))

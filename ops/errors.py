@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 
+from kubechronicle.ops import terminal
+from kubechronicle.ops.exit_codes import MISTAKE
+
 
 class OperatorError(Exception):
     """Error with a message of one line: the problem, and how to fix it."""
@@ -20,6 +23,17 @@ class WorkerFailed(Exception):
         super().__init__(f"worker {number} did not start: {describe_status(status)}")
         self.status = status
         """The exit status as subprocess reports it; negative: killed by that signal."""
+
+
+def report_mistake(error: BaseException) -> int:
+    """Print an error that an operator can fix, and return the exit code."""
+    terminal.stderr().line(f"kubechronicle: {one_line(error)}")
+    return MISTAKE
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error on one line."""
+    return " ".join(str(error).split())
 
 
 def describe_status(status: int) -> str:

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
 import orjson
 
@@ -29,8 +27,7 @@ ERASE_LINE: Final = "\r\033[K"
 CLEAR: Final = "\x1b[H\x1b[J"
 
 
-@dataclass(frozen=True, slots=True)
-class Painted:
+class Painted(NamedTuple):
     """A part of a line in a colour of COLOURS."""
 
     text: str
@@ -114,8 +111,21 @@ def stderr() -> Output:
     return Output(sys.stderr)
 
 
+def width() -> int:
+    """Return the columns of the terminal, or of COLUMNS; 80 without either. As shutil.get_terminal_size."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # no standard output, or none that is a terminal
+        return 80
+
+
 def show_traceback(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
     """Print the traceback of a bug: sys.excepthook. Its messages may be texts of others."""
+    import traceback
+
     for text in traceback.format_exception(kind, error, where):
         stderr().lines(text)
 

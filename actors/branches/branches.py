@@ -27,8 +27,8 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.branches import BRANCHES, RESOURCE, base_of
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.branches.branch_log import BranchLog
 from kubechronicle.eventlog.branches.branch_tail import BranchTail
 from kubechronicle.eventlog.entries import Entry, Event

@@ -13,11 +13,11 @@ from kubechronicle.actors.branches.branches import OpenBranch
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES, Difference, change_object
-from kubechronicle.api.history.masking import RESOURCE as SECRETS
 from kubechronicle.api.history.masking import masked_secret
+from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who

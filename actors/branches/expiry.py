@@ -14,7 +14,7 @@ from kubechronicle.actors.writing.writes import Target, ignore_not_found
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.branches import BRANCHES, RESOURCE
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from kubechronicle.actors.history.merging import Merge, Merged, Share, position_
 from kubechronicle.actors.history.other_logs import may_be_elsewhere
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.history.masking import RESOURCE as SECRETS
-from kubechronicle.api.history.masking import without_values
 from kubechronicle.api.history.positions import SPAN, place_of
+from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
+from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Key, Operation, Record

@@ -17,7 +17,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.positions import SPAN, is_joined, place_of, revisions_of
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, UnknownMoment
 from kubechronicle.eventlog.layout import OVERRIDES, OtherLog, parse
 from kubechronicle.eventlog.records import Moment

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 BRANCHES: Final = "branches"
@@ -24,8 +24,6 @@ USE: Final = "use"
 
 MOST: Final = 16
 """Branches at once."""
-ENDS: Final = "history of branch"
-"""Begins the warning of answers about history in a branch, which lack its own changes."""
 AGAINST: Final = ("base", "now")
 """The states that a branch is compared with."""
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -49,8 +48,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_$][-A-Za-z0-9_$]*").fullmatch
 _MISSING: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One operation.
 
     ``path``: names and positions for a JSON Pointer, valid after the operations before it.

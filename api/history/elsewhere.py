@@ -1,4 +1,4 @@
-"""Warnings about changes in several databases: the server's words, which its client knows again."""
+"""Warnings of answers about history that lack something: the server's words, which its client knows again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from typing import Final
 
 BY_TIME: Final = "revision {revision} is of one database; changes in another one are chosen by its commit time"
+ERASED: Final = "left out: their contents were erased from history"
+"""The warning of a list of the past, after the number of objects and their resource."""
+ENDS: Final = "history of branch"
+"""Begins the warning of answers about history in a branch, which lack its own changes."""
 FORMER: Final = "changes of Events or Leases may be in another database, which this server is not given any more"
 _KNOWN: Final = re.compile(
     r'"(changes of Events or Leases may be in another database[^"]*|revision \d+ is of one database;[^"]*)"'

@@ -13,15 +13,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.api.history.revisions import Change
+from kubechronicle.api.history.secret_values import FIELDS, LAST_APPLIED, RESOURCE
 from kubechronicle.api.values.objects import Object
 
-RESOURCE: Final = "secrets"
-FIELDS: Final = ("data", "stringData")
-# The annotation of kubectl apply has a copy of the whole object, with the data of a Secret.
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+if TYPE_CHECKING:
+    from kubechronicle.api.history.revisions import Change
+
 TOKEN_LENGTH: Final = 8
 LONGEST_KEY: Final = 128
 
@@ -47,17 +46,6 @@ def masked_secret(secret: Mapping[str, Any], key: bytes) -> Object:
     if isinstance(metadata, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
         mask = _mask(annotations[LAST_APPLIED], "annotations", LAST_APPLIED, key)
         found["metadata"] = {**metadata, "annotations": {**annotations, LAST_APPLIED: mask}}
-    return found
-
-
-def without_values(secret: Mapping[str, Any]) -> Object:
-    """Return a Secret without its values, and without the annotation that has a copy of them."""
-    found: Object = {name: value for name, value in secret.items() if name not in FIELDS}
-    metadata = found.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    if isinstance(metadata, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
-        left = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
-        found["metadata"] = {**metadata, "annotations": left}
     return found
 
 

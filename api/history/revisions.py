@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from kubechronicle.api.history.differences import changed_fields, differences, shown_value, summary
+from kubechronicle.api.history.differences import changed_fields, differences, summary
 from kubechronicle.api.history.field_values import has_changed
 from kubechronicle.api.history.reasons import change_cause
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import Registry, ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.api.values.printable import printable
 
 Content: TypeAlias = Literal["", "diff", "full", "states", "after"]
 
@@ -207,35 +206,3 @@ def _called(rt: ResourceType, name: str) -> tuple[str, ...]:
     if name == "object.apiVersion":
         return (rt.api_version.lower(),)
     return (rt.plural, rt.group_resource, rt.singular, *rt.short_names)
-
-
-LEFT_OUT: Final = "left out: their contents were erased from history"
-"""The warning of a list of the past, after the number of objects and their resource."""
-
-
-def changed_cell(revision: Mapping[str, Any]) -> str:
-    """Return the last column of a table: a summary of the change."""
-    if revision.get("redacted"):
-        return "<no right to read>"
-    if revision.get("erased"):
-        return "<erased>"
-    if revision["operation"] != "Update":
-        return f"<{revision['operation'].lower()}d>"
-    if revision.get("beforeErased"):
-        return "<previous state erased>"
-    return printable(revision.get("summary") or "<bookkeeping only>")
-
-
-def object_cell(revision: Mapping[str, Any]) -> str:
-    """Return TYPE/NAME as kubectl writes it."""
-    of = revision["object"]
-    group = of.get("apiVersion", "").rpartition("/")[0]
-    kind = of.get("resource", "")
-    return printable(f"{kind}.{group}/{of.get('name', '')}" if group else f"{kind}/{of.get('name', '')}")
-
-
-def user_cell(revision: Mapping[str, Any]) -> str:
-    """Return the user, with the impersonator if there is one."""
-    who = revision["who"]
-    name, impersonator = who.get("username", ""), who.get("impersonator", "")
-    return shown_value(f"{name} (by {impersonator})" if impersonator else name) if name else "<unknown>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.names import path_segment
 
 TAGS: Final = "tags"

@@ -17,10 +17,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-# The prefix of history paths; a moment and an ordinary path follow.
-HISTORY = "/history/at/"
-# The prefix of paths in a branch; a name and an ordinary path, or one of history, follow.
-BRANCH = "/branch/"
+from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
 
 VERB_OF_METHOD = {
     "POST": "create",

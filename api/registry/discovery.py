@@ -15,14 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 
 Document = dict[str, Any]
 Versions = Mapping[str, Sequence[str]]
 """The versions of each group, the preferred one first."""
 
-KUBERNETES_MAJOR: Final = "1"
-KUBERNETES_MINOR: Final = "36"
 KUBERNETES_PATCH: Final = "2"
 OLDEST_COMPATIBLE_MINOR: Final = "35"
 

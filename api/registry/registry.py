@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.registry import resources as table
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.legacy import LEGACY
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -99,7 +100,7 @@ class ResourceType:
         object.__setattr__(self, "group_resource", group_resource)
         object.__setattr__(self, "stored_group", self.storage_api_version.rpartition("/")[0])
         object.__setattr__(self, "is_storage_version", api_version == self.storage_api_version)
-        of_log = self.group == table.HISTORY and not self.stored and self.plural not in table.OF_BRANCHES
+        of_log = self.group == HISTORY and not self.stored and self.plural not in table.OF_BRANCHES
         object.__setattr__(self, "of_log", of_log)
 
     def __repr__(self) -> str:

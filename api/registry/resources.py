@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubechronicle.api.registry.groups import HISTORY
+
 FULL: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE: Final = ("create",)
 READ_LIST: Final = ("get", "list")
@@ -237,7 +239,6 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     "storagemigration.k8s.io": {"v1beta1": (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)},
 }
 
-HISTORY: Final = "history.kubechronicle.dev"
 READ_WATCH: Final = ("get", "list", "watch")
 LISTED: Final = ("list",)
 

@@ -19,7 +19,7 @@ from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.api.access.pod_references import volume_secrets
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry
@@ -100,7 +100,7 @@ class PastRights:
             return () if one is None else (one,)
         listing: Listing = await self._reads.list(rt, Selection(namespace=namespace))
         if listing.erased:
-            raise status.gone(f"{listing.erased} {rt.plural} {LEFT_OUT}, so the rights of then are not known")
+            raise status.gone(f"{listing.erased} {rt.plural} {ERASED}, so the rights of then are not known")
         return listing.entries
 
     async def _of_nodes(self, info: RequestInfo) -> dict[str, Sequence[Entry]]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
-from kubechronicle.api.history.revisions import LEFT_OUT
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
     ListOptions,
@@ -86,7 +86,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
     if rt.of_log and not listing.entries and not options.continue_ and not listing.continue_token:
         await warn_if_nothing(backend, request, context, rt, selection)
     if listing.erased:
-        context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
+        context.warnings.append(f"{listing.erased} {rt.plural} {ERASED}")
     return await list_response(backend, request, encoder, listing)
 
 

@@ -5,7 +5,8 @@ import { exportButtons } from "./export.js";
 import { ApiError, Changes, covered, resourceName, scopes, selector } from "./api.js";
 
 // The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
-export const NOISE = "noise=hidden";
+// Addresses of Services are companions of their changes.
+export const NOISE = "noise=hidden,object.resource!=ipaddresses.networking.k8s.io";
 const PAGE = 100;
 
 export function link(revision) {
@@ -34,7 +35,7 @@ export function summary(revision) {
   if (revision.erased) return h("span.redacted", {}, "the object is erased from history");
   if (revision.operation !== "Update") return h("span.faint", {}, `the whole object was ${revision.operation.toLowerCase()}d`);
   if (revision.beforeErased) return h("span.redacted", {}, "the object before is erased from history");
-  return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "bookkeeping only");
+  return revision.summary ? h("code", {}, breakable(revision.summary)) : h("span.faint", {}, "bookkeeping only");
 }
 
 /** The reason of a change, as its client gave it; "" for none. */

@@ -57,7 +57,7 @@ export function cluster({ query, go, signal }) {
   field("Moment", h("input", { name: "at", value: state.at, size: "24", placeholder: "now, 2h, a time, a revision, tag:…", "data-search": true,
     autocomplete: "off", spellcheck: "false" })),
   field("Slider over", choice("range", RANGES, state.range || (state.at && !Number.isNaN(time) ? range : "24h"))),
-  h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: change }), "Events and leases"),
+  h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: change }), "Events, leases, addresses"),
   h("button", { type: "submit" }, "Show"));
   form.querySelector("select").addEventListener("change", change);
   complete(form);

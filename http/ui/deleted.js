@@ -30,7 +30,7 @@ export function deleted({ query, go, signal }) {
   } },
   field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", "data-search": true, autocomplete: "off", spellcheck: "false" })),
   field("Since", choice("since", SINCE.map(([value, text]) => [value || "all", text]), state.since || "all")),
-  h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: show }), "Events and leases"),
+  h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: show }), "Events, leases, addresses"),
   h("button", { type: "submit" }, "Show"));
   form.querySelector("select").addEventListener("change", show);
 

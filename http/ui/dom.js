@@ -88,9 +88,9 @@ export function ago(time) {
   return `${Math.max(0, Math.floor(passed))}s ago`;
 }
 
-/** A name that may be broken into lines after its separators. */
+/** A name, or the path of a field, that may be broken into lines at its separators. */
 export function breakable(name) {
-  return name.split(/(?<=[:/.-])/).flatMap((part, place) => (place ? [h("wbr"), part] : [part]));
+  return name.split(/(?<=[:/.=-])|(?=\[)/).flatMap((part, place) => (place ? [h("wbr"), part] : [part]));
 }
 
 export function count(number, noun) {

@@ -9,9 +9,10 @@ const CONTEXT = 3;
 /** ``before``, ``after``: objects, or null. ``left``, ``right``: their titles. ``all``: show all lines at first. */
 export function sides(before, after, left, right, { all = false } = {}) {
   const whole = { managed: false, all };
+  const plain = (object, other) => (whole.managed ? object : withoutBookkeeping(trimmed(object, false), other));
   const element = h("div.sides");
   function draw() {
-    const [old, now] = [before, after].map((each) => yamlLines(trimmed(each, whole.managed)).map((line) => line.text));
+    const [old, now] = [plain(before, after), plain(after, before)].map((each) => yamlLines(each).map((line) => line.text));
     const found = rows(old, now);
     const kept = whole.all ? found.map(() => true) : nearby(found);
     const body = h("tbody");
@@ -30,7 +31,7 @@ export function sides(before, after, left, right, { all = false } = {}) {
     flush();
     const equal = found.every((row) => row.kind === "same");
     element.replaceChildren(
-      h("div.options", {}, option("all", "All lines"), option("managed", "managedFields")),
+      h("div.options", {}, option("all", "All lines"), option("managed", "Bookkeeping")),
       equal ? h("p.empty", {}, "They are the same.") : "",
       h("table.diff", {}, h("caption.unseen", {}, "What differs"), h("colgroup", {}, h("col.n"), h("col"), h("col.n"), h("col")),
         h("thead", {}, h("tr", {}, h("th", { colspan: "2", scope: "col" }, left), h("th", { colspan: "2", scope: "col" }, right))), body));
@@ -42,6 +43,14 @@ export function sides(before, after, left, right, { all = false } = {}) {
   } }), text);
   draw();
   return element;
+}
+
+// An object without its generation, which follows from other changes, and the uid, unless it is that of another object.
+function withoutBookkeeping(object, other) {
+  if (!object?.metadata) return object;
+  const { generation, ...metadata } = object.metadata;
+  if (!other || other.metadata?.uid === metadata.uid) delete metadata.uid;
+  return { ...object, metadata };
 }
 
 // Rows within a few lines of a difference.

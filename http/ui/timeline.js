@@ -14,6 +14,7 @@ const SELECTS = { resource: "object.resource", user: "who.username", operation: 
 const LIVE = 2000;
 const UNITS = { m: 60, h: 3600, d: 86400 };
 const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 604800, 2592000];
+const COLOURS = 10;
 const [WIDE, HIGH, FOOT] = [960, 200, 22];
 
 export function timeline({ query, go, signal }) {
@@ -29,7 +30,7 @@ export function timeline({ query, go, signal }) {
     field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", autocomplete: "off", spellcheck: "false" })),
     field("Selector", h("input", { name: "q", value: state.q, size: "34", placeholder: "object.kind=Deployment,who.username=jane",
       "data-search": true, autocomplete: "off", spellcheck: "false" })),
-    h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: () => change(read(form)) }), "Events and leases"),
+    h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: () => change(read(form)) }), "Events, leases, addresses"),
     h("label.check", {}, h("input", { type: "checkbox", name: "live", checked: Boolean(state.live), onchange: () => change(read(form)) }), "Live"),
     h("button", { type: "submit" }, "Show"));
   complete(form);
@@ -92,14 +93,27 @@ function span(state) {
 
 function names(found, state, change) {
   const total = h("b", {}, count(found.total, "change"));
-  const shown = found.series.map(({ name, count: changes }, place) => {
+  const colour = colours(found.series);
+  const shown = found.series.map(({ name, count: changes }) => {
     const field = SELECTS[state.by];
-    const text = [h(`i.series-${place}`), `${label(name, state.by)} `, h("span.faint", {}, changes.toLocaleString("en"))];
+    const text = [h(`i.series-${colour.get(name)}`), `${label(name, state.by)} `, h("span.faint", {}, changes.toLocaleString("en"))];
     const pick = () => (state.by === "namespace" ? change({ ns: name }) : change({ q: selector(state.q, { [field]: name }) }));
     return name ? h("button.name", { type: "button", title: `Only ${name}`, onclick: pick }, text) : h("span.name", {}, text);
   });
   if (found.others) shown.push(h("span.name", {}, h("i.series-others"), "others ", h("span.faint", {}, found.others.toLocaleString("en"))));
   return [total, ...shown];
+}
+
+// The colour of each name: that of its hash, or else the next one that no larger series has. So names keep their colours
+// in other times and selections.
+function colours(series) {
+  const found = new Map();
+  for (const { name } of series) {
+    let at = [...name].reduce((hash, each) => (hash * 31 + each.codePointAt(0)) % 65521, 0) % COLOURS;
+    if (found.size < COLOURS) while ([...found.values()].includes(at)) at = (at + 1) % COLOURS;
+    found.set(name, at);
+  }
+  return found;
 }
 
 // Kinds without their group; other places show the whole name.
@@ -111,7 +125,8 @@ function draw(found, from, to, zoom, zoomOut) {
   const most = Math.max(1, ...found.buckets.map((bucket) => bucket.count));
   const at = new Map(found.buckets.map((bucket) => [Math.round((Date.parse(bucket.time) - from) / width), bucket]));
   const step = WIDE / places;
-  const bars = [...at].filter(([place]) => place >= 0 && place < places).flatMap(([place, bucket]) => column(bucket, place * step, step, most, found));
+  const colour = colours(found.series);
+  const bars = [...at].filter(([place]) => place >= 0 && place < places).flatMap(([place, bucket]) => column(bucket, place * step, step, most, found, colour));
   const selection = s("rect", { class: "selection", y: 0, height: HIGH, width: 0 });
   const cursor = s("rect", { class: "cursor", y: 0, height: HIGH, width: Math.max(step, 2), visibility: "hidden" });
   const picture = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH + FOOT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
@@ -131,8 +146,8 @@ function draw(found, from, to, zoom, zoomOut) {
   return [frame, axis, h("div.below", {}, status, buttons)];
 }
 
-function column(bucket, x, width, most, found) {
-  const parts = [...found.series.map(({ name }, place) => [`series-${place}`, bucket.counts[name] ?? 0]), ["series-others", bucket.others ?? 0]];
+function column(bucket, x, width, most, found, colour) {
+  const parts = [...found.series.map(({ name }) => [`series-${colour.get(name)}`, bucket.counts[name] ?? 0]), ["series-others", bucket.others ?? 0]];
   let y = HIGH;
   return parts.filter(([, changes]) => changes).map(([series, changes]) => {
     const height = Math.max((changes / most) * (HIGH - 6), 1);

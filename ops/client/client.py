@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
-from msgspec import DecodeError
 
-from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange
-from kubechronicle.api.history.branches import ENDS
-from kubechronicle.api.history.elsewhere import notes_in
+from kubechronicle.api.history.elsewhere import ENDS, ERASED, notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.reasons import HEADER as REASON
-from kubechronicle.api.history.revisions import LEFT_OUT
-from kubechronicle.api.history.tags import PREFIX as TAG
-from kubechronicle.api.history.tags import TAGS, tag_named, unknown
-from kubechronicle.api.meta.request_info import HISTORY
-from kubechronicle.api.registry.resources import HISTORY as HISTORY_GROUP
+from kubechronicle.api.meta.path_prefixes import HISTORY
+from kubechronicle.api.registry.groups import HISTORY as HISTORY_GROUP
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.transport import Reply, TooLarge, Transport
@@ -45,6 +41,8 @@ REVISIONS: Final = f"/apis/{HISTORY_GROUP}/"
 MAIN_LOG: Final = f"{NOISE}={HIDDEN}"
 # Smaller differences between the clocks are ignored: the Date header has whole seconds.
 TOLERATED_SKEW: Final = timedelta(seconds=2)
+HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class ApiError(OperatorError):
@@ -145,9 +143,11 @@ class Client:
             headers["Accept-Encoding"] = "identity"
         data = orjson.dumps(body) if body is not None else None
         reply = self.transport.send(method, self._path(path, query), headers, data)
+        if not self.skew:
+            self._measure(reply)
         if reply.status >= 300:
             raise _api_error(reply)
-        if LEFT_OUT in reply.headers.get("warning", ""):
+        if ERASED in reply.headers.get("warning", ""):
             self.omissions.append(_text_of(reply))
         elif ENDS in reply.headers.get("warning", ""):
             self._remark(_text_of(reply))
@@ -174,17 +174,11 @@ class Client:
 
         return _pages(read, query, size)
 
-    def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
-        """Yield the changes of a list of revisions page by page, their objects not decoded. ``query`` has a content."""
-
-        def read(parameters: Mapping[str, str]) -> tuple[Sequence[LoggedChange], str]:
-            try:
-                page = PAGES.decode(self._body("GET", path, parameters))
-            except DecodeError:
-                raise OperatorError(NOT_JSON) from None
-            return page.items, page.metadata.continue_
-
-        return _pages(read, query, size)
+    def decoded_pages(
+        self, decode: Callable[[bytes], tuple[T, str]], path: str, query: Mapping[str, str], *, size: int
+    ) -> Iterator[T]:
+        """Yield a list page by page, as ``pages`` does. ``decode``: returns a page, and the token of the next one."""
+        return _pages(lambda parameters: decode(self._body("GET", path, parameters)), query, size)
 
     def items(self, path: str, query: Mapping[str, str] | None = None, *, size: int = PAGE_SIZE) -> Iterator[Object]:
         """Yield the items of all pages, with apiVersion and kind, which lists omit."""
@@ -218,17 +212,14 @@ class Client:
     def now(self) -> datetime:
         """Return the time by the server's clock, which also stamps commits."""
         if not self.skew:
-            reply = self.transport.send("GET", "/version", {"Accept": JSON}, None)
-            date = reply.headers.get("date", "")
-            from email.utils import parsedate_to_datetime
-
-            local_time = datetime.now(UTC)
-            try:
-                skew = parsedate_to_datetime(date) - local_time
-            except (TypeError, ValueError):
-                skew = timedelta(0)
-            self.skew.append(skew if abs(skew) > TOLERATED_SKEW else timedelta(0))
+            self._measure(self.transport.send("GET", "/version", {"Accept": JSON}, None))
         return datetime.now(UTC) + self.skew[0]
+
+    def _measure(self, reply: Reply) -> None:
+        """Measure the difference between the clocks, at the time of a reply."""
+        sent = _http_date(reply.headers.get("date", ""))
+        skew = sent - datetime.now(UTC) if sent is not None else timedelta()
+        self.skew.append(skew if abs(skew) > TOLERATED_SKEW else timedelta())
 
     def resolve_moment(self, text: str) -> str:
         """Return a moment that stays the same in later requests. OperatorError.
@@ -238,7 +229,7 @@ class Client:
         """
         if text == "now":
             return ""
-        if text.startswith(TAG):
+        if text.startswith("tag:"):
             return str(self.tag(text)["spec"]["revision"])
         if not text.strip():
             raise OperatorError(f"a moment is empty: name {HOW}, or now")
@@ -254,6 +245,8 @@ class Client:
 
     def tag(self, text: str) -> Object:
         """Return the Tag of a moment, as ``tag:release-7``. OperatorError: there is no such tag."""
+        from kubechronicle.api.history.tags import TAGS, tag_named, unknown  # imports the rules of all names
+
         try:
             name = tag_named(text)
         except ValueError as error:
@@ -270,6 +263,17 @@ class Client:
         except ApiError:
             return 0
         return int(page["metadata"].get("resourceVersion") or 0)
+
+
+def _http_date(text: str) -> datetime | None:
+    """Return the time of ``Fri, 27 Nov 2026 20:44:37 GMT`` (RFC 9110 §5.6.7), None for another form."""
+    if not (match := HTTP_DATE.fullmatch(text)):
+        return None
+    day, month, year, hour, minute, second = match.groups()
+    with suppress(ValueError):
+        number = MONTHS.index(month) + 1
+        return datetime(int(year), number, int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+    return None
 
 
 def _text_of(reply: Reply) -> str:

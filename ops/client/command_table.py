@@ -35,6 +35,9 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 
 
+SERVER_PROGRAM: Final = "kubechronicle"
+
+
 def program_name() -> str:
     """Return the name this program was called by."""
-    return "kubectl chronicle" if Path(sys.argv[0]).name.startswith("kubectl") else "kubechronicle"
+    return "kubectl chronicle" if Path(sys.argv[0]).name.startswith("kubectl") else SERVER_PROGRAM

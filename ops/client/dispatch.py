@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from kubechronicle.ops import terminal
@@ -22,6 +22,25 @@ from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
 
 MOMENT_FLAGS: Final = frozenset(("--since", "--until", "--from", "--to", "--at"))
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter that names the flags once, below the usage.
+
+    It knows its width. argparse would import shutil for that, with bz2 and lzma, at each flag that is added.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(f"{prog} [flags]", width=terminal.width() - 2)
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage(usage, [action for action in actions if not action.option_strings], (), prefix)
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +59,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         prog=f"{program_name()} {name}",
         description=COMMANDS[name],
         epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     module.add_flags(parser)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 from urllib.parse import quote
 
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.errors import OperatorError

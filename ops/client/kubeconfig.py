@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from kubechronicle.api.codecs import plain_yaml
 from kubechronicle.ops.client.server import Pem, Server
 from kubechronicle.ops.errors import OperatorError
 
@@ -99,17 +98,28 @@ def read_merged(file: str, environment: Mapping[str, str] = os.environ) -> Docum
 
 def _read(file: Path) -> Document:
     try:
-        document = yaml.safe_load(file.read_bytes())
+        text = file.read_bytes().decode()
     except OSError as error:
         raise OperatorError(f"{file} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except UnicodeDecodeError:
         raise OperatorError(f"{file} is not a kubeconfig: it is not YAML") from None
+    document = plain_yaml.read(text)
+    document = _read_any_yaml(text, file) if document is None else document
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise OperatorError(f"{file} is not a kubeconfig: it must be a mapping")
     _make_paths_absolute(document, file.resolve().parent)
     return document
+
+
+def _read_any_yaml(text: str, file: Path) -> Any:
+    import yaml  # takes longer than all else that is read here
+
+    try:
+        return yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        raise OperatorError(f"{file} is not a kubeconfig: it is not YAML") from None
 
 
 def _make_paths_absolute(document: Document, folder: Path) -> None:

@@ -26,7 +26,8 @@ from urllib.parse import unquote
 import orjson
 
 from kubechronicle.api.history.web_page import HEADERS, PREFIX
-from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
+from kubechronicle.api.meta.path_prefixes import HISTORY
+from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve, split_moment
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.transport import Reply, Transport

@@ -13,7 +13,7 @@ from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import NONE, GroupResources, Policy, PolicyRule
 from kubechronicle.api.history.reads import Gap, gaps
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.revision_reader import API, escape_value

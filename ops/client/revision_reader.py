@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.positions import covers, is_joined, place_of
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.subjects import Subject
@@ -30,8 +30,7 @@ FUTURE: Final = timedelta(minutes=1)
 NO_HISTORY: Final = "this server does not serve revisions; is it kubechronicle?"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """One list of revisions.
 
     ``fields``: the field selector

@@ -8,12 +8,10 @@ kept any more. These are errors, with the nearest name that exists. The server k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.extents import covered, moment_text, together
-from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import format_duration
@@ -26,8 +24,7 @@ TOLERATED: Final = timedelta(seconds=5)
 """Difference of a commit time to the server's clock that is no sign of a wrong clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """A search that found nothing, or not enough.
 
     ``subject``: the object or kind; None: everything in ``namespace`` ("": in the cluster)
@@ -149,6 +146,8 @@ def _exists(session: Session, subject: Subject) -> bool:
 
 def _suggestion(session: Session, subject: Subject) -> str:
     scope = scopes_of(Subject(subject.kind, subject.namespace))[0]
+    from kubechronicle.api.history.suggestions import nearest_name  # for searches without result alone
+
     nearest = nearest_name(subject.name, names_in(session, scope))
     return f"; did you mean {subject.kind.object_name(nearest)}?" if nearest else ""
 

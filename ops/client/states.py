@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,6 +61,8 @@ def read_state(client: Client, kinds: Kinds, namespaces: Sequence[str], *, label
     state = State()
     listed = _kinds_to_list(kinds, namespaced_only=bool(namespaces))
     lists = [(kind, namespace) for kind in listed for namespace in namespaces or [""]]
+    from concurrent.futures import ThreadPoolExecutor  # imports logging; one object needs no threads
+
     with Progress(label, len(lists)) as progress, ThreadPoolExecutor(CONCURRENT_LISTS) as pool:
         for kind, result in pool.map(lambda each: (each[0], _list(client, each[0], each[1], state)), lists):
             progress.step(kind.full_name)

@@ -6,19 +6,18 @@ HttpTransport    the implementation over TCP and TLS
 
 from __future__ import annotations
 
-import http.client
 import socket
 import ssl
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from kubechronicle.ops.client import credential_plugins
+from kubechronicle.ops.client.connection import PORTS, Address, Connection, Disconnected, HttpError, Response
 from kubechronicle.ops.client.credentials import Credentials, load_credentials
 from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
 from kubechronicle.ops.errors import OperatorError
@@ -33,13 +32,12 @@ MAX_REPLY: Final = 64 * 1024 * 1024
 TRIES, LONGEST_PAUSE = 5, 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A whole response. ``headers``: by name in lower case."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)
+    body: bytes
 
 
 class TooLarge(OperatorError):
@@ -57,18 +55,6 @@ class Transport(Protocol):
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
         """Return the lines of a response with status 200 as they arrive; any other response as a whole."""
         ...
-
-
-class _TlsConnection(http.client.HTTPSConnection):
-    """A connection that expects ``name`` in the server's certificate."""
-
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, name: str) -> None:
-        super().__init__(host, port, timeout=TIMEOUT, context=context)
-        self._tls, self._name = context, name
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
 class HttpTransport:
@@ -95,86 +81,73 @@ class HttpTransport:
         return reply
 
     def _send_once(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        idle = getattr(self._local, "connection", None)
-        if idle is not None:
-            # The server may have closed an idle connection before it saw the request.
-            with suppress(http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                return self._exchange(idle, method, path, headers, body)
-            self._close(idle)
-        connection = self._local.connection = self._connect()
+        idle: Connection | None = getattr(self._local, "connection", None)
         try:
-            return self._exchange(connection, method, path, headers, body)
-        except (OSError, http.client.HTTPException) as error:
-            self._close(connection)
+            if idle is not None:
+                # The server may have closed an idle connection before it saw the request.
+                with suppress(Disconnected, BrokenPipeError, ConnectionResetError):
+                    return self._exchange(idle, method, path, headers, body)
+            return self._exchange(self._connect(), method, path, headers, body)
+        except (OSError, HttpError) as error:
             raise OperatorError(self._explain(error)) from None
 
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
-        connection = self._connect()
         try:
-            response = self._request(connection, "GET", path, headers, None)
-            if response.status != 200:
-                return _reply(response)
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
+            with ExitStack() as stack:
+                connection = stack.enter_context(closing(self._connect()))
+                response = self._request(connection, "GET", path, headers, None)
+                if response.status != 200:
+                    return _reply(response)
+                stack.pop_all()
+                return _lines(connection, response)
+        except (OSError, HttpError) as error:
             raise OperatorError(self._explain(error)) from None
-        return _lines(connection, response)
 
     def _exchange(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
+        self, connection: Connection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
+        """Return the reply, and keep the connection for the next request if it is whole."""
+        self._local.connection = None
+        response = None
         try:
-            return _reply(self._request(connection, method, path, {"Accept-Encoding": "gzip", **headers}, body))
-        except TooLarge:
-            self._close(connection)  # the rest of the response is unread
-            raise
+            response = self._request(connection, method, path, {"Accept-Encoding": "gzip", **headers}, body)
+            return _reply(response)
+        finally:
+            if response is not None and response.kept:
+                self._local.connection = connection
+            else:
+                connection.close()
 
     def _request(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-    ) -> http.client.HTTPResponse:
-        connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
+        self, connection: Connection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Response:
         fields = [("User-Agent", f"{USER_AGENT}/{program_version()}"), *headers.items(), *self._target.headers]
         authorization = self._load_credentials().authorization
         if authorization:
             fields.append(("Authorization", authorization))
-        if body is not None:
-            fields.append(("Content-Length", str(len(body))))
-        for name, value in fields:
-            connection.putheader(name, value)
-        connection.endheaders(body)
-        return connection.getresponse()
+        return connection.request(method, self._prefix + path, fields, body)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> Connection:
         credentials, parts, server = self._load_credentials(), self._parts, self._target.server
-        host, is_tls = parts.hostname or "", parts.scheme == "https"
-        port = parts.port or (443 if is_tls else 80)
         proxy = urlsplit(server.proxy_url) if server.proxy_url else None
         if proxy is not None and proxy.scheme != "http":
             raise OperatorError(f"only http:// proxies are supported, not {proxy.scheme}://")
-        address = (proxy.hostname or "", proxy.port or 80) if proxy is not None else (host, port)
-        connection: http.client.HTTPConnection
-        if is_tls:
-            connection = _TlsConnection(*address, credentials.context, server.server_name or host)
-        else:
-            connection = http.client.HTTPConnection(*address, timeout=TIMEOUT)
-        if proxy is not None:
-            connection.set_tunnel(host, port)
-        return connection
+        host = parts.hostname or ""
+        address = Address(
+            parts.scheme,
+            host,
+            parts.port or PORTS[parts.scheme],
+            (proxy.hostname or "", proxy.port or 80) if proxy is not None else None,
+        )
+        return Connection(address, context=credentials.context, name=server.server_name or host, timeout=TIMEOUT)
 
     def _load_credentials(self) -> Credentials:
         with self._lock:
             if self._credentials is None:
                 server = self._target.server
                 if self._target.plugin is not None:
+                    from kubechronicle.ops.client import credential_plugins
+
                     issued = credential_plugins.run(self._target.plugin, self._target.cluster)
                     server = replace(server, token=issued.token)
                     if issued.certificate:
@@ -188,12 +161,9 @@ class HttpTransport:
     def _drop_credentials(self) -> None:
         with self._lock:
             self._credentials = None
-        self._close(getattr(self._local, "connection", None))
-
-    def _close(self, connection: http.client.HTTPConnection | None) -> None:
-        self._local.connection = None
-        if connection is not None:
-            connection.close()
+        if (idle := getattr(self._local, "connection", None)) is not None:
+            idle.close()
+            self._local.connection = None
 
     def _explain(self, error: Exception) -> str:
         url = self._target.server.url
@@ -206,11 +176,10 @@ class HttpTransport:
         return f"no response from {url}: {error or type(error).__name__}"
 
 
-def _reply(response: http.client.HTTPResponse) -> Reply:
+def _reply(response: Response) -> Reply:
     """Return a whole response. TooLarge."""
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    body = response.read(MAX_REPLY + 1)
-    if headers.get("content-encoding") == "gzip":
+    body = response.body(MAX_REPLY)
+    if response.headers.get("content-encoding") == "gzip":
         unpacked = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
             body = unpacked.decompress(body, MAX_REPLY + 1)
@@ -218,15 +187,12 @@ def _reply(response: http.client.HTTPResponse) -> Reply:
             raise OperatorError("the response is not gzip as it says") from None
     if len(body) > MAX_REPLY:
         raise TooLarge
-    return Reply(response.status, headers, body)
+    return Reply(response.status, response.headers, body)
 
 
-def _lines(connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
-    try:
-        with suppress(OSError, http.client.HTTPException):  # the caller restarts a watch that breaks off
-            while line := response.readline(MAX_REPLY):
-                if len(line) == MAX_REPLY:
-                    raise TooLarge
-                yield line
-    finally:
-        connection.close()
+def _lines(connection: Connection, response: Response) -> Iterator[bytes]:
+    with closing(connection), suppress(OSError, HttpError):  # the caller restarts a watch that breaks off
+        for line in response.lines(MAX_REPLY):
+            if len(line) > MAX_REPLY:
+                raise TooLarge
+            yield line

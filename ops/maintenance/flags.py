@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-
-from kubechronicle.ops.settings.command_line import add_settings
+from collections.abc import Sequence
 
 DATABASE = ("database-url", "database-direct-url", "data-dir", "v")
 """The settings of every command that works on the database."""
@@ -20,6 +19,13 @@ ARCHIVE_FILTERS = {
     "field-manager": "field_manager",
     "source-address": "source_address",
 }
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add the flags of these settings. Only commands with settings import their tables."""
+    from kubechronicle.ops.settings import command_line
+
+    command_line.add_settings(parser, names)
 
 
 def database_flags(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import ApiError, Client

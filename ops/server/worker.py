@@ -16,9 +16,10 @@ from dataclasses import replace
 import trio
 
 from kubechronicle.ops import klog
-from kubechronicle.ops.exit_codes import OK, REPORTED_ERRORS, report_error
+from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres.cluster import socket_url
+from kubechronicle.ops.reporting import REPORTED_ERRORS, report_error
 from kubechronicle.ops.server import service_account_keys
 from kubechronicle.ops.server.preparation import check_inputs, make_plan
 from kubechronicle.ops.server.replica import run_server

@@ -22,9 +22,10 @@ from kubechronicle.actors.branches.changes import BranchChanges
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.history.branches import AGAINST, BRANCHES, CHANGES, ENDS, USE
+from kubechronicle.api.history.branches import AGAINST, BRANCHES, CHANGES, USE
+from kubechronicle.api.history.elsewhere import ENDS
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context

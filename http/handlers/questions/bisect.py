@@ -33,8 +33,8 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.records import Record, Who
 from kubechronicle.http.audit.shown_secrets import wants_shown

@@ -30,8 +30,8 @@ from kubechronicle.api.access.rbac import SERVICE_ACCOUNT
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Moment, Record, Who
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kubechronicle.api.codecs import yaml
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import ApiError

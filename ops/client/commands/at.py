@@ -24,7 +24,7 @@ import orjson
 import yaml
 
 from kubechronicle.api.history.reasons import PREFIX as BECAUSE
-from kubechronicle.api.meta.request_info import HISTORY
+from kubechronicle.api.meta.path_prefixes import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig

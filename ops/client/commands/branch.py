@@ -10,8 +10,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from kubechronicle.api.history.branches import AGAINST, BRANCHES, CHANGES
-from kubechronicle.api.meta.request_info import BRANCH, HISTORY
-from kubechronicle.api.registry.resources import HISTORY as GROUP
+from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
+from kubechronicle.api.registry.groups import HISTORY as GROUP
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client

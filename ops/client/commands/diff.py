@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import differences
-from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
+from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output

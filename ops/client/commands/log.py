@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from kubechronicle.api.history.positions import covers
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.revision_reader import (

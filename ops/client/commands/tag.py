@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kubechronicle.api.history.tags import PREFIX, TAGS, unknown
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.api.admission.logged_changes import LoggedChange, group_of
+from msgspec import DecodeError
+
+from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange, group_of
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, DELETIONS, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.registry.registry import Registry, known_registry
-from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.client import NOT_JSON, ApiError, Client
 from kubechronicle.ops.client.revision_reader import API, NO_HISTORY
 from kubechronicle.ops.errors import OperatorError
 
@@ -265,7 +267,8 @@ def _ahead(
 
     def read() -> None:
         try:
-            for page in client.changes(source.path(), query, size=SMALL_PAGE if source.fields else PAGE):
+            size = SMALL_PAGE if source.fields else PAGE
+            for page in client.decoded_pages(_decode_page, source.path(), query, size=size):
                 if not put(page):
                     return
             put(None)
@@ -282,6 +285,15 @@ def _ahead(
                 raise OperatorError(NO_HISTORY) from None
             raise page
         yield page
+
+
+def _decode_page(body: bytes) -> tuple[Sequence[LoggedChange], str]:
+    """Return the changes of a page, their objects not decoded, and the token of the next page. OperatorError."""
+    try:
+        page = PAGES.decode(body)
+    except DecodeError:
+        raise OperatorError(NOT_JSON) from None
+    return page.items, page.metadata.continue_
 
 
 def _query(source: Source, bounds: Bounds) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.replays import EFFECTS, Outcome
-from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.output import Screen, format_time
