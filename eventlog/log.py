@@ -18,6 +18,7 @@ from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
+from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 
@@ -112,6 +113,18 @@ class RevisionLog(Protocol):
         """Return at most ``limit`` matching changes that are still in the log, with ``who``, in the query's order.
 
         Each comes with the record it replaced (None: the key was absent, that record is gone, or it is not wanted).
+        """
+        ...
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        """Return the states of at most ``limit`` changes that match one of the queries and are still in the log.
+
+        The queries differ in the objects that they select; no change matches two of them. The states come in the order
+        of the first query, with the states before if it wants the replaced ones.
+        ``texts``: a body that has none of them may be left out. Bodies that are encrypted or erased never are. With
+        texts, the answer is taken to be small.
         """
         ...
 

@@ -23,6 +23,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.request_parts import LOG, timed
 
@@ -31,7 +32,7 @@ DURATIONS: Final = (
     45, 60,
 )  # fmt: skip
 """Upper bounds in seconds: kube-apiserver's for etcd, and three shorter ones."""
-OF_REQUESTS: Final = frozenset({"get", "list", "count", "changes", "density"})
+OF_REQUESTS: Final = frozenset({"get", "list", "count", "changes", "states", "density"})
 """Operations of the task that serves a request."""
 _OPERATIONS: Final = {Operation.CREATE: "create", Operation.UPDATE: "update", Operation.DELETE: "delete"}
 
@@ -103,6 +104,11 @@ class MeasuredLog:
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[Pair]:
         return await self._measured("changes", "", self._log.changes(query, limit=limit))
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        return await self._measured("states", "", self._log.states(queries, limit=limit, texts=texts))
 
     async def density(self, query: DensityQuery) -> list[Count]:
         return await self._measured("density", "", self._log.density(query))

@@ -9,7 +9,8 @@ for which the condition holds; so a change flips the condition if it moves its o
 
 An object whose condition fails (a field that it lacks), and a deleted one, do not meet it. The search is bounded: by
 the cost of the condition, by the number of objects that meet it, and by the chunks of the log. Chunks are judged in a
-thread, one at a time for all searches, while the next one is read.
+thread, one at a time for all searches, while the next one is read. They have no more of a change than is judged; the
+rest is read for the few changes that are shown (``records``).
 
 A condition on the values of a Secret would tell them to a patient reader. Unless the reader asks for them, which is
 recorded, a Secret has no values here, and a condition on them fails.
@@ -17,51 +18,52 @@ recorded, a Secret has no values here, and a condition on them fails.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import orjson
 import trio
 
-from kubechronicle.actors.history.merging import Merge, Merged, Share, position_of
+from kubechronicle.actors.history.change_records import records_of
+from kubechronicle.actors.history.merging import Merge, Share, position_of
 from kubechronicle.actors.history.other_logs import may_be_elsewhere
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.conditions import ObjectCondition
 from kubechronicle.api.history.positions import SPAN, place_of
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.queries.chunks import Chunk
-from kubechronicle.eventlog.records import Key, Operation, Record
+from kubechronicle.eventlog.queries.states import State as State
+from kubechronicle.eventlog.queries.states import state_of
+from kubechronicle.eventlog.records import ERASED_BODY, Key, Operation, Record
 
 CHUNK: Final = 2000
 """Changes read from the log, and judged, at once."""
 COST_OF_CHUNK: Final = 20_000_000
 """The cost of a condition on one chunk, twice that of all validating policies of a write. It takes some seconds."""
-COST_OF_CHANGE: Final = 1_000_000
 MAX_HELD: Final = 200_000
 """Objects for which the condition holds at the same time."""
+QUICK: Final = 32
+"""Changes that are judged without a thread, unless their objects are large."""
 QUICK_BYTES: Final = 64 * 1024
-"""Bytes of objects that are judged without a thread."""
+"""Bytes of these objects."""
 
 RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
-Read = Callable[[], Awaitable[Sequence[Merged]]]
+Found = tuple[Share, State]
+"""A change, and the log that it is of."""
+Read = Callable[[], Awaitable[Sequence[Found]]]
 
 _THREADS: Final = trio.CapacityLimiter(1)
-
-
-class Condition(Protocol):
-    """A compiled condition (api.cel.evaluation.program.Program)."""
-
-    def outcome(self, variables: Mapping[str, Any], budget: int = ...) -> tuple[Any, int]: ...
 
 
 class Flip(NamedTuple):
     """A change at which the condition began to hold for its object, or ceased to."""
 
-    record: Record
+    state: State
     holds: bool
 
 
@@ -81,7 +83,7 @@ class Progress:
     initially: int = 0
     searched: int = 0
     reached: int = 0
-    last_held: Record | None = None
+    last_held: State | None = None
     failed: int = 0
     failure: tuple[int, str] | None = None
     unknown: int = 0
@@ -97,11 +99,12 @@ class Bisection:
     def __init__(
         self,
         shares: Sequence[Share],
-        condition: Condition,
+        condition: ObjectCondition,
         *,
         resources: Sequence[str],
         record: RecordShown | None = None,
     ) -> None:
+        self._shares = shares
         self._merge = Merge(shares)
         self._condition = condition
         self._resources = resources
@@ -122,10 +125,20 @@ class Bisection:
         self.progress = Progress(reached=shares[0].query.after)
         self.after = {share: max(self._begins[share].values(), default=share.query.after) for share in shares}
         """By log, the revision after which the changes of all searched resources are known."""
+        self._complete = all(self.after[share] <= share.query.after for share in shares)
 
-    def database_of(self, record: Record) -> str:
+    def database_of(self, revision: int) -> str:
         """Return the name of the database that has a change; "": the main one."""
-        return self._databases.get(place_of(record.revision), "")
+        return self._databases.get(place_of(revision), "")
+
+    async def records(self, states: Iterable[State]) -> dict[int, Record]:
+        """Return the records of changes by revision. One is missing if it has left history since. LogError."""
+        found: dict[int, Record] = {}
+        revisions = {state.revision for state in states}
+        for share in self._shares:
+            there = [each for each in revisions if place_of(each) == share.changes.place]
+            found |= await records_of(share.changes.log, there)
+        return found
 
     async def flips(self) -> AsyncGenerator[Sequence[Flip], None]:
         """Yield the flips of each chunk, oldest first, maybe none. StatusError."""
@@ -134,21 +147,28 @@ class Bisection:
                 if begin > share.changes.place * SPAN:
                     await self._begin(share, resource, begin)
         self.progress.initially = len(self.progress.held)
-        chunk: Sequence[Merged] | None = await self._merge.take(CHUNK)
+        chunk: Sequence[Found] | None = await self._take()
         while chunk:
-            last, searched = chunk[-1], len(chunk)
-            read = None if self._merge.ended else partial(self._merge.take, CHUNK)
+            (share, last), searched = chunk[-1], len(chunk)
+            read = None if self._merge.ended else self._take
             found, chunk = await self._judged_meanwhile(await self._visible(chunk), read)
             self.progress.searched += searched
-            self.progress.reached, self.until = last.record.revision, self._untils[last.share]
+            self.progress.reached, self.until = last.revision, self._untils[share]
             yield found
         self.progress.reached = position_of({share.changes: until for share, until in self._untils.items()})
 
+    async def _take(self) -> Sequence[Found]:
+        """Return the next changes, [] at the end."""
+        if len(self._shares) > 1:  # the order takes the times of changes
+            return [(share, state_of(record)) for share, record, _ in await self._merge.take(CHUNK)]
+        share = self._shares[0]
+        return [] if share.ended else [(share, state) for state, _ in await share.read_states(CHUNK)]
+
     async def _judged_meanwhile(
-        self, records: Sequence[Record], read: Read | None
-    ) -> tuple[Sequence[Flip], Sequence[Merged] | None]:
+        self, states: Sequence[State], read: Read | None
+    ) -> tuple[Sequence[Flip], Sequence[Found] | None]:
         """Judge changes while the next ones are read; return the flips, and these. StatusError, LogError."""
-        following: Sequence[Merged] | None = None
+        following: Sequence[Found] | None = None
         failure: Exception | None = None
 
         async def read_following(read: Read) -> None:
@@ -163,7 +183,7 @@ class Bisection:
             if read is not None:
                 nursery.start_soon(read_following, read)
             try:
-                found = await self._judged(records)
+                found = await self._judged(states)
             except (StatusError, LogError) as error:
                 failure = error
         if failure is not None:
@@ -183,80 +203,77 @@ class Bisection:
                 chunk = await log.list_at(
                     resource, revision=revision, namespace=query.namespace, after=after, limit=CHUNK
                 )
-            wanted = [(share, record) for record in chunk if not name or record.key.name == name]
+            wanted = [(share, state_of(record)) for record in chunk if not name or record.key.name == name]
             await self._judged(await self._readable_of(wanted))
             if chunk.is_last(CHUNK):
                 return
             after = (chunk[-1].key.namespace, chunk[-1].key.name)
 
-    async def _visible(self, chunk: Sequence[Merged]) -> Sequence[Record]:
+    async def _visible(self, chunk: Sequence[Found]) -> Sequence[State]:
         """Return the changes that the client may read, and of which the earlier history is known."""
-        known = [
-            (share, record)
-            for share, record, _ in chunk
-            if record.revision > self._begins[share].get(record.key.resource, 0)
-        ]
+        if self._complete:
+            return await self._readable_of(chunk)
+        begins = self._begins
+        known = [(share, each) for share, each in chunk if each.revision > begins[share].get(each.key.resource, 0)]
         return await self._readable_of(known)
 
-    async def _readable_of(self, records: Sequence[tuple[Share, Record]]) -> Sequence[Record]:
-        found = []
-        for share, record in records:
-            key = record.key
-            since = share.first_readable.get(key[:2])
+    async def _readable_of(self, found: Sequence[Found]) -> Sequence[State]:
+        readable = []
+        for share, state in found:
+            revision, key, scopes = state.revision, state.key, share.first_readable
+            since = scopes.get(key[:2])
             if since is None:
-                since = share.first_readable[key[:2]] = await share.changes.readable(key.resource, key.namespace, "")
-            if record.revision < since and record.revision < await share.changes.readable(*key):
+                since = scopes[key[:2]] = await share.changes.readable(key.resource, key.namespace, "")
+            if revision < since and revision < await share.changes.readable(*key):
                 self.progress.hidden += 1
             else:
-                found.append(record)
-        return found
+                readable.append(state)
+        return readable
 
-    async def _judged(self, records: Sequence[Record]) -> Sequence[Flip]:
+    async def _judged(self, states: Sequence[State]) -> Sequence[Flip]:
         """Judge changes, and return the flips. StatusError 400: the condition is too expensive, or holds too often."""
-        secrets = {record.key for record in records if record.key.resource == SECRETS} - self._recorded
-        if secrets and self._record is not None:
-            await self._record(sorted(secrets))
-            self._recorded |= secrets
-        judge = partial(_judge, self._condition, records, self.progress, values=self._record is not None)
-        if sum(len(record.body) for record in records) < QUICK_BYTES:
+        if self._record is not None:
+            secrets = {state.key for state in states if state.key.resource == SECRETS} - self._recorded
+            if secrets:
+                await self._record(sorted(secrets))
+                self._recorded |= secrets
+        judge = partial(_judge, self._condition, states, self.progress, values=self._record is not None)
+        if len(states) < QUICK and sum(len(state.body) for state in states) < QUICK_BYTES:
             return judge()
         return await trio.to_thread.run_sync(judge, limiter=_THREADS)
 
 
-def _judge(condition: Condition, records: Sequence[Record], progress: Progress, *, values: bool) -> Sequence[Flip]:
+def _judge(condition: ObjectCondition, states: Sequence[State], progress: Progress, *, values: bool) -> Sequence[Flip]:
     """Judge changes in order, and return the flips. ``values``: Secrets have their values."""
     flips: list[Flip] = []
-    held, cost = progress.held, 0
-    for record in records:
-        if record.operation is Operation.DELETE:
+    held, of_body, total = progress.held, condition.of_body, 0
+    for state in states:
+        key, body = state.key, state.body
+        if state.operation is Operation.DELETE:
             holds = False
-        elif record.erased or record.problem:
+        elif state.problem or body.startswith(ERASED_BODY):
             progress.unknown += 1
             continue
         else:
-            obj = orjson.loads(record.body)
-            if record.key.resource == SECRETS and not values:
-                obj = without_values(obj)
-            value, spent = condition.outcome({"self": obj}, COST_OF_CHANGE)
-            cost += spent
-            holds = value is True
-            if not holds and value is not False:
-                _note_failure(progress, record, value)
-        if cost > COST_OF_CHUNK:
-            raise status.bad_request(
-                f"the expression is too expensive: it costs more than {COST_OF_CHUNK} units on {len(records)} changes"
-            )
+            masks = key[0] == SECRETS and not values
+            holds, failure, cost = condition.of_object(without_values(orjson.loads(body))) if masks else of_body(body)
+            if failure is not None:
+                _note_failure(progress, state, failure)
+            total += cost
+            if total > COST_OF_CHUNK:
+                limit = f"it costs more than {COST_OF_CHUNK} units on {len(states)} changes"
+                raise status.bad_request(f"the expression is too expensive: {limit}")
         if holds:
-            progress.last_held = record
-        if holds is not (record.key in held):
-            (held.add if holds else held.discard)(record.key)
-            flips.append(Flip(record, holds))
+            progress.last_held = state
+        if holds is not (key in held):
+            (held.add if holds else held.discard)(key)
+            flips.append(Flip(state, holds))
     if len(held) > MAX_HELD:
         raise status.bad_request(f"the expression holds for more than {MAX_HELD} objects: name a kind or a namespace")
     return flips
 
 
-def _note_failure(progress: Progress, record: Record, reason: object) -> None:
+def _note_failure(progress: Progress, state: State, reason: str) -> None:
     progress.failed += 1
     if progress.failure is None:
-        progress.failure = (record.revision, str(reason))
+        progress.failure = (state.revision, reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -15,7 +15,21 @@ from msgspec import UNSET, UnsetType, field
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.object_parts import Parts
 from kubechronicle.api.history.revisions import API_VERSION
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import ERASED_BODY, Operation, Record, Who
+
+
+async def records_of(log: RevisionLog, numbers: Iterable[int]) -> dict[int, Record]:
+    """Return the records of changes by revision. One is missing if it has left history. LogError."""
+    wanted = sorted(set(numbers))
+    found: dict[int, Record] = {}
+    while wanted:
+        query = ChangeQuery(revisions=tuple(wanted), newest_first=False, with_replaced=False)
+        chunk = await log.changes(query, limit=len(wanted))
+        found |= {record.revision: record for record, _ in chunk}
+        wanted = [each for each in wanted if each > chunk[-1][0].revision] if chunk.cut else []
+    return found
 
 
 def change_of(record: Record, before: Record | None, database: str = "") -> revisions.Change:

@@ -22,6 +22,7 @@ from kubechronicle.actors.history.verdicts import Pair
 from kubechronicle.api.history.positions import joined
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import CHUNK_BYTES, pair_size
+from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Record
 
 
@@ -55,9 +56,17 @@ class Share:
         """Hold the next changes."""
         chunk = await self.changes.log.changes(self.query, limit=limit)
         self.held.extend(chunk)
-        self.ended = chunk.is_last(limit)
-        if chunk:
-            last = chunk[-1][0].revision
+        self._pass_over(chunk[-1][0].revision if chunk else 0, is_last=chunk.is_last(limit))
+
+    async def read_states(self, limit: int) -> Sequence[StatePair]:
+        """Return the states of the next changes."""
+        chunk = await self.changes.log.states([self.query], limit=limit)
+        self._pass_over(chunk[-1][0].revision if chunk else 0, is_last=chunk.is_last(limit))
+        return chunk
+
+    def _pass_over(self, last: int, *, is_last: bool) -> None:
+        self.ended = is_last
+        if last:
             query = self.query
             self.query = replace(query, until=last - 1) if query.newest_first else replace(query, after=last)
 

@@ -7,15 +7,14 @@ field that a policy reads.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.policy_sources import Policy
+from kubechronicle.api.history.object_parts import fields_read
 
 OBJECTS: Final = frozenset(("object", "oldObject"))
 LABELS: Final = "metadata.labels"
@@ -39,8 +38,6 @@ KEPT: Final = 4096
 WORTHWHILE: Final = 4
 """Remembering ends unless one verdict of so many was found again."""
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
 
 class PolicyReads:
     """The parts of writes that some policies read.
@@ -63,7 +60,8 @@ class PolicyReads:
         """Some rule is limited to names of objects."""
         heads = {path.partition(".")[0] for path in paths}
         self.old = self.of_objects or "oldObject" in heads
-        self.fields = None if mutating else _fields(paths, labels=self.selects)
+        labels = [f"object.{LABELS}"] if self.selects else []
+        self.fields = None if mutating else fields_read((*paths, *labels), OBJECTS)
         of_request = {path for path in paths if path.partition(".")[0] == "request"}
         self.user = "authorizer" in heads or any(_reads_user(path) for path in of_request)
         self.namespace = self.selects or "namespaceObject" in heads
@@ -86,18 +84,6 @@ class PolicyReads:
 
 def _reads_user(path: str) -> bool:
     return path == "request" or (path.split(".")[:2] == ["request", "userInfo"] and path != USER_NAME)
-
-
-def _fields(paths: Iterable[str], *, labels: bool) -> tuple[str, ...] | None:
-    found = {LABELS} if labels else set[str]()
-    for path in paths:
-        head, *names = path.split(".")
-        if head in OBJECTS:
-            names = list(takewhile(_NAME.fullmatch, names))
-            if not names:
-                return None
-            found.add(".".join(names))
-    return tuple(sorted(found))
 
 
 def _has_revision(field: str) -> bool:

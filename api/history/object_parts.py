@@ -10,7 +10,8 @@ fields alone finds the same in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
@@ -31,6 +32,7 @@ ALWAYS: Final = ("apiVersion", "kind")
 Parts: TypeAlias = Callable[[bytes], msgspec.Struct | msgspec.Raw]
 """Return the parts of an object's JSON, for msgspec to encode; of JSON with another shape than the fields have, all."""
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _Tree: TypeAlias = "dict[str, _Tree]"
 
 
@@ -42,6 +44,22 @@ def parts_of(fields: Iterable[str], api_version: str = "") -> Parts:
     """
     first = b'"apiVersion":%b' % orjson.dumps(api_version) if api_version else b""
     return _parts(tuple(sorted(set(fields))), (b"{%b" % first, b"{ %b" % first))  # the forms of meta/encoding.py
+
+
+def fields_read(paths: Iterable[str], variables: Collection[str]) -> tuple[str, ...] | None:
+    """Return the fields of objects that an expression reads, None: objects as a whole.
+
+    ``paths``: the paths in the expression (Program.reads). ``variables``: those that stand for objects.
+    """
+    found = set[str]()
+    for path in paths:
+        head, *names = path.split(".")
+        if head in variables:
+            names = list(takewhile(_NAME.fullmatch, names))
+            if not names:
+                return None
+            found.add(".".join(names))
+    return tuple(sorted(found))
 
 
 @lru_cache(maxsize=KEPT)

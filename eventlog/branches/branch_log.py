@@ -27,6 +27,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -274,6 +275,11 @@ class BranchLog:
     # Not of a branch: its history is that of the main log, up to the base
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[Pair]:
+        raise _no_history()
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
         raise _no_history()
 
     async def density(self, query: DensityQuery) -> list[Count]:

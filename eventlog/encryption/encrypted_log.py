@@ -28,6 +28,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.states import State, StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Moment, Record
 
 Pair = tuple[Record, Record | None]
@@ -87,6 +88,18 @@ class EncryptedLog:
         await self._decrypt_pairs(pairs)
         return pairs
 
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        pairs = await self._log.states(queries, limit=limit, texts=texts)
+        if not self.contents.configured and not any(map(_is_encrypted, pairs)):
+            return pairs
+        for index, (state, before) in enumerate(pairs):
+            if self._concerns(state) or (before is not None and self._concerns(before)):
+                previous = None if before is None else await self._plain_state(before)
+                pairs[index] = await self._plain_state(state), previous
+        return pairs
+
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         record = await self._log.get_at(key, revision=revision)
         return None if record is None else await self._plain(record)
@@ -135,20 +148,32 @@ class EncryptedLog:
                 before = None if previous is None else await self._plain(previous)
                 pairs[index] = await self._plain(record), before
 
-    def _concerns(self, record: Record) -> bool:
+    def _concerns(self, record: Record | State) -> bool:
         """Return whether the record is encrypted, or ought to be."""
         return record.body.startswith(ENCRYPTED_BODY) or self.contents.chain_for(record.key.resource) is not None
 
     async def _plain(self, record: Record) -> Record:
         try:
-            try:
-                plain = self.contents.decrypted_nowait(record.key, record.body)
-            except NeedsKey:
-                plain = await self.contents.decrypted(record.key, record.body)
+            body = await self._decrypted(record)
         except TransformError as error:
             body = self.contents.placeholder(record.key, record.uid, record.body)
             return replace(record, body=body, problem=str(error))
-        return record if plain.data is record.body else replace(record, body=plain.data)
+        return record if body is record.body else replace(record, body=body)
+
+    async def _plain_state(self, state: State) -> State:
+        if not state.body:
+            return state
+        try:
+            return replace(state, body=await self._decrypted(state))
+        except TransformError as error:
+            return replace(state, body=b"", problem=str(error))
+
+    async def _decrypted(self, record: Record | State) -> bytes:
+        """Return the object in plaintext, the same one if it is stored so. TransformError."""
+        try:
+            return self.contents.decrypted_nowait(record.key, record.body).data
+        except NeedsKey:
+            return (await self.contents.decrypted(record.key, record.body)).data
 
     # Passed on
 
@@ -195,7 +220,7 @@ class EncryptedLog:
         await self._log.wait_notified()
 
 
-def _is_encrypted(pair: Pair) -> bool:
+def _is_encrypted(pair: Pair | StatePair) -> bool:
     record, previous = pair
     return record.body.startswith(ENCRYPTED_BODY) or (previous is not None and previous.body.startswith(ENCRYPTED_BODY))
 

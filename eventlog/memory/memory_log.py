@@ -32,6 +32,7 @@ from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, rec
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery, grouped
 from kubechronicle.eventlog.queries.retained import within_history
+from kubechronicle.eventlog.queries.states import StatePair, merged, state_size
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -123,6 +124,13 @@ class MemoryLog(MemoryClaims):
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         await self._enter("changes")
         return bounded(self.store.changes(within_history(query, self.store.head())), limit, pair_size)
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        await self._enter("states")
+        parts = [self.store.changes(within_history(query, self.store.head())) for query in queries]
+        return bounded(merged(parts, queries[0], texts), limit, state_size)
 
     async def density(self, query: DensityQuery) -> list[Count]:
         await self._enter("density")

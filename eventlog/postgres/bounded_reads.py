@@ -17,24 +17,40 @@ from kubechronicle.eventlog.queries.chunks import Chunk
 FEW: Final = 8
 """Rows that are read without a cursor, which takes three more round trips."""
 
-PART: Final = 256
+PART: Final = 512
 """Most objects in the rows that a cursor returns at once. Their bytes are known when they have arrived."""
 PART_BYTES: Final = 64 * 1024 * 1024
 """Bytes of such rows, after which the connection is dropped: large objects have followed small ones."""
+SMALL_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of rows that are read without a cursor, as they are usually small. With more, the connection is dropped."""
 SMALL_PART: Final = 8
 """Most objects in the rows that are returned at once by the second attempt, whatever their bytes."""
 
 
 async def fetch_bounded(
-    pool: Pool, statement: str, *arguments: object, limit: int, size: Callable[[Row], int], objects: int = 2
+    pool: Pool,
+    statement: str,
+    *arguments: object,
+    limit: int,
+    size: Callable[[Row], int],
+    objects: int = 2,
+    enough: int = 0,
+    small: bool = False,
 ) -> Chunk[Row]:
-    """Return the rows of a statement that has a ``limit``, up to the part that reaches CHUNK_BYTES. LogUnavailable.
+    """Return the rows of a statement that has a ``limit``, up to the part that has enough bytes. LogUnavailable.
 
-    ``size``: returns the bytes of the objects in a row. ``objects``: their number.
+    ``size``: returns the bytes of the objects in a row. ``objects``: their number. ``enough``: 0: CHUNK_BYTES.
+    ``small``: all rows together are usually small, and read at once.
     """
     if limit <= FEW:
         return Chunk(await pool.fetch(statement, *arguments))
-    read = partial(_fetch_with_cursor, pool, statement, *arguments, size=size)
+    if small:
+        try:
+            async with pool.session() as session:
+                return Chunk(await session.fetch(statement, *arguments, most_bytes=SMALL_BYTES))
+        except ConnectionLost:  # as below
+            pool.drop_idle()
+    read = partial(_fetch_with_cursor, pool, statement, *arguments, size=size, enough=enough or chunks.CHUNK_BYTES)
     try:
         return await read(most=PART // objects, most_bytes=PART_BYTES)
     except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch; or there were too many bytes
@@ -47,6 +63,7 @@ async def _fetch_with_cursor(
     statement: str,
     *arguments: object,
     size: Callable[[Row], int],
+    enough: int,
     most: int,
     most_bytes: int | None,
 ) -> Chunk[Row]:
@@ -60,7 +77,7 @@ async def _fetch_with_cursor(
         async for part in parts:
             result += part
             total += sum(map(size, part))
-            if total >= chunks.CHUNK_BYTES:
+            if total >= enough:
                 result.cut = True
                 break
     return result

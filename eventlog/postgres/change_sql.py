@@ -1,4 +1,4 @@
-"""The statement that selects the changes of a ChangeQuery (queries/changes.py)."""
+"""The statements that select the changes of a ChangeQuery (queries/changes.py), whole or as states."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import orjson
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.sql import RECORD_COLUMNS, log_table
 from kubechronicle.eventlog.queries.changes import SUBRESOURCE, TEXTS, ChangeQuery, Text
+from kubechronicle.eventlog.queries.states import PLAIN_BODY, State
 from kubechronicle.eventlog.records import Key, Record, Who
 
 WHO_COLUMNS: Final = (
@@ -50,7 +51,8 @@ def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str
     range, of the key, resource, namespace or user that the query names, else of the newest (or oldest) rows. The head
     is not joined: Postgres would sort the result then, which costs as much as the rest.
     """
-    conditions, arguments = conditions_of(query)
+    arguments: list[Any] = []
+    conditions = conditions_of(query, arguments)
     arguments.append(limit)
     order = "desc" if query.newest_first else "asc"
     columns = BRIEF_COLUMNS if query.brief else f"{RECORD_COLUMNS}, {WHO_COLUMNS}"
@@ -79,10 +81,11 @@ def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
     return "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
 
 
-def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
-    """Return the conditions on a row of the log, and their arguments."""
-    arguments: list[Any] = [query.after, query.until]
-    conditions = ["revision > $1::bigint", "revision <= $2::bigint"]
+def conditions_of(query: ChangeQuery, arguments: list[Any]) -> list[str]:
+    """Return the conditions on a row of the log, first those of its range. Append their arguments."""
+    arguments += query.after, query.until
+    first = len(arguments) - 1
+    conditions = [f"revision > ${first}::bigint", f"revision <= ${first + 1}::bigint"]
 
     def add(condition: str, value: Any) -> None:
         if isinstance(value, str) and NUL in value:
@@ -99,11 +102,14 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
     if query.not_resources:
         add("resource <> all (:value::text[])", list(query.not_resources))
     if query.namespace:
-        add("namespace = :value", query.namespace)
+        # As an expression, it can't be found in the index by namespace.
+        add("namespace || '' = :value" if query.rare else "namespace = :value", query.namespace)
     elif query.namespaced is not None:
         add("namespace <> :value" if query.namespaced else "namespace = :value", "")
     if query.name:
         add("name = :value", query.name)
+    if query.revisions:
+        add("revision = any (:value::bigint[])", list(query.revisions))
     if query.operations:
         add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
     conditions += conditions_on_marks(query, arguments)
@@ -113,7 +119,7 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
         if column not in TEXTS:
             raise ValueError(f"{column} is not a column with text conditions")
         add(_text_condition(COLUMNS.get(column, (column,)), text), text.value)
-    return conditions, arguments
+    return conditions
 
 
 # An annotation is part of the object, whose text is cheaper to search than to parse; encrypted, it says nothing.
@@ -202,3 +208,63 @@ def who_of(row: Any, at: int) -> Who:
         audit_id=audit_id,
         reason=reason,
     )
+
+
+# -- states (queries/states.py) ----------------------------------------------------------------------------------------
+
+STATE_COLUMNS: Final = "revision, resource, namespace, name, previous_revision, operation, object, user_name"
+state_size: Final[Callable[[Any], int]] = rows.object_size(6)
+
+# $1 revisions. One index descent for each; the rows come in the order of the revisions given.
+_BEFORE: Final = """
+select {columns} from unnest($1::bigint[]) with ordinality wanted (revision, place), lateral (
+    select {all} from kubechronicle.log l where l.revision = wanted.revision
+    union all
+    select {all} from kubechronicle.kept k where k.revision = wanted.revision limit 1) found
+order by wanted.place
+"""
+
+
+def state_statement(
+    queries: Sequence[ChangeQuery], limit: int, short: Iterable[str], texts: Sequence[str]
+) -> tuple[str, list[Any]]:
+    """Return the SELECT of at most ``limit`` states of the changes that match a query, and its arguments.
+
+    Cost: an index range for each query, merged in order, so that only the rows returned are read.
+    """
+    arguments: list[Any] = []
+    order = "desc" if queries[0].newest_first else "asc"
+    parts = []
+    for query in queries:
+        conditions = " and ".join(conditions_of(query, arguments))
+        parts.append(
+            f"(select {STATE_COLUMNS} from {table_of(query, short)} where {conditions} order by revision {order}"
+        )
+    arguments.append(limit)
+    last = f"limit ${len(arguments)}"
+    found = " union all ".join(f"{part} {last})" for part in parts)
+    columns = _state_columns(texts, arguments)
+    return f"select {columns} from ({found}) found order by revision {order} {last}", arguments
+
+
+def before_statement(revisions: Sequence[int], texts: Sequence[str]) -> tuple[str, list[Any]]:
+    """Return the SELECT of the states at these revisions, and its arguments."""
+    arguments: list[Any] = [list(revisions)]
+    return _BEFORE.format(columns=f"found.{_state_columns(texts, arguments)}", all=STATE_COLUMNS), arguments
+
+
+def _state_columns(texts: Sequence[str], arguments: list[Any]) -> str:
+    """Return the columns, of which the object is null if it is not wanted. Append the texts to the arguments."""
+    if not texts:
+        return STATE_COLUMNS
+    wanted = [f"not starts_with(object::text, '{PLAIN_BODY.decode()}')"]
+    for text in texts:
+        arguments.append(text)
+        wanted.append(f"strpos(object::text, ${len(arguments)}::text) > 0")
+    return STATE_COLUMNS.replace("object", f"case when {' or '.join(wanted)} then object end as object")
+
+
+def state_of(row: Any) -> State:
+    revision, resource, namespace, name, previous, operation, body, user = row
+    key = _key(Key, (resource, namespace, name))
+    return State(revision, key, previous, rows.OPERATIONS[operation], body.encode() if body else b"", user)

@@ -142,8 +142,12 @@ class AsyncpgSession:
     async def sibling(self) -> AsyncpgSession:
         return await self._reopen()
 
-    async def fetch(self, sql: str, *arguments: object, bound: float | None = None) -> Sequence[Row]:
-        return await self._run(self._connection.fetch, sql, *arguments, bound=bound)
+    async def fetch(
+        self, sql: str, *arguments: object, bound: float | None = None, most_bytes: int | None = None
+    ) -> Sequence[Row]:
+        if most_bytes is None:
+            return await self._run(self._connection.fetch, sql, *arguments, bound=bound)
+        return await self._bounded(most_bytes, self._connection.fetch, sql, *arguments, bound=bound)
 
     async def execute(self, script: str) -> None:
         await self._run(self._connection.execute, script)
@@ -226,7 +230,7 @@ class AsyncpgSession:
             yield rows
 
     async def _bounded(
-        self, most_bytes: int | None, function: Callable[..., Awaitable[T]], *arguments: Any, bound: float
+        self, most_bytes: int | None, function: Callable[..., Awaitable[T]], *arguments: Any, bound: float | None
     ) -> T:
         """As ``_run``, for an answer of at most so many bytes."""
         for transport in self._loop.transports:

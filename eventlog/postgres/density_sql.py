@@ -43,7 +43,8 @@ def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -
         extra.append(("-", table, list(changes.not_resources), changes))
         changes = replace(changes, not_resources=())
     bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
-    conditions, arguments = conditions_of(replace(changes, floors=(), rest=0))
+    arguments: list[Any] = []
+    conditions = conditions_of(replace(changes, floors=(), rest=0), arguments)
     # The range as literals: generic plans ignore arguments, and the size of the range decides which plan is best.
     conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
     parts = [_PART.format("", bucket, table, " and ".join((*conditions, *conditions_on_marks(changes, arguments))))]

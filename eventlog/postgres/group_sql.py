@@ -17,7 +17,8 @@ def statement(query: GroupQuery, short: Sequence[str]) -> tuple[str, list[Any]]:
     if unknown := set(query.by) - set(BY):
         raise ValueError(f"changes cannot be grouped by {', '.join(sorted(unknown))}")
     changes = query.changes
-    conditions, arguments = conditions_of(changes)
+    arguments: list[Any] = []
+    conditions = conditions_of(changes, arguments)
     # The range as literals: generic plans ignore arguments, and the size of the range decides which plan is best.
     conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
     columns = [f"{COLUMNS.get(column, (column,))[0]}::text" for column in query.by]

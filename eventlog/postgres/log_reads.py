@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
@@ -30,6 +31,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
 from kubechronicle.eventlog.queries.retained import within_history
+from kubechronicle.eventlog.queries.states import STATE_BYTES, State, StatePair
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
@@ -116,6 +118,40 @@ class LogReads:
         objects = 2 if query.with_replaced else 1
         found = await fetch_bounded(self._pool, statement, *arguments, limit=limit, size=size, objects=objects)
         return found.map(change_of)
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        head = await self.head()
+        queries = [within_history(query, head) for query in queries]
+        limit = min(limit, max(1, *(query.until - query.after for query in queries)))
+        statement, arguments = change_sql.state_statement(queries, limit, await self._short_resources(), texts)
+        found = await self._fetch_states(statement, arguments, limit, small=bool(texts))
+        if not queries[0].with_replaced:
+            return found.map(lambda state: (state, None))
+        known = {state.revision: state for state in found}
+        missing = [state.previous_revision for state in found if state.previous_revision not in known]
+        before = Chunk[State]()
+        if wanted := [revision for revision in missing if revision]:
+            before = await self._fetch_states(
+                *change_sql.before_statement(wanted, texts), len(wanted), small=bool(texts)
+            )
+        known |= {state.revision: state for state in before}
+        pairs = found.map(lambda state: (state, known.get(state.previous_revision)))
+        if before.cut:  # the pairs end where the objects before have enough bytes
+            unread = set(wanted[wanted.index(before[-1].revision) + 1 :])
+            complete = [state.previous_revision in unread for state in found].index(True) if unread else len(pairs)
+            pairs.cut = pairs.cut or complete < len(pairs)
+            del pairs[complete:]
+        return pairs
+
+    async def _fetch_states(
+        self, statement: str, arguments: Sequence[object], limit: int, *, small: bool
+    ) -> Chunk[State]:
+        fetch = partial(
+            fetch_bounded, limit=limit, size=change_sql.state_size, objects=1, enough=STATE_BYTES, small=small
+        )
+        return (await fetch(self._pool, statement, *arguments)).map(change_sql.state_of)
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
         edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]

@@ -68,10 +68,13 @@ class Session(Protocol):
         """The time (Trio's clock) at which the query under way was sent. None: there is none."""
         ...
 
-    async def fetch(self, sql: str, *arguments: object, bound: float | None = None) -> Sequence[Row]:
+    async def fetch(
+        self, sql: str, *arguments: object, bound: float | None = None, most_bytes: int | None = None
+    ) -> Sequence[Row]:
         """Run one statement, prepared once per connection. Cancelling it closes the session.
 
         ``bound``: seconds to wait for the answer, then ConnectionSilent; None: as the connection was opened with.
+        ``most_bytes``: as of ``rows``.
         """
         ...
 

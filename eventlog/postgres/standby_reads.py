@@ -15,7 +15,7 @@ alone for RETRY seconds, and the log says so once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Record
 
 logger = logging.getLogger(__name__)
@@ -157,6 +158,15 @@ class StandbyReads(LogReads):
     async def changes(self, query: ChangeQuery, *, limit: int) -> Chunk[tuple[Record, Record | None]]:
         here = super().changes
         return await self._past(lambda: here(query, limit=limit), lambda reads: reads.changes(query, limit=limit))
+
+    async def states(
+        self, queries: Sequence[ChangeQuery], *, limit: int, texts: Sequence[str] = ()
+    ) -> Chunk[StatePair]:
+        here = super().states
+        return await self._past(
+            lambda: here(queries, limit=limit, texts=texts),
+            lambda reads: reads.states(queries, limit=limit, texts=texts),
+        )
 
     async def density(self, query: DensityQuery) -> list[Count]:
         here = super().density

@@ -38,13 +38,14 @@ class ChangeQuery:
 
     ``namespaced``: True: only objects in namespaces; False: only cluster-scoped ones; None: both.
     ``namespace``, ``name``: "" for any.
-    ``resources``, ``operations``: empty for any.
+    ``resources``, ``operations``, ``revisions``: empty for any.
     ``texts``: conditions by column, named as in TEXTS.
     ``reason``: a text that the reason of the change, or an annotation of its object, may have. The reader decides which
     changes do; a log leaves out as many of the others as it can.
     ``with_replaced``: each change comes with the record it replaced, which costs as much again.
     ``brief``: changes may lack uid, create_revision and version, and of ``who`` all but user, verb, request_uri and
     audit_id. A reader of many changes saves a quarter of the cost.
+    ``rare``: few changes match the other conditions, so reading all of these costs less than reading the namespace's.
     ``floors``: revisions, each with the resources whose changes must be above it.
     ``rest``: the same for all resources but those in ``named``. retained.py sets these three.
     """
@@ -58,10 +59,12 @@ class ChangeQuery:
     resources: tuple[str, ...] = ()
     not_resources: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
+    revisions: tuple[int, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
     reason: str = ""
     with_replaced: bool = True
     brief: bool = False
+    rare: bool = False
     floors: tuple[tuple[int, tuple[str, ...]], ...] = ()
     rest: int = 0
     named: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class ChangeQuery:
             and (not self.resources or key.resource in self.resources)
             and key.resource not in self.not_resources
             and (not self.operations or record.operation in self.operations)
+            and (not self.revisions or record.revision in self.revisions)
             and all(text.holds(TEXTS[column](record)) for column, text in self.texts)
             and all(record.revision > mark or key.resource not in of for mark, of in self.floors)
             and (record.revision > self.rest or key.resource in self.named)

@@ -23,20 +23,21 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
-from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown
+from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown, State
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.conditions import OBJECT, ObjectCondition
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.records import Record, Who
+from kubechronicle.eventlog.records import Key, Record, Who
 from kubechronicle.http.audit.shown_secrets import wants_shown
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
@@ -46,9 +47,6 @@ from kubechronicle.http.handlers.reading import list_parameters
 from kubechronicle.http.handlers.revisions import check_listed
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
-
-if TYPE_CHECKING:
-    from kubechronicle.api.cel.evaluation.program import Program
 
 FLIPS: Final = 100
 """Flips that are sent, unless the client asks for another number."""
@@ -76,7 +74,7 @@ async def answer(backend: Backend, request: Request, context: Context, rt: Resou
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], stream.lines())
 
 
-def _compiled(expression: str) -> Program:
+def _compiled(expression: str) -> ObjectCondition:
     """Return the condition. StatusError 400."""
     # Imported here: the package is loaded with the first expression.
     from kubechronicle.api.cel.environment import base_environment
@@ -86,7 +84,7 @@ def _compiled(expression: str) -> Program:
     if not expression:
         raise status.bad_request("summary=bisect needs an expression, as expression=self.spec.replicas == 0")
     try:
-        return base_environment().extend({"self": DYN}).compile(expression, BOOL)
+        return ObjectCondition(base_environment().extend({OBJECT: DYN}).compile(expression, BOOL))
     except CompileError as error:
         raise status.bad_request(f"expression: {error}") from None
 
@@ -96,7 +94,7 @@ async def _bisection(
     context: Context,
     rt: ResourceType,
     selection: Selection,
-    condition: Program,
+    condition: ObjectCondition,
     record: RecordShown | None,
 ) -> Bisection:
     """Return the search. StatusError 400 for selectors that leave out changes of an object, 403."""
@@ -141,8 +139,8 @@ class BisectionStream:
         self._bisection, self._drain, self._limit = bisection, drain, limit
         self._ended = drain.begun
         self._flips = 0
-        self._first: Record | None = None
-        self._ceased: Record | None = None
+        self._first: dict[str, Any] | None = None
+        self._ceased: State | None = None
         self._users: Counter[str] = Counter()
 
     def end(self) -> None:
@@ -157,11 +155,11 @@ class BisectionStream:
         try:
             async with aclosing(self._bisection.flips()) as chunks:
                 async for flips in chunks:
-                    yield self._chunk(flips)
+                    yield await self._chunk(flips)
                     if self._ended:
                         yield _line("ERROR", object=status.service_unavailable("the server is stopping").body())
                         return
-            yield self._result()
+            yield await self._result()
         except (StatusError, LogError) as error:
             known = error if isinstance(error, StatusError) else as_status_error(error)
             if known is None:
@@ -171,24 +169,35 @@ class BisectionStream:
             self._drain.discard(self)
             self.running.discard(self)
 
-    def _chunk(self, flips: Sequence[Flip]) -> bytes:
-        lines = []
-        for flip in flips:
-            self._flips += 1
-            self._users[(flip.record.who or Who(user="")).user] += 1
-            if flip.holds:
-                self._first = self._first or flip.record
-            else:
-                self._ceased = flip.record
-            if self._flips <= self._limit:
-                lines.append(_line("FLIP", holds=flip.holds, **self._described(flip.record)))
+    async def _chunk(self, flips: Sequence[Flip]) -> bytes:
+        shown = list(flips[: max(0, self._limit - self._flips)])
+        first = next((flip for flip in flips if flip.holds), None) if self._first is None else None
+        descriptions = await self._described([flip.state for flip in (*shown, *([first] if first is not None else ()))])
+        if first is not None:
+            self._first = descriptions[first.state.revision]
+        self._flips += len(flips)
+        self._users.update(flip.state.user for flip in flips)
+        self._ceased = next((flip.state for flip in reversed(flips) if not flip.holds), self._ceased)
+        lines = [_line("FLIP", holds=flip.holds, **descriptions[flip.state.revision]) for flip in shown]
         progress = self._bisection.progress
         until = str(self._bisection.until)
         lines.append(_line("PROGRESS", searched=progress.searched, revision=str(progress.reached), until=until))
         return b"".join(lines)
 
-    def _result(self) -> bytes:
+    async def _described(self, states: Sequence[State]) -> dict[int, dict[str, Any]]:
+        """Describe changes, by revision. One that has left history since lacks its time, and most of its author."""
+        records = await self._bisection.records(states) if states else {}
+        found = {}
+        for state in states:
+            record, database = records.get(state.revision), self._bisection.database_of(state.revision)
+            known = _known_of(state) if record is None else described(record)
+            found[state.revision] = known | ({"database": database} if database else {})
+        return found
+
+    async def _result(self) -> bytes:
         progress, (begins, *others) = self._bisection.progress, self._bisection.after.items()
+        ends = {"last": progress.last_held, "ceased": self._ceased}
+        descriptions = await self._described([state for state in ends.values() if state is not None])
         found: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Bisection",
@@ -200,9 +209,9 @@ class BisectionStream:
             "holding": len(progress.held),
             "users": [{"name": name, "flips": number} for name, number in self._users.most_common(USERS)],
         }
-        for name, record in (("first", self._first), ("last", progress.last_held), ("ceased", self._ceased)):
-            if record is not None:
-                found[name] = self._described(record)
+        if self._first is not None:
+            found["first"] = self._first
+        found |= {name: descriptions[state.revision] for name, state in ends.items() if state is not None}
         if others:
             found["others"] = [{"database": share.changes.reads.name, "after": str(after)} for share, after in others]
         for name in ("failed", "unknown", "hidden"):
@@ -212,25 +221,34 @@ class BisectionStream:
             found["failure"] = {"revision": str(progress.failure[0]), "message": progress.failure[1]}
         return _line("RESULT", **found)
 
-    def _described(self, record: Record) -> dict[str, Any]:
-        database = self._bisection.database_of(record)
-        return described(record) | ({"database": database} if database else {})
-
 
 def described(record: Record) -> dict[str, Any]:
     """Return a change: its revision, object and author, without contents."""
-    key, who = record.key, record.who or Who(user="")
-    plural, _, group = key.resource.partition(".")
-    reference = {"resource": plural, "group": group, "namespace": key.namespace, "name": key.name, "uid": record.uid}
+    who = record.who or Who(user="")
     author = {"username": who.user, "impersonator": who.impersonator, "userAgent": who.user_agent}
     return {
         "revision": str(record.revision),
         "time": written_time(record.committed_at),
         "operation": OPERATIONS[int(record.operation)],
-        "object": {name: value for name, value in reference.items() if value},
+        "object": _reference(record.key, record.uid),
         "who": {name: value for name, value in author.items() if value},
         "request": {"verb": who.verb, "auditID": who.audit_id},
     }
+
+
+def _known_of(state: State) -> dict[str, Any]:
+    return {
+        "revision": str(state.revision),
+        "operation": OPERATIONS[int(state.operation)],
+        "object": _reference(state.key, ""),
+        "who": {"username": state.user} if state.user else {},
+    }
+
+
+def _reference(key: Key, uid: str) -> dict[str, str]:
+    plural, _, group = key.resource.partition(".")
+    reference = {"resource": plural, "group": group, "namespace": key.namespace, "name": key.name, "uid": uid}
+    return {name: value for name, value in reference.items() if value}
 
 
 def _line(type_: str, **fields: Any) -> bytes:

@@ -133,7 +133,9 @@ def described(session: Session, change: Mapping[str, Any]) -> str:
     of, who = change["object"], change.get("who") or {}
     resource = f"{of['resource']}.{of['group']}" if of.get("group") else of["resource"]
     place = f" -n {of['namespace']}" if of.get("namespace") else ""
-    when = f"{format_time(change['time'])} ({ago(change['time'], session.client.now())})"
+    when = "(no longer in history)"
+    if "time" in change:
+        when = f"{format_time(change['time'])} ({ago(change['time'], session.client.now())})"
     user = who.get("username") or "<unknown>"
     impersonator = f" (by {who['impersonator']})" if who.get("impersonator") else ""
     changing = f"{VERBS[change['operation']]} {resource}/{of['name']}{place}"

@@ -65,6 +65,12 @@ async def test_rows_of_every_operation_hold_ciphertext_and_still_verify(
     assert (await below.verify()).problem is None
     query = ChangeQuery(resources=("secrets",), until=10)
     assert all(PLANTED.encode() in record.body for record, _ in await log.changes(query, limit=10))
+    # Ciphertext does not show whether it has a text, so it is never left out.
+    states = await log.states([query], limit=10, texts=("another text",))
+    assert [(state.body, before and before.body) for state, before in states] == [
+        (record.body, before and before.body) for record, before in await log.changes(query, limit=10)
+    ]
+    assert [state.body for state, _ in await log.states([ChangeQuery()], limit=1, texts=("another text",))] == [b""]
 
 
 async def test_a_lost_key_is_a_problem_of_its_records_alone() -> None:
@@ -86,6 +92,9 @@ async def test_a_lost_key_is_a_problem_of_its_records_alone() -> None:
     assert (new.problem, new.body) == ("", update.body)
     (_, (after, before)) = await log.read_resource("secrets", after=0, until=10, limit=10)
     assert (after.problem, before.problem if before else None) == ("", broken.problem)
+    states = await log.states([ChangeQuery(newest_first=False)], limit=10)
+    assert [state.problem for state, _ in states] == [broken.problem, "", ""]
+    assert [before.problem for _, before in states if before is not None] == [broken.problem]
     log.contents.use({"secrets": chain("aesgcm:ba", "identity")})
     assert (await log.read(after=0, limit=1))[0].body == first.body
 

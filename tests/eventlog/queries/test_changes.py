@@ -35,6 +35,8 @@ QUERIES = (
         for equal in (True, False)
         for prefix in (True, False)
     ),
+    ChangeQuery(revisions=(7, 30, 31, 200, 900), until=150),
+    ChangeQuery(namespace="shop", texts=(("user_name", Text(value="ci")),), rare=True),
     ChangeQuery(resources=("nothing.there",)),
     ChangeQuery(namespace="shop\0"),
     ChangeQuery(name="\0"),
