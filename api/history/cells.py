@@ -1,12 +1,19 @@
-"""Cells of a table of Revisions: the user, the object, and a summary of the change, on one line each."""
+"""Revisions in the words of people: cells of a table, and the action of a request.
+
+The creation of an Eviction evicts a Pod, that of a Binding binds it to a node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.api.history.differences import shown_value
 from kubechronicle.api.values.printable import printable
+
+CREATIONS: Final = {"eviction": "evict", "binding": "bind"}
+"""The actions of requests that create a subresource. Another creation never has it at the end of its path."""
+PAST_TENSES: Final = {"evict": "evicted", "bind": "bound"}
 
 
 def changed_cell(revision: Mapping[str, Any]) -> str:
@@ -35,3 +42,17 @@ def user_cell(revision: Mapping[str, Any]) -> str:
     who = revision["who"]
     name, impersonator = who.get("username", ""), who.get("impersonator", "")
     return shown_value(f"{name} (by {impersonator})" if impersonator else name) if name else "<unknown>"
+
+
+def action_of(revision: Mapping[str, Any]) -> str:
+    """Return the verb of a revision's request: ``patch``, ``evict``; of its operation, if there was no request."""
+    request = revision.get("request") or {}
+    verb = str(request.get("verb") or revision["operation"].lower())
+    last = str(request.get("uri") or "").partition("?")[0].rpartition("/")[2]
+    return CREATIONS.get(last, verb) if verb == "create" else verb
+
+
+def user_named(user: str, impersonator: str) -> str:
+    """Return a user as texts name it, with the user that acted in its name."""
+    name = user or "an unknown user"
+    return f"{name} (impersonated by {impersonator})" if impersonator else name

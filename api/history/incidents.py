@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.history.actions import action_of
+from kubechronicle.api.history.cells import action_of
 from kubechronicle.api.history.noise import is_heartbeat
 from kubechronicle.api.history.revisions import Change
 from kubechronicle.api.values.objects import Object

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from kubechronicle.api.history.actions import action_of, user_named
-from kubechronicle.api.history.cells import object_cell
+from kubechronicle.api.history.cells import action_of, object_cell, user_named
 from kubechronicle.api.history.differences import (
     CONSEQUENCES,
     Difference,

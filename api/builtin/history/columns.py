@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
-from kubechronicle.api.history.actions import action_of
 from kubechronicle.api.history.branches import base_of
-from kubechronicle.api.history.cells import changed_cell, object_cell, user_cell
+from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_cell
 from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.values.objects import ReadOnlyObject
 from kubechronicle.api.values.printable import printable

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from kubechronicle.api.history.actions import action_of, user_named
-from kubechronicle.api.history.cells import changed_cell, object_cell
+from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output

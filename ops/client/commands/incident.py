@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.api.history.actions import action_of
-from kubechronicle.api.history.cells import changed_cell, object_cell
+from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from kubechronicle.api.history.actions import PAST_TENSES, action_of
+from kubechronicle.api.history.cells import PAST_TENSES, action_of
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
