@@ -202,6 +202,24 @@ export async function density(namespace, fields, { by, bucket }, signal) {
   return get(path(namespace), asked, signal, lacking);
 }
 
+// Times within which the page looks for changes to fit a range to, and the width of its look in each.
+const FITS = [["24h", "300s"], ["7d", "3600s"], ["30d", "10800s"], ["", ""]];
+
+/** Return when the recent changes begin, in milliseconds: of the last day, or if it has none, of a longer time. NaN: there are none. */
+export async function begin(namespace, query, noise, signal) {
+  for (const [last, bucket] of FITS) {
+    const fields = selector(query, noise, last ? { "time.from": last } : {});
+    const found = await density(namespace, fields, { by: "operation", bucket }, signal);
+    if (!found.buckets.length) continue;
+    const first = found.buckets[0].time;
+    if (Date.now() - Date.parse(first) > 3600e3) return Date.parse(first);
+    const within = selector(query, noise, { "time.from": first });
+    const finer = await density(namespace, within, { by: "operation", bucket: "5s" }, signal);
+    return Date.parse(finer.buckets[0]?.time ?? first);
+  }
+  return NaN;
+}
+
 /** Return the newest recorded reads that could show an object: of it, and of all objects of its kind. */
 export async function reads(namespace, resource, name, signal) {
   const asked = { limit: 200, fieldSelector: selector({ "object.resource": resource, "object.name": name }) };

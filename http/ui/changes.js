@@ -6,7 +6,8 @@ import { ApiError, Changes, covered, resourceName, scopes, selector } from "./ap
 
 // The server knows the noisy kinds (api/history/noise.py), for kubectl and the commands, too.
 // Addresses of Services are companions of their changes.
-export const NOISE = "noise=hidden,object.resource!=ipaddresses.networking.k8s.io";
+export const BOOKKEEPING = "object.resource!=ipaddresses.networking.k8s.io";
+export const NOISE = `noise=hidden,${BOOKKEEPING}`;
 const PAGE = 100;
 
 export function link(revision) {

@@ -1,7 +1,7 @@
 // The cluster at a moment: a slider over time, the namespaces, kinds and objects of then, and what differs from now.
 
 import { ago, choice, count, field, h, loading, s, say, timeText, write, zoneName } from "./dom.js";
-import { ApiError, density, number, revision as one, selector } from "./api.js";
+import { ApiError, begin, density, number, revision as one, selector } from "./api.js";
 import { NOISE, failed } from "./changes.js";
 import { complete } from "./facets.js";
 import { changedSince, following, newest, Past, TAG } from "./past.js";
@@ -31,7 +31,7 @@ export function cluster({ query, go, signal }) {
 
   const time = timeOf(state.at);
   const range = state.range || RANGES.find(([each]) => Date.now() - length(each) <= time)?.[0] || RANGES.at(-1)[0];
-  const [from, to] = [Date.now() - length(state.range || (state.at && !Number.isNaN(time) ? range : "24h")), Date.now()];
+  let [from, to] = [Date.now() - length(state.range || (state.at && !Number.isNaN(time) ? range : "24h")), Date.now()];
   const slider = h("input", { type: "range", name: "slide", min: "0", max: String(STEPS), "aria-label": "Moment",
     oninput: () => slid(false), onchange: () => slid(true) });
   place(Number.isNaN(time) ? to : time);
@@ -56,7 +56,7 @@ export function cluster({ query, go, signal }) {
   } },
   field("Moment", h("input", { name: "at", value: state.at, size: "24", placeholder: "now, 2h, a time, a revision, tag:…", "data-search": true,
     autocomplete: "off", spellcheck: "false" })),
-  field("Slider over", choice("range", RANGES, state.range || (state.at && !Number.isNaN(time) ? range : "24h"))),
+  field("Slider over", choice("range", [["", "fit to changes"], ...RANGES], state.range)),
   h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: change }), "Events, leases, addresses"),
   h("button", { type: "submit" }, "Show"));
   form.querySelector("select").addEventListener("change", change);
@@ -69,7 +69,16 @@ export function cluster({ query, go, signal }) {
 
   // -- the moment -------------------------------------------------------------------------------------------------
 
+  /** Begin the slider with the changes of the last day, unless the visitor chose a range, or a moment before them. */
+  async function fit() {
+    const since = state.range ? NaN : await begin(namespace, "", state.noise ? "" : NOISE, signal).catch(() => NaN);
+    if (Number.isNaN(since) || time < since) return;
+    [from, to] = [since, Date.now()];
+    place(Number.isNaN(time) ? to : time);
+  }
+
   async function load() {
+    await fit();
     drawStrip();
     try {
       const found = await then();

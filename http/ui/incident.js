@@ -2,7 +2,7 @@
 
 import { breakable, choice, count, field, h, loading, say, timeText, when, zoneName } from "./dom.js";
 import { ApiError, get, resourceName, scopes, selector } from "./api.js";
-import { failed, link, operation, searched, summary, user } from "./changes.js";
+import { BOOKKEEPING, failed, link, operation, searched, summary, user } from "./changes.js";
 import { complete } from "./facets.js";
 import { TAG, timeOfTag } from "./past.js";
 
@@ -49,7 +49,7 @@ export function incident({ query, go, signal }) {
   /** Ask for the whole cluster, or for what the visitor may see of it. */
   async function asked(from, to) {
     const place = scopes(state.ns)[0];
-    const question = { summary: "incident", fieldSelector: selector({ "time.from": from, "time.to": to }) };
+    const question = { summary: "incident", fieldSelector: selector(BOOKKEEPING, { "time.from": from, "time.to": to }) };
     try {
       return await get(place.path, { ...question, include: state.ns ? "" : "clusterrevisions" }, signal, place.lacking);
     } catch (error) {

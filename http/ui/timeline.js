@@ -1,12 +1,12 @@
 // The timeline: the number of changes over time, grouped, and their list. Drag over the chart, or use its keys, to zoom.
 
 import { choice, count, field, h, s, say, timeText, write, zoneName } from "./dom.js";
-import { density, selector } from "./api.js";
+import { begin, density, selector } from "./api.js";
 import { ChangeList, NOISE, failed } from "./changes.js";
 import { complete } from "./facets.js";
 
-const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"],
-  ["30d", "30 days"], ["all", "everything kept"]];
+const RANGES = [["fit", "fit to changes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"],
+  ["7d", "7 days"], ["30d", "30 days"], ["all", "everything kept"]];
 const BYS = [["resource", "kind"], ["user", "user"], ["namespace", "namespace"], ["operation", "operation"]];
 // The selector for a click on a name of the legend.
 const SELECTS = { resource: "object.resource", user: "who.username", operation: "operation" };
@@ -19,7 +19,7 @@ const [WIDE, HIGH, FOOT] = [960, 200, 22];
 
 export function timeline({ query, go, signal }) {
   const state = {
-    range: "24h", from: "", to: "", by: "resource", ns: "", q: "", noise: "", live: "", ...Object.fromEntries(query),
+    range: "fit", from: "", to: "", by: "resource", ns: "", q: "", noise: "", live: "", ...Object.fromEntries(query),
   };
   const chart = h("div.chart", { "aria-busy": "true" });
   const legend = h("div.legend", { "aria-label": "Legend" });
@@ -44,19 +44,28 @@ export function timeline({ query, go, signal }) {
 
   function change(values) {
     const next = { ...state, ...values };
-    const usual = { range: "24h", by: "resource" };
+    const usual = { range: "fit", by: "resource" };
     go("timeline", Object.fromEntries(Object.entries(next).filter(([name, value]) => value && value !== usual[name])));
   }
 
   const zoom = (from, to) => change({ from: new Date(from).toISOString(), to: new Date(to).toISOString() });
 
+  // The range that the visitor chose or, without a choice, one that begins with the changes of the last day.
+  async function ranged() {
+    if (state.from || state.range !== "fit") return state;
+    const since = await begin(state.ns, state.q, state.noise ? "" : NOISE, signal).catch(() => NaN);
+    return Number.isNaN(since) ? { ...state, range: "24h" } : { ...state, from: new Date(since).toISOString(), to: new Date().toISOString() };
+  }
+
   async function load() {
-    const bounds = state.from
-      ? { "time.from": state.from, "time.to": state.to } : state.range === "all" ? {} : { "time.from": state.range };
+    const shown = await ranged();
+    const open = !state.from && shown.from;
+    const bounds = shown.from
+      ? { "time.from": shown.from, ...(open ? {} : { "time.to": shown.to }) } : shown.range === "all" ? {} : { "time.from": shown.range };
     const fields = selector(state.q, state.noise ? "" : NOISE, bounds);
     const listed = list.show(state.ns, fields, signal);
     try {
-      let [from, to] = span(state);
+      let [from, to] = span(shown);
       const seconds = from === null ? 0 : WIDTHS.find((width) => (to - from) / 1000 / width <= 110) ?? WIDTHS.at(-1);
       const found = await density(state.ns, fields, { by: state.by, bucket: seconds ? `${seconds}s` : "" }, signal);
       const width = found.bucketSeconds * 1000;

@@ -127,7 +127,7 @@ async def test_an_empty_answer_says_what_was_searched(chromium: Browser, served:
 
 
 async def test_the_slider(chromium: Browser, served: Served) -> None:
-    page = await chromium.page(f"{served.admin}#/cluster?ns=shop", width=400, height=900, dark=True)
+    page = await chromium.page(f"{served.admin}#/cluster?ns=shop&range=24h", width=400, height=900, dark=True)
     await page.wait(SETTLED)
     assert "now, revision" in await page.text(".moment")
     slide = "const slide = document.querySelector('[name=slide]')"

@@ -244,6 +244,18 @@ async def test_blame_reads_all_pages_of_a_long_history(chromium: Browser, served
     check_page(page)
 
 
+async def test_ranges_fit_the_changes(chromium: Browser, served: Served) -> None:
+    """Within a day, the few minutes of this history would be one bar at the right edge."""
+    for route, bars in (("#/timeline", ".frame rect[class^=series]"), ("#/cluster?ns=shop", ".strip rect")):
+        page = await open_page(chromium, served.admin, route)
+        await page.wait(f"document.querySelector('{bars}')")
+        left = await page.eval(
+            f"Math.min(...[...document.querySelectorAll('{bars}')].map((bar) => bar.x.baseVal.value))"
+        )
+        assert 0 <= left < 0.9 * 960
+        check_page(page)
+
+
 async def test_search_and_deleted_objects(chromium: Browser, served: Served) -> None:
     page = await open_page(chromium, served.admin, "#/search")
     await page.press("/", *"web", "Enter")
