@@ -149,15 +149,21 @@ class PostgresServer:
             time.sleep(0.05)
 
     def kill9(self) -> None:
-        """Kill the postmaster and every backend at once, as in a power cut."""
-        if self.process is not None:
+        """Kill the postmaster and every backend at once, as in a power cut. Until all have ended, none can start again."""
+        if self.process is None:
+            return
+        backends: list[int] = []
+        with contextlib.suppress(FileNotFoundError):
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            backends = [int(pid) for pid in children.read_text().split()]
+        for pid in (self.process.pid, *backends):
             with contextlib.suppress(ProcessLookupError):
-                backends = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-                for pid in [self.process.pid, *map(int, backends)]:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        deadline = time.monotonic() + START_TIMEOUT
+        while any(map(_runs, backends)) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -171,6 +177,14 @@ class PostgresServer:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+
+def _runs(pid: int) -> bool:
+    """Tell whether a process has not ended; a zombie has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @contextlib.contextmanager

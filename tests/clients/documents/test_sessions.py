@@ -55,7 +55,7 @@ def begun() -> Iterator[Server]:
 
 def test_the_first_command(begun: Server) -> None:
     """`make serve` of the README runs the command of the fixture, which prints the line shown there."""
-    typed = ["make", "-n", "serve", "PORT=6443", "DATA=data"]
+    typed = ["make", "-n", "--no-print-directory", "serve", "PORT=6443", "DATA=data"]
     made = subprocess.run(typed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert made.rstrip().endswith("exec .venv/bin/kubechronicle serve --secure-port 6443 --data-dir data")
     [first, *_] = [part for part in parts(ROOT / "README.md") if part.kind == "console"]

@@ -37,7 +37,9 @@ class Lists:
     def __init__(self, pages: Mapping[str, Sequence[Sequence[int]]]) -> None:
         self._pages = pages
 
-    def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
+    def decoded_pages(
+        self, decode: object, path: str, query: Mapping[str, str], *, size: int
+    ) -> Iterator[Sequence[LoggedChange]]:
         resource = query["fieldSelector"].rpartition("object.resource=")[2]
         for page in self._pages[resource]:
             yield [change(revision) for revision in page]
@@ -85,7 +87,9 @@ def test_changes_of_another_database_have_their_place_in_time(made: list[tuple[i
     pages = {"pods": [pods], "leases.coordination.k8s.io": [leases]}
 
     class Listed:
-        def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
+        def decoded_pages(
+            self, decode: object, path: str, query: Mapping[str, str], *, size: int
+        ) -> Iterator[Sequence[LoggedChange]]:
             yield from pages[query["fieldSelector"].rpartition("object.resource=")[2]]
 
     sources = [Source(resource, True) for resource in pages]
@@ -98,7 +102,7 @@ def test_changes_of_another_database_have_their_place_in_time(made: list[tuple[i
 
 def test_an_error_of_a_list_ends_the_changes() -> None:
     class Failing:
-        def changes(self, *_: Any, **__: Any) -> Iterator[Sequence[LoggedChange]]:
+        def decoded_pages(self, *_: Any, **__: Any) -> Iterator[Sequence[LoggedChange]]:
             yield [change(1)]
             raise OperatorError("the connection broke")
 
@@ -114,7 +118,9 @@ class Asked:
     def __init__(self) -> None:
         self.queries: list[Mapping[str, str]] = []
 
-    def changes(self, path: str, query: Mapping[str, str], *, size: int) -> Iterator[Sequence[LoggedChange]]:
+    def decoded_pages(
+        self, decode: object, path: str, query: Mapping[str, str], *, size: int
+    ) -> Iterator[Sequence[LoggedChange]]:
         self.queries.append(query)
         return iter(())
 
