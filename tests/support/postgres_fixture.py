@@ -149,7 +149,7 @@ class PostgresServer:
             time.sleep(0.05)
 
     def kill9(self) -> None:
-        """Kill the postmaster and every backend at once, as in a power cut. Until all have ended, none can start again."""
+        """Kill the postmaster and every backend at once, as in a power cut, and wait until all have ended."""
         if self.process is None:
             return
         backends: list[int] = []
