@@ -217,11 +217,19 @@ async def test_a_notification_that_came_too_late_is_tested_again(
     """A busy machine delayed the first one. The server must not poll ten times a second ever after."""
     from kubechronicle.eventlog.postgres import listener
 
-    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.0)
+    take, delayed = listener.Listener._on_notification, True
+
+    def receive(self: listener.Listener, sender: int, payload: str) -> None:
+        if not delayed:
+            take(self, sender, payload)
+
+    monkeypatch.setattr(listener.Listener, "_on_notification", receive)
+    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.1)
     monkeypatch.setattr(listener, "CHECK_SECONDS", 0.2)
     async with open_postgres_log(database, instance="a") as log:
         assert not log.notifications_work
         monkeypatch.setattr(listener, "PROBE_SECONDS", 30.0)
+        delayed = False
         with trio.fail_after(60):
             while not log.notifications_work:
                 await log.wait_notified()
