@@ -128,7 +128,7 @@ def test_a_server_without_memory_blames_no_client_and_does_not_crash(room: int) 
             assert process.poll() is None or process.returncode > 0, f"killed by a signal: {process.returncode}"
             assert not {400, 422} & seen.keys(), seen
             assert seen.keys() <= {0, 200, 201, 500, 503, 504}, seen
-            assert seen[503], seen
+            assert seen[503] or process.poll() is not None, seen  # 503, or the server has ended
             if process.poll() is None:
                 resource.prlimit(server.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 again: Counter[int] = Counter()
