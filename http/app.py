@@ -127,7 +127,43 @@ def build_application(
     backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
     metrics.registry.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
-    services = filters.Services(
+    services = _services(
+        store, settings, authentication, authorization, metrics, flow_control, audit, recorder, tracing
+    )
+    pages = OperatorPages(
+        version, settings.flags, Slis(health), profiling=settings.profiling, configuration=settings.configuration
+    )
+    handler = router(
+        health=health,
+        metrics=metrics,
+        discovery=documents,
+        openapi=openapi,
+        backend=backend,
+        ui=ui,
+        aggregation=aggregation,
+        flow_control=flow_control,
+        pages=pages,
+        logs=settings.logs,
+    )
+    application = edge.build(settings.edge, drain, filters.build(services, handler))
+    return HttpApplication(
+        application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
+    )
+
+
+def _services(
+    store: Store,
+    settings: HttpSettings,
+    authentication: AuthenticationChain,
+    authorization: AuthorizationChain,
+    metrics: Metrics,
+    flow_control: FlowControl | None,
+    audit: Audit | None,
+    recorder: ReadRecorder | None,
+    tracing: Tracing | None,
+) -> filters.Services:
+    """Return what the filters need."""
+    return filters.Services(
         metrics=metrics,
         authentication=authentication,
         authorization=authorization,
@@ -140,24 +176,6 @@ def build_application(
         tracing=tracing,
         audit=audit,
         reads=recorder,
-    )
-    handler = router(
-        health=health,
-        metrics=metrics,
-        discovery=documents,
-        openapi=openapi,
-        backend=backend,
-        ui=ui,
-        aggregation=aggregation,
-        flow_control=flow_control,
-        pages=OperatorPages(
-            version, settings.flags, Slis(health), profiling=settings.profiling, configuration=settings.configuration
-        ),
-        logs=settings.logs,
-    )
-    application = edge.build(settings.edge, drain, filters.build(services, handler))
-    return HttpApplication(
-        application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
     )
 
 

@@ -32,13 +32,14 @@ from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
-from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
+from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, audit_ids, authorized_as
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
+from kubechronicle.http.flow_control.fixed_limits import with_limits
 from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -46,7 +47,6 @@ from kubechronicle.http.representation.answers import (
     CACHE_CONTROL,
     internal_error_text,
     status_response,
-    too_many_requests,
     undetermined_request,
     warning_fields,
 )
@@ -61,7 +61,6 @@ Next = Callable[[Request], Awaitable[Response]]
 
 # Subresources that stream: no time-out, no limit of requests in flight.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
-READ_VERBS = frozenset({"get", "list", "watch"})
 # Seconds to wait for the views to catch up, if a credential is not in them.
 CATCH_UP = 5.0
 
@@ -278,25 +277,7 @@ def limit_in_flight(services: Services, following: Next) -> Next:
     if services.flow_control is not None:
         return with_seats(services.flow_control, following, services.request_timeout)
     limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
-
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
-        if context.long_running:
-            return following(request)
-        return counted(request, context, "readOnly" if context.info.verb in READ_VERBS else "mutating")
-
-    async def counted(request: Request, context: Context, kind: str) -> Response:
-        limit = limits[kind]
-        if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
-            context.terminated = True
-            return too_many_requests(1)
-        counts[kind] += 1
-        try:
-            return await following(request)
-        finally:
-            counts[kind] -= 1
-
-    return filtered
+    return with_limits(limits, counts, following)
 
 
 def authorize(services: Services, following: Next) -> Next:

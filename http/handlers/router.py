@@ -56,6 +56,8 @@ def router(
             return handle(backend, request, context)
         return route_other(request, context)
 
+    own_page = _own_pages(health, metrics, ui, flow_control, pages, logs=logs)
+
     async def route_other(request: Request, context: Context) -> Response:
         if context.branch:
             served_there = await backend_in(backend, request, context)
@@ -69,20 +71,9 @@ def router(
             if there.registry.versions(info.group):
                 return await handle(served_there, request, context)
             return page_not_found()
-        answer, registry = None, served_there.store.registry
+        registry = served_there.store.registry
         others = aggregation.discovery.others(registry) if aggregation is not None and not elsewhere else None
-        if not elsewhere:
-            answer = health.answer(request, context)
-            if answer is None and request.path == "/metrics" and request.method != "DELETE":
-                answer = Response(200, [("content-type", CONTENT_TYPE)], await metrics.exposition_by_thread())
-            if answer is None and flow_control is not None and request.path.startswith(DUMPS):
-                answer = dump(flow_control, request.path, context.query)
-            if answer is None and pages is not None:
-                answer = await pages.answer(request, context.query.as_dict())
-            if answer is None and ui is not None:
-                answer = ui.answer(request)
-            if answer is None and logs and is_log_path(request.path):
-                answer = await answer_logs(request)
+        answer = None if elsewhere else await own_page(request, context)
         if answer is None:
             answer = discovery.answer(request, context, registry, others)
         if answer is None:
@@ -91,3 +82,31 @@ def router(
         return answer if answer is not None else page_not_found()
 
     return route
+
+
+def _own_pages(
+    health: Health,
+    metrics: Metrics,
+    ui: Ui | None,
+    flow_control: FlowControl | None,
+    pages: OperatorPages | None,
+    *,
+    logs: bool,
+) -> Callable[[Request, Context], Awaitable[Response | None]]:
+    """Return the handler of pages about this server, of which no past is kept. It returns None for another path."""
+
+    async def answered(request: Request, context: Context) -> Response | None:
+        answer = health.answer(request, context)
+        if answer is None and request.path == "/metrics" and request.method != "DELETE":
+            answer = Response(200, [("content-type", CONTENT_TYPE)], await metrics.exposition_by_thread())
+        if answer is None and flow_control is not None and request.path.startswith(DUMPS):
+            answer = dump(flow_control, request.path, context.query)
+        if answer is None and pages is not None:
+            answer = await pages.answer(request, context.query.as_dict())
+        if answer is None and ui is not None:
+            answer = ui.answer(request)
+        if answer is None and logs and is_log_path(request.path):
+            answer = await answer_logs(request)
+        return answer
+
+    return answered

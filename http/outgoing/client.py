@@ -14,9 +14,8 @@ from __future__ import annotations
 import logging
 import math
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
-from contextvars import Context
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -27,14 +26,15 @@ from kubechronicle.http.outgoing.answers import COMPRESSED, LATE, answer_of, unu
 from kubechronicle.http.outgoing.answers import Answer as Answer
 from kubechronicle.http.outgoing.calls import Unprocessed
 from kubechronicle.http.outgoing.connections import Connection, Connections, NotConnected
-from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
+from kubechronicle.http.outgoing.deadlines import NEVER
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, is_broken, reason, shown
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead
-from kubechronicle.http.outgoing.metrics import FAILED, OutgoingMetrics
+from kubechronicle.http.outgoing.metrics import FAILED
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
+from kubechronicle.http.outgoing.shared import Shared
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Client:
 
     def __init__(
         self,
-        outgoing: Outgoing,
+        outgoing: Shared,
         peer: RemoteServer,
         *,
         timeout: float,
@@ -90,7 +90,7 @@ class Client:
         self._constant = peer.plugin is None and not peer.version()  # there are no files, which could change
 
     @property
-    def outgoing(self) -> Outgoing:
+    def outgoing(self) -> Shared:
         return self._outgoing
 
     async def ask(
@@ -333,21 +333,15 @@ class Client:
             await pool.close()
 
 
-class Outgoing:
+class Outgoing(Shared):
     """All requests of this server to others. ``run`` is a child of the supervision tree, and requests need it.
 
-    ``idle``: seconds for which an unused connection is kept
-    ``networks``: the ways to other servers
-    ``metrics``: counts the requests
+    ``idle``, ``networks``: as in Shared
     """
 
     def __init__(self, *, idle: float = IDLE, networks: Networks = DIRECT) -> None:
-        self.idle = idle
-        self.networks = networks
-        self.metrics = OutgoingMetrics()
-        self.deadlines = Deadlines()
+        super().__init__(idle=idle, networks=networks)
         self._clients: set[Client] = set()
-        self._nursery: trio.Nursery | None = None
 
     def client(
         self,
@@ -374,7 +368,7 @@ class Outgoing:
         """Close idle connections until cancelled. Then end all requests and close all connections."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self.nursery = nursery
                 nursery.start_soon(self.deadlines.run)
                 task_status.started()
                 while True:
@@ -382,23 +376,7 @@ class Outgoing:
                     for client in list(self._clients):
                         await client.close_if_idle(trio.current_time() - self.idle)
         finally:
-            self._nursery = None
+            self.nursery = None
             with trio.CancelScope(shield=True):
                 for client in list(self._clients):
                     await client.close()
-
-    @property
-    def nursery(self) -> trio.Nursery | None:
-        """The nursery of requests that several tasks wait for; None while the server starts or stops."""
-        return self._nursery
-
-    def start(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run a task that outlives the request, and knows nothing of it. Raises AskError as ``check_open``."""
-        self.check_open()
-        assert self._nursery is not None
-        Context().run(self._nursery.start_soon, function)
-
-    def check_open(self) -> None:
-        """Raise AskError while the server starts or stops."""
-        if self._nursery is None:
-            raise AskError("no request is sent while the server starts or stops")

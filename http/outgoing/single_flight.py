@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 
 import trio
 
-from kubechronicle.http.outgoing.client import AskError, Outgoing
+from kubechronicle.http.outgoing.errors import AskError
+from kubechronicle.http.outgoing.shared import Shared
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class _Call(Generic[T]):
 class SingleFlight(Generic[T]):
     """Calls in flight, by key. ``len``: their number."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: Shared) -> None:
         self._outgoing = outgoing
         self._calls: dict[Hashable, _Call[T]] = {}
 

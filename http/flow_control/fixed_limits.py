@@ -1,0 +1,39 @@
+"""Fixed limits of the requests in flight, for reads and for writes: those of a server without priority and fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+
+from kubechronicle.http.authentication.user import GROUP_MASTERS
+from kubechronicle.http.context import Context
+from kubechronicle.http.flow_control.filter import READ_VERBS
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import too_many_requests
+
+Next = Callable[[Request], Awaitable[Response]]
+
+
+def with_limits(limits: Mapping[str, int], counts: MutableMapping[str, int], following: Next) -> Next:
+    """Return the step that rejects requests above a limit with 429. Watches and masters are not limited.
+
+    ``limits``: of "readOnly" and "mutating" requests; 0: none. ``counts``: the present numbers.
+    """
+
+    def filtered(request: Request) -> Awaitable[Response]:
+        context = request.attached(Context)
+        if context.long_running:
+            return following(request)
+        return counted(request, context, "readOnly" if context.info.verb in READ_VERBS else "mutating")
+
+    async def counted(request: Request, context: Context, kind: str) -> Response:
+        limit = limits[kind]
+        if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
+            context.terminated = True
+            return too_many_requests(1)
+        counts[kind] += 1
+        try:
+            return await following(request)
+        finally:
+            counts[kind] -= 1
+
+    return filtered

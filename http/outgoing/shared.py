@@ -1,0 +1,39 @@
+"""The parts that all clients of this server share: ways to other servers, metrics, deadlines, tasks beside requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+
+import trio
+
+from kubechronicle.http.outgoing.deadlines import Deadlines
+from kubechronicle.http.outgoing.errors import AskError
+from kubechronicle.http.outgoing.metrics import OutgoingMetrics
+from kubechronicle.http.outgoing.networks import Networks
+
+
+class Shared:
+    """``idle``: seconds for which an unused connection is kept. ``networks``: the ways to other servers.
+
+    ``metrics``: counts the requests.
+    ``nursery``: of requests that several tasks wait for; None while the server starts or stops.
+    """
+
+    def __init__(self, *, idle: float, networks: Networks) -> None:
+        self.idle = idle
+        self.networks = networks
+        self.metrics = OutgoingMetrics()
+        self.deadlines = Deadlines()
+        self.nursery: trio.Nursery | None = None
+
+    def start(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run a task that outlives the request, and knows nothing of it. Raises AskError as ``check_open``."""
+        self.check_open()
+        assert self.nursery is not None
+        Context().run(self.nursery.start_soon, function)
+
+    def check_open(self) -> None:
+        """Raise AskError while the server starts or stops."""
+        if self.nursery is None:
+            raise AskError("no request is sent while the server starts or stops")
