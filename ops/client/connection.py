@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections.abc import Iterable, Iterator
@@ -90,6 +91,11 @@ class Connection:
         response = Response(self._socket, has_body=method not in WITHOUT_BODY)
         response.receive_head()
         return response
+
+    @property
+    def has_ended(self) -> bool:
+        """True if something arrived without a request: mostly the end of the connection."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
         self._socket.close()

@@ -28,6 +28,7 @@ USER_AGENT: Final = "kubectl-chronicle"
 TIMEOUT: Final = 120.0
 # Bytes of a response, unpacked: enough for every object, and for a page of usual ones. Larger pages are read in parts.
 MAX_REPLY: Final = 64 * 1024 * 1024
+READS: Final = frozenset({"GET", "HEAD"})
 # Attempts for a request that the server rejects for now (429, 503 with Retry-After), and the longest pause in between.
 TRIES, LONGEST_PAUSE = 5, 10.0
 
@@ -83,8 +84,13 @@ class HttpTransport:
     def _send_once(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         idle: Connection | None = getattr(self._local, "connection", None)
         try:
-            if idle is not None:
-                # The server may have closed an idle connection before it saw the request.
+            if idle is not None and idle.has_ended:
+                idle.close()
+            elif idle is not None and method not in READS:
+                return self._exchange(idle, method, path, headers, body)
+            elif idle is not None:
+                # The server may close an idle connection before it sees the request. Only reads may be sent again: it
+                # is not known whether a write that got no response was carried out.
                 with suppress(Disconnected, BrokenPipeError, ConnectionResetError):
                     return self._exchange(idle, method, path, headers, body)
             return self._exchange(self._connect(), method, path, headers, body)

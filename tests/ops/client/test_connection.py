@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from kubechronicle.ops.client.connection import Address, Connection, Disconnected, HttpError
+from kubechronicle.ops.client.connection import Address, Connection, Disconnected, HttpError, Response
+from kubechronicle.ops.client.transport import HttpTransport, Target
+from kubechronicle.ops.errors import OperatorError
 
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -76,6 +81,38 @@ def test_the_response_to_head_has_no_body_and_keeps_the_connection() -> None:
 def test_responses_that_cannot_be_read(answer: bytes) -> None:
     with connected(answer) as connection, pytest.raises(HttpError):
         connection.request("GET", "/", [], None).body(100)
+
+
+def test_the_end_of_an_idle_connection_is_seen() -> None:
+    with connected(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as connection:
+        connection.request("GET", "/", (), None).body(0)
+        assert select.select([connection._socket], [], [], 30)[0], "the server closes it"
+        assert connection.has_ended
+
+
+@pytest.mark.parametrize(("method", "seen"), [("GET", 2), ("POST", 1), ("PATCH", 1)])
+def test_only_reads_are_sent_again(method: str, seen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outcome of a write without a response is not known."""
+    sent: list[str] = []
+
+    class Ended:
+        has_ended = False
+
+        def request(self, method: str, *_: object) -> Response:
+            sent.append(method)
+            raise Disconnected("the server closed it")
+
+        def close(self) -> None:
+            pass
+
+    transport = HttpTransport(cast("Target", SimpleNamespace(server=SimpleNamespace(url="https://a"), plugin=None)))
+    transport._local.connection = Ended()
+    monkeypatch.setattr(transport, "_connect", Ended)
+    monkeypatch.setattr(transport, "_request", lambda connection, method, *_: connection.request(method))
+    monkeypatch.setattr(transport, "_explain", str)
+    with pytest.raises(OperatorError):
+        transport.send(method, "/", {}, b"")
+    assert len(sent) == seen
 
 
 def test_a_connection_that_was_closed_while_it_was_idle() -> None:
