@@ -7,7 +7,8 @@ it would come to the same place. Then it goes on from there instead (actors/exte
     answer                                    n is entry 7 still           goes on at b with the answer
                                               n is entry 9 meanwhile       begins with plugin a
 
-Views return the same object until it changes, so results are compared by identity.
+Views return the same object until it changes, so results are compared by identity. While no view that was ever read
+has changed at all, nothing is compared.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ EXPECTED: Final = 64
 Reading = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function that reads, and its arguments."""
 
+Follow = Callable[[str, Callable[[], None]], None]
+"""Call a function in each step that changes the objects of a resource, before they can be read."""
+
+_UNREAD: Final = object()
+
 
 class Progress:
     """The place in a sequence of steps at which a decision stopped, and its observations.
@@ -36,14 +42,31 @@ class Progress:
     ``observations``: the result of each reading. ``certain``: they are all that matters, and each had one result.
     ``answers``: those that the decision has waited for where it stopped, by their keys. Its attempts share them.
     ``begun``: (companions, measurements) of the write when the steps began.
+    ``repeats``: readings are repeated, as the decision was refused on what it had read.
     """
 
-    __slots__ = ("answers", "begun", "certain", "held", "observations", "seconds", "step")
+    __slots__ = (
+        "_changes",
+        "_observer",
+        "_unfollowed",
+        "answers",
+        "begun",
+        "certain",
+        "held",
+        "observations",
+        "repeats",
+        "seconds",
+        "step",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer
+        self._changes = 0 if observer is None else observer.changes
+        self._unfollowed: list[Reading] = []
         self.observations: dict[Reading, Any] = {}
         self.answers: dict[object, object] = {}
         self.certain = True
+        self.repeats = False
         self.reset()
 
     def reset(self) -> None:
@@ -66,29 +89,63 @@ class Progress:
         if self.held is None:
             self.certain = False  # the step may have changed something already
 
-    def note(self, read: Callable[..., Any], given: tuple[Any, ...], found: Any) -> None:
-        """Note the result of a reading. Plugins repeat many, above all when they run again after a patch."""
-        if self.observations.setdefault((read, given), found) is not found:
-            self.certain = False
+    def note(self, reading: Reading, found: Any) -> None:
+        """Note the result of a reading."""
+        observations = self.observations
+        if reading in observations:
+            self.certain = self.certain and observations[reading] is found
+            return
+        observations[reading] = found
+        if self._observer is None or not self._observer.follows(reading):
+            self._unfollowed.append(reading)
 
     def is_current(self) -> bool:
         """Tell whether everything that was read is still so."""
-        return self.certain and all(read(*given) is found for (read, given), found in self.observations.items())
+        if not self.certain:
+            return False
+        changes = 0 if self._observer is None else self._observer.changes
+        observations = self.observations
+        readings = self._unfollowed if changes == self._changes else observations
+        for reading in readings:
+            read, given = reading
+            if read(*given) is not observations[reading]:
+                return False
+        self._changes = changes
+        return True
 
 
 class Observer:
-    """Notes the reads of the decision whose turn it is (``progress``); there is one at a time."""
+    """Notes the reads of the decision whose turn it is (``progress``); there is one at a time.
 
-    def __init__(self) -> None:
+    ``follow``: tells of changes; None: every reading is repeated for a comparison. ``changes``: of the resources of
+    which something was ever read. While there is none, readings of them are not repeated.
+    """
+
+    def __init__(self, follow: Follow | None = None) -> None:
         self.progress: Progress | None = None
+        self.changes = 0
+        self._follow = follow
+        self._of_resources: set[Callable[..., Any]] = set()
+        self._followed: set[str] = set()
 
-    def reading(self, read: Callable[[*Given], T]) -> Callable[[*Given], T]:
-        """Return the function, with its results noted."""
+    def reading(self, read: Callable[[*Given], T], *, of_resource: bool = False) -> Callable[[*Given], T]:
+        """Return the function, with its results noted. ``of_resource``: its first argument names the resource.
+
+        Plugins repeat many readings, above all when they run again after a patch. The noted result serves them.
+        """
+        if of_resource:
+            self._of_resources.add(read)
 
         def noted(*given: *Given) -> T:
+            progress = self.progress
+            if progress is None:
+                return read(*given)
+            reading = (read, given)
+            known = progress.observations.get(reading, _UNREAD)
+            if known is not _UNREAD and not progress.repeats:
+                return known  # type: ignore[no-any-return]
             found = read(*given)
-            if self.progress is not None:
-                self.progress.note(read, given, found)
+            progress.note(reading, found)
             return found
 
         return noted
@@ -103,11 +160,26 @@ class Observer:
 
         return noted
 
+    def follows(self, reading: Reading) -> bool:
+        """Tell whether ``changes`` counts the changes of what was read. It does from now on, if it can."""
+        read, given = reading
+        if read not in self._of_resources or self._follow is None:
+            return False
+        resource: str = given[0]
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._follow(resource, self._note_change)
+        return True
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
 
 class Expectations:
     """The kinds of decisions that are expected to ask, since one of them has lately. Only these are observed."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer
         self._expected: dict[Any, int] = {}
 
     def begin(self, kind: Any) -> Progress | None:
@@ -119,7 +191,7 @@ class Expectations:
             self._expected[kind] = left - 1
         else:
             del self._expected[kind]
-        return Progress()
+        return Progress(self._observer)
 
     def asked(self, kind: Any) -> None:
         """Note that a decision of this kind has asked."""

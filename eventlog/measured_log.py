@@ -68,7 +68,7 @@ class MeasuredLog:
         try:
             if operation not in OF_REQUESTS:
                 return await call
-            with timed(LOG, "Read from the log", {"operation": operation}):
+            with timed(LOG, "Read from the log", lambda: {"operation": operation}):
                 return await call
         except Exception as error:
             found.failures += not isinstance(error, StopAsyncIteration)

@@ -1,6 +1,6 @@
 """The parts of a request's time: the seconds of each part of the server, for audit events, metrics and traces.
 
-    with timed(MUTATING, "Call mutating webhook", {"webhook": name}):
+    with timed(MUTATING, "Call mutating webhook", lambda: {"webhook": name}):
         await ask()
 
 The filters set CURRENT for each write, and for reads that are audited or traced. Elsewhere nothing is noted. A part of
@@ -9,7 +9,7 @@ a traced request is a span, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from time import perf_counter
 from types import TracebackType
@@ -76,17 +76,18 @@ CURRENT: Final[ContextVar[Parts | None]] = ContextVar("request_parts", default=N
 """The parts of the request that the present task serves."""
 
 
+Attributes = Callable[[], Mapping[str, str]]
+
+
 class timed:
     """Measure the block as a part of the current request, if that wants it.
 
-    ``span``: the name of its span. ``longest``: see ``Parts.add``.
+    ``span``: the name of its span. ``attributes``: returns those of the span. ``longest``: see ``Parts.add``.
     """
 
     __slots__ = ("_attributes", "_begun", "_longest", "_name", "_parts", "_span", "_title")
 
-    def __init__(
-        self, name: str, span: str, attributes: Mapping[str, str] | None = None, *, longest: bool = False
-    ) -> None:
+    def __init__(self, name: str, span: str, attributes: Attributes | None = None, *, longest: bool = False) -> None:
         self._name = name
         self._title = span
         self._attributes = attributes
@@ -98,7 +99,7 @@ class timed:
         if parts is not None:
             self._begun = perf_counter()
             if parts.spans is not None:
-                self._span = parts.spans.begin(self._title, self._attributes or {})
+                self._span = parts.spans.begin(self._title, self._attributes() if self._attributes else {})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -222,12 +222,12 @@ class AdmissionChain:
         self._validate_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
-        self._expectations = Expectations()
-        self._observer = observer = Observer()
+        self._observer = observer = Observer(state.follow)
+        self._expectations = Expectations(observer)
         self._observed = replace(
             state,
-            peek=observer.reading(state.peek),
-            entries=observer.reading(state.entries),
+            peek=observer.reading(state.peek, of_resource=True),
+            entries=observer.reading(state.entries, of_resource=True),
             registry=observer.reading(state.registry),
             permits=observer.uncertain(state.permits),
             judge=observer.uncertain(state.judge),
@@ -281,18 +281,19 @@ class AdmissionChain:
             state, steps = self._observed, steps[progress.step :]
             metrics.waited, total = progress.seconds
             self._observer.progress = progress
-        begun = perf_counter()
+        durations, begun = metrics.controllers, perf_counter()
         try:
             for step in steps:
-                step.run(attributes, state)
+                run, passed, _ = step
+                run(attributes, state)
                 now = perf_counter()
                 seconds = now - begun + metrics.waited
-                measured.append((metrics.controllers, step.passed, seconds))
+                measured.append((durations, passed, seconds))
                 begun, metrics.waited = now, 0.0
                 total += seconds
         except StatusError:
             seconds = perf_counter() - begun + metrics.waited
-            measured.append((metrics.controllers, step.rejected, seconds))
+            measured.append((durations, step.rejected, seconds))
             measured.append((metrics.steps, (kind, attributes.operation, "true"), total + seconds))
             raise
         except NeedsExternalAnswer:

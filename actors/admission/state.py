@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
 from kubechronicle.actors.conversion.conversions import AskWebhook
+from kubechronicle.actors.unfinished_work import Follow
 from kubechronicle.api.admission.image_verdicts import Verdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -74,6 +75,7 @@ class State:
 
     ``peek(resource, namespace, name)``: one object.
     ``entries(resource, namespace)``: all objects of a namespace.
+    ``follow(resource, changed)``: calls ``changed`` with each change of the resource; None: nothing tells of changes.
     ``permits``: other permissions of the requester.
     ``ask``: posts to a webhook; None: the server sends no requests to others.
     ``ask_with_credentials``: the same with the credentials of a plugin, by the names of the plugins that have some.
@@ -88,6 +90,7 @@ class State:
 
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
+    follow: Follow | None = None
     permits: Permits = lambda who, verb, group, resource, name, namespace="": False
     ask: AskWebhook | None = None
     ask_with_credentials: Mapping[str, AskWebhook] = field(default_factory=dict)

@@ -114,7 +114,7 @@ class Conversions:
             "object-count": str(len(objects)),
         }
         try:
-            with timed(CONVERSION, "Call conversion webhook", shown):
+            with timed(CONVERSION, "Call conversion webhook", lambda: shown):
                 answer = await self._ask(webhook.get("clientConfig") or {}, encoded(asked), timeout=TIMEOUT)
         except WebhookError as error:
             raise failed(objects[0], f"failed: {error}") from None

@@ -14,7 +14,7 @@ This module is independent of HTTP and encodings: answers are Entries, which car
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypedDict
 
@@ -236,6 +236,10 @@ class Reads:
                 entry = view.get(of_namespace, name)
                 raise listed_unreadable(Key(resource, of_namespace, name), str(entry.mark) if entry is not None else "")
         return view.entries(namespace)
+
+    def follow(self, resource: str, changed: Callable[[], None]) -> None:
+        """Call ``changed`` in each step that changes this view of a resource, before any reader sees the change."""
+        self._views.follow(resource, lambda _: changed())
 
     def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
         """Return the objects of a namespace ("": of all) in this view, which may lag behind other replicas."""

@@ -11,7 +11,7 @@ another log rests on two logs. It is decided again when either of them shows som
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching
@@ -131,6 +131,10 @@ class RoutedReads(Reads):
         if other is not None:
             return other.entries_for_rules(resource, namespace)
         return super().entries_for_rules(resource, namespace)
+
+    def follow(self, resource: str, changed: Callable[[], None]) -> None:
+        other = self._elsewhere.get(resource)
+        (other.views if other is not None else self._views).follow(resource, lambda _: changed())
 
     def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
         other = self._elsewhere.get(resource)

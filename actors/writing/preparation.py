@@ -281,6 +281,7 @@ class Preparation:
         attributes.causes.clear()
         if progress is not None:
             progress.reset()
+            progress.repeats = True
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
 

@@ -22,7 +22,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, defaulting
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import check
+from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
 
 MAX_OBJECT: Final = 3 * 1024 * 1024
@@ -30,11 +30,12 @@ MAX_OBJECT: Final = 3 * 1024 * 1024
 
 
 SMALL_PATCH: Final = 64 * 1024
-"""Bytes up to which a patch that copies nothing makes no object too large."""
+"""Bytes up to which a patch that copies and moves nothing makes no object too large."""
 
 
-def _copies(found: list[Any]) -> bool:
-    return any(operation and operation.get("op") == "copy" for operation in found)
+_LOCAL: Final = frozenset(("add", "remove", "replace", "test"))
+"""Operations that look at the place of their path alone."""
+_TYPE: Final = frozenset(("apiVersion", "kind"))
 
 
 def operations(patch: bytes) -> list[Any]:
@@ -52,19 +53,76 @@ def patched(rt: ResourceType, obj: Object, found: list[Any], *, size: int = 0) -
     """Return a copy of an object after the operations of a patch, checked and defaulted. StatusError 500.
 
     ``rt``: the type of the object; of a subresource with a kind of its own, the type of that.
+    ``obj``: an object as ``decoded`` leaves it. The copy may share its managed fields.
     ``size``: the bytes of the patch.
     """
+    members = _members(found)
     try:
-        result = json_patch.apply(copy_object(obj), found)
+        result = json_patch.apply(_copy(obj, members), found)
     except json_patch.PatchFailed as error:
         raise status.internal_error(str(error)) from None
+    if members is not None and size <= SMALL_PATCH and _TYPE.isdisjoint(members):
+        kind = _checked_type(rt, obj)
+        if kind is not None and result.__class__ is dict:
+            return _decoded_members(result, kind, members)
     try:
         made = json.as_object(result)
     except DecodeError as error:
         raise status.internal_error(str(error)) from None
-    if (size > SMALL_PATCH or _copies(found)) and len(orjson.dumps(made)) > MAX_OBJECT:
+    if (size > SMALL_PATCH or members is None) and len(orjson.dumps(made)) > MAX_OBJECT:
         raise status.request_entity_too_large(f"limit is {MAX_OBJECT}")
     return decoded(rt, made)
+
+
+def _members(found: list[Any]) -> dict[str, set[str] | None] | None:
+    """Return the members of an object that a patch may change; None: perhaps any, or it copies values."""
+    members: dict[str, set[str] | None] = {}
+    for operation in found:
+        path = (operation or {}).get("path")
+        if not isinstance(path, str) or "~" in path or operation.get("op") not in _LOCAL:
+            return None
+        _, *tokens = path.split("/", 3)
+        if not tokens:
+            return None
+        if len(tokens) == 1:
+            members[tokens[0]] = None
+        elif (below := members.setdefault(tokens[0], set())) is not None:
+            below.add(tokens[1])
+    return members
+
+
+def _copy(obj: Object, members: check.Members | None) -> Object:
+    """Return a copy for a patch that changes these members. Managed fields are shared if it does not change them."""
+    meta: Any = obj.get("metadata")
+    below = None if members is None else members.get("metadata", frozenset())
+    if below is None or "managedFields" in below or meta.__class__ is not dict or "managedFields" not in meta:
+        copied: Object = copy_object(obj)
+        return copied
+    shared = meta["managedFields"]
+    copied = copy_object({**obj, "metadata": {**meta, "managedFields": None}})
+    copied["metadata"]["managedFields"] = shared
+    return copied
+
+
+def _checked_type(rt: ResourceType, obj: Object) -> types.ObjectType | None:
+    """Return the structural type of a built-in kind whose objects are checked member by member, None for others."""
+    if rt.custom is not None or (rt.kind in FIELDS and rt.group == ""):
+        return None
+    if (obj.get("apiVersion"), obj.get("kind")) != (rt.api_version, rt.kind):
+        return None
+    return bodies.kind_type(rt)
+
+
+def _decoded_members(obj: Object, kind: types.ObjectType, members: check.Members) -> Object:
+    """Check these members of a patched object and default it, in place. StatusError 500."""
+    try:
+        check.check_members(obj, kind, members)
+    except check.TypeMismatch as error:
+        raise status.internal_error(str(error)) from None
+    defaulting.apply(obj, kind)
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    return obj
 
 
 def decoded(rt: ResourceType, obj: Object) -> Object:

@@ -29,8 +29,8 @@ from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import ReadOnlyObject
 
-Ask = Callable[[str, Mapping[str, Any], float], Any]
-"""(webhook's name, review, seconds) -> decoded answer. Raises CallFailed."""
+Ask = Callable[[str, bytes, float], Any]
+"""(webhook's name, JSON of the review, seconds) -> decoded answer. Raises CallFailed."""
 
 TIMEOUT: Final = 10
 """Seconds, where a configuration has none."""
@@ -100,7 +100,7 @@ class ReplayedWebhook:
             old=write.former(rt),
         )
         uid = f"00000000-0000-4000-8000-{write.revision:012x}"
-        value = ask(self.name, reviews.review(request, uid=uid, version=version), self.timeout)
+        value = ask(self.name, reviews.encoded(request, uid=uid, version=version), self.timeout)
         return reviews.answer_of(value, uid=uid, version=version, mutating=self.mutating)
 
     def _patched(self, rt: ResourceType, write: Write, answer: Answer) -> list[Outcome]:

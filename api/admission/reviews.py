@@ -80,50 +80,64 @@ def request_of(
     dry_run: bool,
     obj: Mapping[str, Any] | None,
     old: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the request of a review without its uid.
+) -> bytes:
+    """Return the JSON of the request of a review without its uid.
 
     ``rt``, ``kind``: the resource and kind in the version in which the rule matched. ``requested``,
-    ``requested_kind``: those of the client's request.
+    ``requested_kind``: those of the client's request. ``operation``: plain ASCII.
     """
+    return b'%b%b%b,"operation":"%b","userInfo":%b,"object":%b,"oldObject":%b,"dryRun":%b,"options":%b}' % (
+        _kinds(rt, kind, requested, requested_kind, subresource),
+        b',"name":%b' % orjson.dumps(name) if name else b"",
+        b',"namespace":%b' % orjson.dumps(namespace) if namespace else b"",
+        operation.encode(),
+        orjson.dumps(user),
+        _sent(rt, obj),
+        _sent(rt, old),
+        b"true" if dry_run else b"false",
+        b"null" if options is None else orjson.dumps(options),
+    )
+
+
+def _sent(rt: ResourceType, obj: Mapping[str, Any] | None) -> bytes:
+    """Return the JSON of an object. A custom one has sorted keys, as in kube-apiserver."""
+    if obj is None:
+        return b"null"
+    return orjson.dumps(obj) if rt.custom is None else unstructured.encode(obj)
+
+
+@lru_cache(maxsize=256)
+def _kinds(
+    rt: ResourceType,
+    kind: GroupVersionKind,
+    requested: ResourceType,
+    requested_kind: GroupVersionKind,
+    subresource: str,
+) -> bytes:
+    """Return the beginning of a request, up to the resource that the client named."""
     fields: dict[str, Any] = {"kind": _kind(kind), "resource": _resource(rt)}
     if subresource:
         fields["subResource"] = fields["requestSubResource"] = subresource
     fields["requestKind"], fields["requestResource"] = _kind(requested_kind), _resource(requested)
-    if name:
-        fields["name"] = name
-    if namespace:
-        fields["namespace"] = namespace
-    fields["operation"], fields["userInfo"] = operation, user
-    fields["object"], fields["oldObject"] = _sent(rt, obj), _sent(rt, old)
-    fields["dryRun"], fields["options"] = dry_run, options
-    return fields
+    return orjson.dumps(fields)[:-1]
 
 
-def _sent(rt: ResourceType, obj: Mapping[str, Any] | None) -> Any:
-    """Return an object for orjson to encode. A custom one has sorted keys, as in kube-apiserver."""
-    return obj if rt.custom is None or obj is None else orjson.Fragment(unstructured.encode(obj))
-
-
-def review(request: Mapping[str, Any], *, uid: str, version: str) -> dict[str, Any]:
-    """Return the review to send."""
-    return {"kind": KIND, "apiVersion": f"{GROUP}/{version}", "request": {"uid": uid, **request}}
-
-
-def encoded(request: bytes, *, uid: str, version: str) -> bytes:
-    """Return the JSON of the review to send. ``request``: that of the request without its uid."""
-    head = f'{{"kind":"{KIND}","apiVersion":"{GROUP}/{version}","request":{{"uid":"{uid}",'
-    return b"%b%b}" % (head.encode(), request[1:])
-
-
-@lru_cache(maxsize=64)
 def _kind(kind: GroupVersionKind) -> dict[str, str]:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-@lru_cache(maxsize=64)
 def _resource(rt: ResourceType) -> dict[str, str]:
     return {"group": rt.group, "version": rt.version, "resource": rt.plural}
+
+
+_HEADS: Final = {
+    version: f'{{"kind":"{KIND}","apiVersion":"{GROUP}/{version}","request":{{"uid":"'.encode() for version in VERSIONS
+}
+
+
+def encoded(request: bytes, *, uid: str, version: str) -> bytes:
+    """Return the JSON of the review to send. ``request``: that of the request without its uid."""
+    return b'%b%b",%b}' % (_HEADS[version], uid.encode(), request[1:])
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ one call, and paths are built only for reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from kubechronicle.api.schema import types, values
@@ -78,6 +78,9 @@ _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
 Found = list[str | Empty]
 """Paths of unknown fields, and empty lists and maps."""
 
+Members = Mapping[str, Set[str] | None]
+"""Names of members of an object, each with the names of its own members, or None for all of them."""
+
 
 def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None = None) -> list[str]:
     """Convert ``value`` to the form Kubernetes writes, in place. Return the paths of unknown fields in document order.
@@ -99,6 +102,37 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
     if empties is not None:
         empties += [each for each in found if isinstance(each, Empty)]
     return [each for each in found if isinstance(each, str)]
+
+
+def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> None:
+    """Check some members of an object, in place; ``check`` would find nothing to do in the others. TypeMismatch."""
+    whole = {name for name, below in members.items() if below is None}
+    try:
+        for name, below in members.items():
+            field, item = kind.fields.get(name), value.get(name)
+            if below is None or field is None or field.type.__class__ is not ObjectType or item.__class__ is not dict:
+                whole.add(name)
+            else:
+                _check_some(item, field.type, below)
+        if whole:
+            _check_some(value, kind, whole)
+    except (Mismatch, DecodeError, RecursionError):
+        check(value, kind)  # its error is that of the whole object
+        raise
+
+
+def _check_some(value: dict[str, Any], kind: ObjectType, names: Set[str]) -> None:
+    """Check the members with these names."""
+    checked = {name: item for name, item in value.items() if name in names}
+    _object(checked, kind, [])
+    for name in names:
+        if name in checked:
+            value[name] = checked[name]
+        else:
+            value.pop(name, None)
+    for name, _ in kind.always:
+        if name not in value:
+            value[name] = checked[name]
 
 
 def check_item(item: Any, kind: Type) -> None:

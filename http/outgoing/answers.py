@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubechronicle.http.outgoing.errors import AskError, failed
@@ -14,20 +12,14 @@ COMPRESSED: Final = "the answer is compressed though that was not asked for"
 LATE: Final = "no answer within the time-out"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer. ``headers``: by name in lower case; the last of equal names."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
+Answer = Received
 
 
 def answer_of(method: str, target: Target, found: Received) -> Answer:
     """Return an answer of a kept connection. AskError: it is compressed."""
-    if found.headers.get("content-encoding", "identity").lower() != "identity":
+    if "content-encoding" in found.headers and found.headers["content-encoding"].lower() != "identity":
         raise failed(method, target.url, COMPRESSED)
-    return Answer(*found)
+    return found
 
 
 def unusable(method: str, target: Target, error: BadAnswer) -> AskError:

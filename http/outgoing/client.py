@@ -173,7 +173,10 @@ class Client:
         finally:
             self._slots.release()
             self._outgoing.metrics.ended(target.host, method, code, perf_counter() - began, len(body), size)
-            await self._leave(pool)
+            pool.in_use -= 1
+            self._used = trio.current_time()
+            if pool.retired and not pool.in_use:
+                await pool.close()
         return answer_of(method, target, found)
 
     async def _exchange_of_any_kind(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:

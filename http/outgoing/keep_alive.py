@@ -40,11 +40,14 @@ class BadAnswer(Exception):
 
 
 class Received(NamedTuple):
-    """An answer: status, headers by names in lower case, and body."""
+    """An answer: status, headers by names in lower case (the last of equal names), and body."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def __repr__(self) -> str:
+        return f"Received({self.status}, {len(self.body)} bytes)"  # a body may be confidential
 
 
 class _Answer:

@@ -83,23 +83,26 @@ class Webhooks:
 
     async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
         """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
-        deadline = trio.current_time() + timeout
-        address = self._known_address(config, math.ceil(timeout))
+        deadline, seconds = trio.current_time() + timeout, math.ceil(timeout)
+        address = self._known_address(config, seconds)
         if address is None:
             with trio.move_on_at(deadline):
-                address = await self._address(config, math.ceil(timeout))
+                address = await self._address(config, seconds)
         if address is None:
             raise WebhookError(f'Post "": {LATE}')
-        return _decoded(await self._asked(config, address, body, deadline))
-
-    async def _asked(self, config: Mapping[str, Any], address: _Address, body: bytes, deadline: float) -> Answer:
-        client = await self._client(config.get("caBundle") or "", address)
+        client = self._known_client(config.get("caBundle") or "", address)
+        if len(self._clients) > MOST_CLIENTS:
+            await self.outgoing.forget(self._clients.popitem(last=False)[1])
+        url, headers = address.url, address.headers
         try:
-            return await _answer(client, address, body, deadline)
+            answer = await client.exchange("POST", url, body=body, headers=headers, deadline=deadline)
+            if answer.status != 200:
+                answer = await _final(answer, client, address, body, deadline)
         except AskError as error:
             if address.service is not None:
                 self._services.failed(*address.service, address.place)
             raise WebhookError(_shown(error, address)) from None
+        return _decoded(answer)
 
     def _known_address(self, config: Mapping[str, Any], seconds: int) -> _Address | None:
         """Return the address of a webhook; None: that of its Service is not known yet. WebhookError."""
@@ -122,14 +125,12 @@ class Webhooks:
             raise _unresolved(service, path, seconds, error) from None
         return _address_of_service(service, path, seconds, place)
 
-    async def _client(self, bundle: str, address: _Address) -> Client:
+    def _known_client(self, bundle: str, address: _Address) -> Client:
+        """Return the client for a webhook, perhaps a new one. WebhookError: the bundle or URL is unusable."""
         key = (bundle, address.origin, address.server_name)
         client = self._clients.get(key)
         if client is None:
-            client = self._new_client(bundle, address)
-            self._clients[key] = client
-            while len(self._clients) > MOST_CLIENTS:
-                await self.outgoing.forget(self._clients.popitem(last=False)[1])
+            client = self._clients[key] = self._new_client(bundle, address)
         else:
             self._clients.move_to_end(key)
         return client
@@ -218,28 +219,27 @@ def go_error(text: str, url: str) -> str:
     return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
-async def _answer(client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
-    """Return the answer of a webhook. One that says when to try again is asked again then, as client-go does.
+async def _final(answer: Answer, client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+    """Return the answer of a webhook after all redirections and repetitions. ``answer``: the first one.
 
+    One that says when to try again is asked again then, as client-go does.
     AskError; WebhookError: it says a time after the deadline (trio time), or it redirects too often.
     """
-    answer = await _exchanged(client, address, body, deadline)
+    answer = await _redirected(answer, client, address, body, deadline)
     for _ in range(MAX_RETRIES):
-        if answer.status == 200:
-            break
-        seconds = _retry_after(answer)
+        seconds = None if answer.status == 200 else _retry_after(answer)
         if seconds is None:
             break
         await trio.sleep_until(min(trio.current_time() + seconds, deadline))
         if trio.current_time() >= deadline:
             raise WebhookError(f'Post "{address.shown}": {LATE}')
-        answer = await _exchanged(client, address, body, deadline)
+        answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
+        answer = await _redirected(answer, client, address, body, deadline)
     return answer
 
 
-async def _exchanged(client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
-    """Return the answer to a POST after all redirections. AskError, WebhookError."""
-    answer = await client.exchange("POST", address.url, body=body, headers=address.headers, deadline=deadline)
+async def _redirected(answer: Answer, client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+    """Return the answer after all redirections of ``answer``, that to a POST. AskError, WebhookError."""
     method, url = "POST", address.url
     for sent in range(1, MAX_REQUESTS + 1):
         place = answer.headers.get("location", "")

@@ -106,10 +106,12 @@ class Dispatch:
         )
         second = self._mutating and attributes.reinvocation.second
         known = NO_ANSWERS if attributes.progress is None else attributes.progress.answers
-        return Question(webhook, request, mutating=self._mutating, second=second, known=known)
+        return Question(webhook, request, attributes.operation, mutating=self._mutating, second=second, known=known)
 
     def take(self, webhook: Webhook, answer: Answer) -> None:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""
+        if answer is reviews.ALLOWED:
+            return
         for key, value in answer.annotations.items():
             name = f"{webhook.name}/{key}"
             if not qualified_name(name):  # others are dropped, as in kube-apiserver

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import orjson
 import trio
 
 from kubechronicle.actors.admission.chain import Attributes, State
@@ -40,25 +39,29 @@ class _Ended(NamedTuple):
 class Question:
     """A review for one webhook. Raises CallFailed if the webhook accepts no known version of reviews.
 
-    ``request``: the request without a uid. The same request to the same webhook in the same round is the same
-    question, whichever attempt of the write asks it. ``known``: answers that the write has waited for where it was.
+    ``request``: the JSON of the request without a uid. The same request to the same webhook in the same round is the
+    same question, whichever attempt of the write asks it. ``operation``: that of the request. ``known``: answers that
+    the write has waited for where it was.
     """
+
+    __slots__ = ("_ended", "_request", "key", "mutating", "operation", "version", "webhook")
 
     def __init__(
         self,
         webhook: Webhook,
-        request: Mapping[str, Any],
+        request: bytes,
+        operation: str,
         *,
         mutating: bool,
         second: bool = False,
         known: Mapping[object, object] = NO_ANSWERS,
     ) -> None:
-        self.operation: str = request["operation"]
+        self.operation = operation
         self.webhook = webhook
         self.version = reviews.version_of(webhook.review_versions)
         self.mutating = mutating
-        self._request = orjson.dumps(request)
-        self.key = (webhook.uid, webhook.version, mutating, second, self.version, self._request)
+        self._request = request
+        self.key = (webhook.uid, webhook.version, mutating, second, self.version, request)
         found = (known.get(self.key) if known else None) or recall_answer(self.key)
         self._ended = found if isinstance(found, _Ended) else None
 
@@ -82,34 +85,36 @@ class Question:
 
     async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, deadline: float) -> None:
         """Ask the webhook, and keep its answer or its failure. ``deadline``: trio time."""
-        begun = perf_counter()
-        call = (self.webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
+        webhook, begun = self.webhook, perf_counter()
+        call = (webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         kind, title = PARTS[self.mutating]
-        shown = {"configuration": self.webhook.configuration, "webhook": self.webhook.name, "operation": self.operation}
-        with timed(kind, title, shown, longest=not self.mutating):
+        with timed(kind, title, self._shown, longest=not self.mutating):
             try:
-                answer: Answer | CallFailed = await self._asked(ask, deadline)
+                if ask is None:
+                    raise CallFailed("failed to call webhook: this server sends no requests to others")
+                uid, left = new_uid(), deadline - trio.current_time()
+                body = reviews.encoded(self._request, uid=uid, version=self.version)
+                timeout = webhook.timeout if webhook.timeout < left else max(left, 0.0)
+                value = await ask(webhook.client, body, timeout=timeout)
+                answer = reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
             except CallFailed as error:
-                answer = error
+                failure = error
+            except WebhookError as error:
+                failure = CallFailed(f"failed to call webhook: {error}", code=error.code)
+            else:
+                seconds = perf_counter() - begun
+                self._ended = _Ended(answer, seconds)
+                rejection = 0 if answer.allowed else rejections.denial(webhook.name, answer.result).code
+                metrics.call_ended(*call, seconds, rejection=rejection)
+                return
         seconds = perf_counter() - begun
-        if isinstance(answer, CallFailed):
-            metrics.call_failed(*call, seconds, code=answer.code, ignored=self.webhook.ignores)
-        else:
-            rejection = 0 if answer.allowed else rejections.denial(self.webhook.name, answer.result).code
-            metrics.call_ended(*call, seconds, rejection=rejection)
-        self._ended = _Ended(answer, seconds)
+        self._ended = _Ended(failure, seconds)
+        metrics.call_failed(*call, seconds, code=failure.code, ignored=webhook.ignores)
 
-    async def _asked(self, ask: AskWebhook | None, deadline: float) -> Answer:
-        if ask is None:
-            raise CallFailed("failed to call webhook: this server sends no requests to others")
-        uid = new_uid()
-        left = deadline - trio.current_time()
-        try:
-            body = reviews.encoded(self._request, uid=uid, version=self.version)
-            value = await ask(self.webhook.client, body, timeout=max(min(self.webhook.timeout, left), 0.0))
-        except WebhookError as error:
-            raise CallFailed(f"failed to call webhook: {error}", code=error.code) from None
-        return reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
+    def _shown(self) -> Mapping[str, str]:
+        """Return the attributes of the span."""
+        webhook = self.webhook
+        return {"configuration": webhook.configuration, "webhook": webhook.name, "operation": self.operation}
 
 
 def stop(attributes: Attributes, work: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if report.totals["refused"] else 0
 
 
-def _nobody(name: str, review: Mapping[str, Any], timeout: float) -> Any:
+def _nobody(name: str, review: bytes, timeout: float) -> Any:
     raise AssertionError("there are no webhooks")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import ssl
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -33,9 +32,8 @@ class WebhookCalls:
                 raise OperatorError(f"--webhook-ca {authority}: {error.strerror or error}") from None
             self._connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=30, context=context)
 
-    def ask(self, name: str, review: Mapping[str, Any], timeout: float) -> Any:
-        """Return the decoded answer to a review. CallFailed. OperatorError: nobody can be reached at the address."""
-        body = orjson.dumps(review)
+    def ask(self, name: str, body: bytes, timeout: float) -> Any:
+        """Return the decoded answer to a review (JSON). CallFailed. OperatorError: nobody is at the address."""
         try:
             status, answer = self._exchange(body, timeout)
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):

@@ -46,6 +46,7 @@ class Rules:
         return State(
             peek=reads.peek_for_rules,
             entries=reads.entries_for_rules,
+            follow=reads.follow,
             permits=permission_check(chain),
             judge=judgement_of(chain),
             registry=lambda: current.registry,
