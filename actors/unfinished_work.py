@@ -89,14 +89,14 @@ class Progress:
         if self.held is None:
             self.certain = False  # the step may have changed something already
 
-    def note(self, reading: Reading, found: Any) -> None:
-        """Note the result of a reading."""
+    def note(self, reading: Reading, found: Any, *, followed: bool = False) -> None:
+        """Note the result of a reading. ``followed``: ``changes`` of the observer counts what changes it."""
         observations = self.observations
         if reading in observations:
             self.certain = self.certain and observations[reading] is found
             return
         observations[reading] = found
-        if self._observer is None or not self._observer.follows(reading):
+        if not followed:
             self._unfollowed.append(reading)
 
     def is_current(self) -> bool:
@@ -125,7 +125,6 @@ class Observer:
         self.progress: Progress | None = None
         self.changes = 0
         self._follow = follow
-        self._of_resources: set[Callable[..., Any]] = set()
         self._followed: set[str] = set()
 
     def reading(self, read: Callable[[*Given], T], *, of_resource: bool = False) -> Callable[[*Given], T]:
@@ -133,8 +132,7 @@ class Observer:
 
         Plugins repeat many readings, above all when they run again after a patch. The noted result serves them.
         """
-        if of_resource:
-            self._of_resources.add(read)
+        follows, followed = of_resource and self._follow is not None, self._followed
 
         def noted(*given: *Given) -> T:
             progress = self.progress
@@ -145,7 +143,12 @@ class Observer:
             if known is not _UNREAD and not progress.repeats:
                 return known  # type: ignore[no-any-return]
             found = read(*given)
-            progress.note(reading, found)
+            if follows and given[0] not in followed:
+                self._begin_to_follow(str(given[0]))
+            if follows and known is _UNREAD:
+                progress.observations[reading] = found
+            else:
+                progress.note(reading, found, followed=follows)
             return found
 
         return noted
@@ -160,16 +163,10 @@ class Observer:
 
         return noted
 
-    def follows(self, reading: Reading) -> bool:
-        """Tell whether ``changes`` counts the changes of what was read. It does from now on, if it can."""
-        read, given = reading
-        if read not in self._of_resources or self._follow is None:
-            return False
-        resource: str = given[0]
-        if resource not in self._followed:
-            self._followed.add(resource)
-            self._follow(resource, self._note_change)
-        return True
+    def _begin_to_follow(self, resource: str) -> None:
+        assert self._follow is not None
+        self._followed.add(resource)
+        self._follow(resource, self._note_change)
 
     def _note_change(self) -> None:
         self.changes += 1

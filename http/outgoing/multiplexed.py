@@ -144,17 +144,25 @@ class Multiplexed:
         number, size = call.number, len(body)
         block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))
         self._prefix = b""
-        parts = frames.header_frames(number, block, frames.FRAME_SIZE, end=not size)
-        if size <= min(self._window, call.window, frames.FRAME_SIZE):
-            call.sent = True
-            if size:
-                self._window -= size
-                parts.append(frames.head(size, frames.DATA, frames.END_STREAM, number))
-                parts.append(body)
-        if len(self.calls) == 1 and self._idle_writer is not None:
-            self._send_at_once(b"".join(parts))
+        whole = size <= min(self._window, call.window, frames.FRAME_SIZE)
+        if whole and size and len(block) <= frames.FRAME_SIZE:  # nearly all requests
+            data = b"%b%b%b%b" % (
+                frames.head(len(block), frames.HEADERS, frames.END_HEADERS, number),
+                block,
+                frames.head(size, frames.DATA, frames.END_STREAM, number),
+                body,
+            )
         else:
-            self._put(parts)
+            data = b"".join(frames.header_frames(number, block, frames.FRAME_SIZE, end=not size))
+            if whole and size:
+                data += frames.head(size, frames.DATA, frames.END_STREAM, number) + body
+        if whole:
+            call.sent = True
+            self._window -= size
+        if len(self.calls) == 1 and self._idle_writer is not None:
+            self._send_at_once(data)
+        else:
+            self._put(data)
 
     async def _send_rest(self, call: Call, body: bytes) -> None:
         """Put a large body into the output as the windows grow, unless the answer comes first."""
@@ -172,14 +180,14 @@ class Multiplexed:
             self._window -= len(part)
             call.window -= len(part)
             ends = 0 if rest else frames.END_STREAM
-            self._put([frames.head(len(part), frames.DATA, ends, call.number), bytes(part)])
+            self._put(b"%b%b" % (frames.head(len(part), frames.DATA, ends, call.number), part))
         call.sent = not rest
 
     def _forget(self, call: Call, began: float) -> None:
         """End a call that has its answer, or was given up. ``began``: as perf_counter shows it."""
         del self.calls[call.number]
         if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
-            self._put([frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL)])
+            self._put(frames.number_frame(frames.RST_STREAM, call.number, ErrorCode.CANCEL))
             if call.unusable or (call.reads == self._reads and perf_counter() - began >= SILENT):
                 self._leaving = True  # what comes next may be as bad, or nothing: the next request tries another one
         if self._leaving and not self.calls:
@@ -187,10 +195,9 @@ class Multiplexed:
 
     # -- bytes --------------------------------------------------------------------------------------------------------
 
-    def _put(self, parts: list[bytes]) -> None:
-        self._output += parts
-        for part in parts:
-            self._waiting += len(part)
+    def _put(self, data: bytes) -> None:
+        self._output.append(data)
+        self._waiting += len(data)
         writer, self._idle_writer = self._idle_writer, None
         if writer is not None:
             trio.lowlevel.reschedule(writer)
@@ -203,7 +210,7 @@ class Multiplexed:
             self._stream.close_nowait()  # as in the writer
             return
         if sent < len(data):
-            self._put([data[sent:]])
+            self._put(data[sent:])
 
     async def _write(self) -> None:
         while True:
@@ -301,7 +308,7 @@ class Multiplexed:
     def _on_data(self, flags: int, number: int, payload: bytes) -> None:
         self._owed += len(payload)
         if self._owed >= WINDOW // 2:
-            self._put([frames.number_frame(frames.WINDOW_UPDATE, 0, self._owed)])
+            self._put(frames.number_frame(frames.WINDOW_UPDATE, 0, self._owed))
             self._owed = 0
         call = self.calls.get(number)
         if call is None or call.over:
@@ -346,13 +353,13 @@ class Multiplexed:
         change, self._stream_window = window - self._stream_window, window
         for call in self.calls.values():
             call.window = _widened(call.window, change)
-        self._put([frames.frame(frames.SETTINGS, frames.ACK, 0)])
+        self._put(frames.frame(frames.SETTINGS, frames.ACK, 0))
         self._wake_blocked()
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
         self._waste(payload)
         if len(payload) == 8 and not flags & frames.ACK:
-            self._put([frames.frame(frames.PING, frames.ACK, 0, payload)])
+            self._put(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def _on_goaway(self, flags: int, number: int, payload: bytes) -> None:
         """Take no further requests. Those after the last that the server has taken may be sent again (§6.8)."""

@@ -36,6 +36,8 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
         """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
         calls = stopped_work(attributes)
         if calls is None:
+            if attributes.reinvocation.second and not _memory_of(attributes, self.name).asks_again():
+                return
             found = candidates(self._configurations, attributes, state)
             if not found:
                 return
@@ -61,6 +63,10 @@ class _Memory:
         self.again: set[str] = set()
         self.last: Any = None
         self.patched = False
+
+    def asks_again(self) -> bool:
+        """Tell whether the second round may ask a webhook."""
+        return bool(self.again or self.asked)
 
     def note_change(self) -> None:
         self.again |= self.asked
