@@ -138,13 +138,13 @@ class Observer:
             progress = self.progress
             if progress is None:
                 return read(*given)
-            reading = (read, given)
+            reading: Reading = (read, given)
             known = progress.observations.get(reading, _UNREAD)
             if known is not _UNREAD and not progress.repeats:
                 return known  # type: ignore[no-any-return]
             found = read(*given)
-            if follows and given[0] not in followed:
-                self._begin_to_follow(str(given[0]))
+            if follows and reading[1][0] not in followed:
+                self._begin_to_follow(reading[1][0])
             if follows and known is _UNREAD:
                 progress.observations[reading] = found
             else:

@@ -19,33 +19,22 @@ MOST_SERIES: Final = 1000
 """Combinations of host and method. Further ones are not counted: the URLs of webhooks come from clients."""
 
 
-class _Histogram:
-    __slots__ = ("_bounds", "_counts", "_total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
-
-    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._total)
-
-
 class _Series:
-    """The requests to one host by one method."""
+    """The requests to one host by one method. Histograms: the numbers of the buckets, then the sum."""
 
     __slots__ = ("answered", "codes", "durations", "sent")
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
-        self.durations = _Histogram(DURATIONS)
-        self.sent = _Histogram(SIZES)
-        self.answered = _Histogram(SIZES)
+        self.durations: list[float] = [0] * (len(DURATIONS) + 1) + [0.0]
+        self.sent: list[float] = [0] * (len(SIZES) + 1) + [0.0]
+        self.answered = list(self.sent)
+
+
+def _add_to(family: HistogramMetricFamily, labels: Sequence[str], bounds: Sequence[float], series: list[float]) -> None:
+    *numbers, total = series
+    names = [*map(floatToGoString, bounds), "+Inf"]
+    family.add_metric(labels, list(zip(names, accumulate(numbers), strict=True)), total)
 
 
 class OutgoingMetrics(Collector):
@@ -62,10 +51,13 @@ class OutgoingMetrics(Collector):
                 return
             series = self._series[host, method] = _Series()
         series.codes[code] = series.codes.get(code, 0) + 1
-        series.durations.add(seconds)
-        series.sent.add(sent)
+        series.durations[bisect_left(DURATIONS, seconds)] += 1
+        series.durations[-1] += seconds
+        series.sent[bisect_left(SIZES, sent)] += 1
+        series.sent[-1] += sent
         if code != FAILED:
-            series.answered.add(answered)
+            series.answered[bisect_left(SIZES, answered)] += 1
+            series.answered[-1] += answered
 
     def collect(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
@@ -84,7 +76,7 @@ class OutgoingMetrics(Collector):
         for (host, method), series in self._series.items():
             for code, count in series.codes.items():
                 total.add_metric((code, host, method), count)
-            series.durations.add_to(durations, (host, method))
-            series.sent.add_to(sent, (host, method))
-            series.answered.add_to(answered, (host, method))
+            _add_to(durations, (host, method), DURATIONS, series.durations)
+            _add_to(sent, (host, method), SIZES, series.sent)
+            _add_to(answered, (host, method), SIZES, series.answered)
         yield from (total, durations, sent, answered)

@@ -180,7 +180,7 @@ class Multiplexed:
             self._window -= len(part)
             call.window -= len(part)
             ends = 0 if rest else frames.END_STREAM
-            self._put(b"%b%b" % (frames.head(len(part), frames.DATA, ends, call.number), part))
+            self._put(frames.head(len(part), frames.DATA, ends, call.number) + part)
         call.sent = not rest
 
     def _forget(self, call: Call, began: float) -> None:

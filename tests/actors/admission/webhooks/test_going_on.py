@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -168,6 +169,35 @@ def test_observations() -> None:
     del state["b"]
     observer.uncertain(state.get)("a")
     assert not progress.is_current()
+
+
+def test_readings_are_compared_after_a_change_alone() -> None:
+    state: dict[str, object] = {"a": object(), "b": object()}
+    reads: list[str] = []
+    changed: dict[str, Callable[[], None]] = {}
+
+    def peek(resource: str) -> object:
+        reads.append(resource)
+        return state[resource]
+
+    observer = Observer(changed.__setitem__)
+    observer.progress = progress = Progress(observer)
+    read, clock = observer.reading(peek, of_resource=True), observer.reading(lambda: state["b"])
+    assert read("a") is read("a") is state["a"]
+    clock()
+    assert progress.is_current()
+    assert (reads, list(changed)) == (["a"], ["a"])
+    changed["a"]()  # another object of the resource
+    assert progress.is_current()
+    assert progress.is_current()
+    assert reads == ["a", "a"]
+    state["b"] = object()  # nothing tells of it
+    assert not progress.is_current()
+    state["a"] = object()
+    assert read("a") is not state["a"]  # until its attempt ends
+    progress.repeats = True
+    assert read("a") is state["a"]
+    assert not progress.certain
 
 
 def test_expectations_end() -> None:
