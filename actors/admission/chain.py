@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 import msgspec
 import trio
 
+from kubechronicle.actors.admission.annotations import UNWANTED
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Labels, Measurement
 from kubechronicle.actors.admission.state import Judgement as Judgement
 from kubechronicle.actors.admission.state import State as State
@@ -90,7 +91,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``causes``: problems that the kind's rules report before their own.
     ``who``: the requester.
     ``options``: those of the operation, as an object (CreateOptions, …); None if they are unknown.
-    ``annotations``: for the audit event.
+    ``annotations``: for the audit event; UNWANTED: there is none.
     ``collection``: the object is deleted as one of a collection, and the request names none.
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     ``requested``: for ``validate``, as in Prepared.
@@ -111,7 +112,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     causes: list[Cause] = msgspec.field(default_factory=list)
     who: Who = NOBODY
     options: Mapping[str, Any] | None = None
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=lambda: UNWANTED)
     reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     collection: bool = False
     seed: str = ""

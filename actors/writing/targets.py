@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from kubechronicle.actors.admission.annotations import UNWANTED
 from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE, Attributes
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.random_names import name_suffix as name_suffix
@@ -52,7 +53,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     ``manager``: the field manager.
     ``warnings``: collects the warnings of admission and rules for the client.
     ``options``: the options of the request as the client sent them, for admission.
-    ``annotations``: collects the annotations of admission for the audit event.
+    ``annotations``: collects the annotations of admission for the audit event; UNWANTED: there is none.
     ``who``: filled in by Writes (``requested_by``) if missing.
     ``note_sent``: receives the decoded body for the audit event, before anything changes it; may run in a thread.
     """
@@ -66,7 +67,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     field_validation: str = ""
     warnings: list[str] = msgspec.field(default_factory=list)
     options: Mapping[str, Any] = NO_OPTIONS
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=lambda: UNWANTED)
     who: Who = NOBODY
     note_sent: Callable[[dict[str, Any]], None] | None = None
 

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.annotations import UNWANTED
+from kubechronicle.actors.admission.chain import (
+    CONNECT,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    State,
+)
 from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
@@ -116,29 +125,34 @@ class _Calls:
         if run.second and webhook.uid not in self._memory.again:
             return
         changed = False
-        place = f"round_{int(run.second)}_index_{placed.place}"
         try:
-            changed = self._patch(placed, rt, self._answer(placed, rt), place)
+            changed = self._patch(placed, rt, self._answer(placed, rt))
         except CallFailed as error:
-            self._annotate(placed, place, changed=False)
+            self._annotate(placed, changed=False)
             if not webhook.ignores:
                 raise rejections.calling_failed(webhook.name, error) from None
-            attributes.annotations[f"failed-open.mutation.{ANNOTATIONS}/{place}"] = webhook.name
+            attributes.annotations[f"failed-open.mutation.{self._place(placed)}"] = webhook.name
         except StatusError:
-            self._annotate(placed, place, changed=False)
+            self._annotate(placed, changed=False)
             raise
         else:
-            self._annotate(placed, place, changed=changed)
+            self._annotate(placed, changed=changed)
         if changed:
             self._memory.note_change()
             run.wanted = True
         if webhook.reinvoked:
             self._memory.asked.add(webhook.uid)
 
-    def _annotate(self, placed: Placed, place: str, *, changed: bool) -> None:
+    def _place(self, placed: Placed) -> str:
+        """Return the end of the keys of a webhook's annotations."""
+        return f"{ANNOTATIONS}/round_{int(self.dispatch.attributes.reinvocation.second)}_index_{placed.place}"
+
+    def _annotate(self, placed: Placed, *, changed: bool) -> None:
         """Say in the audit event that a webhook was asked, whatever its answer."""
-        shown = {"configuration": placed.webhook.configuration, "webhook": placed.webhook.name, "mutated": changed}
-        self.dispatch.attributes.annotations[f"mutation.{ANNOTATIONS}/{place}"] = orjson.dumps(shown).decode()
+        annotations = self.dispatch.attributes.annotations
+        if annotations is not UNWANTED:
+            shown = {"configuration": placed.webhook.configuration, "webhook": placed.webhook.name, "mutated": changed}
+            annotations[f"mutation.{self._place(placed)}"] = orjson.dumps(shown).decode()
 
     def _answer(self, placed: Placed, rt: ResourceType) -> Answer:
         question = self._open[2] if self._open is not None else self.dispatch.question(placed.webhook, rt)
@@ -152,7 +166,7 @@ class _Calls:
         self.dispatch.take(placed.webhook, answer)
         return answer
 
-    def _patch(self, placed: Placed, rt: ResourceType, answer: Answer, place: str) -> bool:
+    def _patch(self, placed: Placed, rt: ResourceType, answer: Answer) -> bool:
         """Apply the patch of an answer, and tell whether it has changed the object."""
         webhook, attributes, versions = placed.webhook, self.dispatch.attributes, self.dispatch.versions
         found = patches.operations(answer.patch) if answer.patch else []
@@ -170,8 +184,8 @@ class _Calls:
             run.original = dict(attributes.object)
         self._memory.patched = True
         versions.replace(rt, after)
-        if len(answer.patch) <= MAX_SHOWN_PATCH:
+        if attributes.annotations is not UNWANTED and len(answer.patch) <= MAX_SHOWN_PATCH:
             shown = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": found}
             value = orjson.dumps({**shown, "patchType": "JSONPatch"}).decode()
-            attributes.annotations[f"patch.{ANNOTATIONS}/{place}"] = value
+            attributes.annotations[f"patch.{self._place(placed)}"] = value
         return changed
