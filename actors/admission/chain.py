@@ -25,13 +25,13 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 import msgspec
 import trio
 
-from kubechronicle.actors.admission.annotations import UNWANTED
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Labels, Measurement
 from kubechronicle.actors.admission.state import Judgement as Judgement
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
 from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
+from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError

@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubechronicle.actors.admission.annotations import UNWANTED
 from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE, Attributes
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.random_names import name_suffix as name_suffix
 from kubechronicle.actors.random_names import new_uid as new_uid
 from kubechronicle.actors.unfinished_work import Progress
+from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.actors.admission.annotations import UNWANTED
 from kubechronicle.actors.admission.chain import (
     CONNECT,
     CREATE,
@@ -25,6 +24,7 @@ from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Con
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
 from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
 from kubechronicle.api.admission import patches, rejections
+from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
