@@ -31,7 +31,6 @@ from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
 from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
-from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
@@ -112,7 +111,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     causes: list[Cause] = msgspec.field(default_factory=list)
     who: Who = NOBODY
     options: Mapping[str, Any] | None = None
-    annotations: dict[str, str] = msgspec.field(default_factory=lambda: UNWANTED)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
     reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     collection: bool = False
     seed: str = ""
