@@ -183,6 +183,12 @@ def _restore_backup(arguments: argparse.Namespace) -> int:
     return _run_async(lambda settings: backups.run_restore(settings, arguments), arguments)
 
 
+def _bump_revisions(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import backups
+
+    return _run_async(lambda settings: backups.run_bump(settings, arguments), arguments)
+
+
 def _import(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.migration import command
 
@@ -285,6 +291,11 @@ COMMANDS: dict[str, Command] = {
     "backup": Command("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
     "restore-backup": Command(
         "Restore a backup into an empty database, whole or as of a moment.", flags.restore_flags, _restore_backup
+    ),
+    "bump-revisions": Command(
+        "Let a log that was restored by Postgres' means go on at a higher revision, with all servers stopped.",
+        flags.bump_flags,
+        _bump_revisions,
     ),
     "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
     "import": Command(

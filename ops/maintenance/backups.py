@@ -1,4 +1,5 @@
-"""`kubechronicle backup`, `restore-backup`, and `verify --backup`: the log as one file, and back (docs/backup.md)."""
+"""`kubechronicle backup`, `restore-backup`, `bump-revisions` and `verify --backup`: the log as one file, and back
+(docs/backup.md)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ from uuid import UUID
 import trio
 
 from kubechronicle.eventlog.integrity import jumps
+from kubechronicle.eventlog.integrity.jumps import Jump
+from kubechronicle.eventlog.layout import SPAN
+from kubechronicle.eventlog.postgres import sql
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema, migrations
 from kubechronicle.eventlog.transfer.backup import write_backup
@@ -23,6 +27,7 @@ from kubechronicle.eventlog.transfer.checking import BackupCheck
 from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restore, revision_at
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance.alone import check_alone
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
@@ -32,6 +37,8 @@ from kubechronicle.ops.settings.settings import Settings
 
 BUMP: Final = 1_000_000_000
 """Revisions added by --bump-revisions: more than any cluster writes in the time between a backup and its restore."""
+MOST_BUMP: Final = SPAN // 10
+"""A log of several must not reach the revisions of the next one (eventlog/layout.py)."""
 CHUNK: Final = 500
 
 
@@ -92,10 +99,29 @@ async def run_restore(settings: Settings, arguments: argparse.Namespace) -> int:
     if done.partial:
         out.line(f"of these resources, only objects that did not change later are there: {', '.join(done.partial)}")
     if jump is not None:
-        out.line(f"the next revision is {jump.last + 1}; watches from a lost revision are answered with 410 Expired")
+        out.line(_describe(jump))
     elif done.revision < reader.header.revision:
         out.line("clients may know later revisions than that: restart them all, or restore with --bump-revisions")
     return 0
+
+
+async def run_bump(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Bump the revisions of a log that was restored by other means. Raise OperatorError."""
+    by = _bump(arguments.by) or BUMP
+    async with maintenance_database(settings) as url:
+        await check_alone(url, "bump-revisions")
+        async with open_session(url, application="kubechronicle bump-revisions") as session:
+            await check_schema(session)
+            if not (await session.fetch(sql.HEAD))[0]["head"]:
+                raise OperatorError("the log is empty: nobody knows a revision of it")
+            jump = await bump_revisions(session, by)
+            await tell_of_others(session)
+    terminal.stdout().line(_describe(jump))
+    return 0
+
+
+def _describe(jump: Jump) -> str:
+    return f"the next revision is {jump.last + 1}; watches from a lost revision are answered with 410 Expired"
 
 
 async def run_verify(
@@ -182,6 +208,6 @@ def _target(arguments: argparse.Namespace) -> tuple[int | None, datetime | None]
 def _bump(text: str | None) -> int:
     if text is None:
         return 0
-    if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
-        raise OperatorError(f"--bump-revisions: must be a number of revisions, got {text!r}")
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not 0 < int(text) <= MOST_BUMP:
+        raise OperatorError(f"--bump-revisions: must be a number of revisions up to {MOST_BUMP}, got {text!r}")
     return int(text)

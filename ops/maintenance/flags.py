@@ -99,6 +99,13 @@ def restore_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def bump_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "by", metavar="N", nargs="?", help="the number of revisions to pass over (by default a thousand million)"
+    )
+    add_settings(parser, DATABASE)
+
+
 def import_flags(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--from-etcd", metavar="FILE", default="", help="a snapshot of etcd, or its member/snap/db")

@@ -8,10 +8,11 @@ from typing import Final
 
 from kubechronicle.eventlog.layout import Layout, has_objects, read_layout, write_layout
 from kubechronicle.eventlog.moving import copy_objects, delete_objects
-from kubechronicle.eventlog.postgres.connection import migrate, open_session
+from kubechronicle.eventlog.postgres.connection import migrate
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance.alone import check_alone
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.server.databases.agreement import (
     OpenDatabase,
@@ -26,11 +27,6 @@ from kubechronicle.ops.settings.settings import Settings
 INSTANCE: Final = "move-resources"
 AUTHOR: Final = "kubechronicle/move-resources"
 
-_OTHERS: Final = """
-select application_name from pg_stat_activity
-where datname = current_database() and application_name like 'kubechronicle %' and application_name <> $1
-"""
-
 
 async def run(settings: Settings, arguments: argparse.Namespace) -> int:
     """Move the objects so that the servers can be started with the overrides, or without. OperatorError, LogError."""
@@ -42,7 +38,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
         for override in overrides:
             await migrate(override.url)
         for each in (url, *(override.url for override in overrides)):
-            await _check_alone(each)
+            await check_alone(each, INSTANCE)
         async with (
             open_postgres_log(url, instance=INSTANCE) as main,
             open_databases(overrides, instance=INSTANCE) as databases,
@@ -57,14 +53,6 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
             else:
                 await _move(main, layout, databases)
     return 0
-
-
-async def _check_alone(url: str) -> None:
-    """Raise OperatorError if a server uses the database."""
-    async with open_session(url, application=f"kubechronicle {INSTANCE}") as session:
-        others = [row[0] for row in await session.fetch(_OTHERS, f"kubechronicle {INSTANCE}")]
-    if others:
-        raise OperatorError(f"stop all servers first: {others[0]!r} is connected to the database")
 
 
 async def _move(main: PostgresLog, layout: Layout, databases: list[OpenDatabase]) -> None:

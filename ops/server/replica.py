@@ -21,6 +21,7 @@ from kubechronicle.ops.server.collectors.clocks import ClockCollector
 from kubechronicle.ops.server.collectors.storage import SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
+from kubechronicle.ops.server.databases.comparison import differences
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
@@ -66,6 +67,8 @@ async def run_server(
         if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
         layout, others = await agree(revision_log, databases)
+        for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
+            log.warning("--database-url-overrides: %s", difference)
         encryption = Encryption(plan.encryption, server=plan.server)
         await nursery.start(encryption.run)
         assembly = assemble(revision_log, plan, encryption, others)

@@ -1,1 +1,2 @@
-"""The databases of a server: those of --database-url-overrides, the agreement about them, and the units over each."""
+"""The databases of a server: those of --database-url-overrides, the agreement about them, their comparison, and the
+units over each."""

@@ -53,8 +53,8 @@ async def test_advisory_locks_stop_nothing(
     with trio.fail_after(30):
         assert not (await shop.log.retain()).busy
         await shop.log.compact(1)
-        code, _ = await command("erase", *WEB)
-        assert code == 0
+        code, output = await command("erase", *WEB)
+        assert code == 0, output
         assert (await command("migrate"))[0] == 0
         assert await (await replicas()).claim() is not None
 

@@ -155,6 +155,25 @@ async def test_a_restored_log_goes_on_at_a_higher_revision(
         assert found.revision == 6
 
 
+async def test_a_log_is_bumped_in_its_place(database: str, command: Command) -> None:
+    """After a recovery by Postgres' means. A server that is connected may know the lost revisions itself."""
+    from kubechronicle.eventlog.postgres_log import open_postgres_log
+
+    code, output = await command("bump-revisions")
+    assert (code, "the log is empty" in output) == (2, True), output
+    async with open_postgres_log(database, instance="test") as log:
+        await put(log, create("a"))
+        code, output = await command("bump-revisions")
+        assert (code, "stop all servers first: 'kubechronicle test'" in output) == (2, True), output
+    code, output = await command("bump-revisions", "100000000000000")
+    assert (code, "a number of revisions up to 10000000000000" in output) == (2, True), output
+    code, output = await command("bump-revisions", "500")
+    assert (code, "the next revision is 502; watches from a lost revision" in output) == (0, True), output
+    async with open_postgres_log(database, instance="test") as log:
+        assert (await put(log, create("b"))).revision == 502
+        assert (await log.verify()).problem is None
+
+
 def lines_of(backup: Path) -> list[Any]:
     return [orjson.loads(line) for line in gzip.decompress(backup.read_bytes()).splitlines()]
 
@@ -212,6 +231,7 @@ async def test_a_database_in_use_is_not_restored_into(log: Any, command: Command
         (("--to-time", "1999-01-01T00:00:00Z"), "has no history of 1999"),
         (("--to-time", "2999-01-01T00:00:00Z"), "the backup was taken at"),
         (("--bump-revisions", "-1"), "--bump-revisions"),
+        (("--bump-revisions", "100000000000000"), "up to 10000000000000"),
     ],
 )
 async def test_an_impossible_target_is_one_line(

@@ -24,12 +24,12 @@ Chronicle = Callable[..., Any]
 DATABASE = "events,leases"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def other() -> MemoryLog:
     return MemoryLog(begun())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def running(other: MemoryLog) -> Iterator[Running]:
     database = OtherDatabase(name=DATABASE, log=other, resources=HELD, place=1)
     with server_in_thread(others=[database]) as running:
