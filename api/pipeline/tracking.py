@@ -117,6 +117,11 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
         new["metadata"].pop("managedFields", None)
 
 
+def shares(rt: ResourceType, mark: Any, ctx: WriteContext) -> bool:
+    """Tell whether an apply may share the field sets of the stored object with others. ``mark``: of the object."""
+    return ctx.applies and mark is not None and rt.custom is not None and mark in rt.custom.marks.keeping
+
+
 def note_as_read(rt: ResourceType, stored: Object, mark: Any, ctx: WriteContext) -> None:
     """Note that requests see the stored object of an update as it is, if its ``mark`` tells so (custom resources).
 
