@@ -33,7 +33,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta import metadata, stored_sets
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions, sent_options
 from kubechronicle.api.pipeline import deleting, pipeline, tracking
@@ -332,7 +332,8 @@ def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) ->
 def _accept_update(
     rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    stored = old.object()
+    shares = tracking.shares(rt, old.mark, context)
+    stored = stored_sets.decode(old.json) if shares else old.object()
     tracking.note_as_read(rt, stored, old.mark, context)
     new = make(old)
     return stored, pipeline.accept_update(rt, stored, new, context)

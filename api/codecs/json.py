@@ -151,15 +151,15 @@ def loads_as_written(data: bytes | str) -> Any:
 _UNUSUAL_KEY_ENDS = (b" :", b"\t:", b"\n:", b"\r:", b"\\u0022", b"\\u003a", b"\\u003A")
 
 
-def has_unique_keys(data: bytes, value: Any) -> bool:
+def has_unique_keys(data: bytes, value: Any, *, option: int = 0) -> bool:
     """Return True if no object of a document has duplicate keys; False if one may have.
 
-    ``value``: the decoded document.
+    ``value``: the decoded document. ``option``: of orjson. TypeError if the value cannot be encoded with it.
 
     Every key ends in ``":``. The document and the re-encoded value have these bytes equally often in strings. A
     duplicate key, and everything in its first value, is missing from the re-encoded value.
     """
-    printed = orjson.dumps(value)
+    printed = orjson.dumps(value, option=option)
     if printed == data.rstrip():
         return True
     return data.count(b'":') == printed.count(b'":') and not holds_any(data, _UNUSUAL_KEY_ENDS)

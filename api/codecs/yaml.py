@@ -36,7 +36,7 @@ from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tag
 from kubechronicle.api.codecs.yaml_writer import write
 from kubechronicle.api.values.recent import Recent
 
-__all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
+__all__ = ["decode", "decode_all", "decode_nearly_plain", "decode_plain", "decode_value", "encode", "is_plain"]
 
 # The most values that aliases may add to a document. Go's limit is higher and grows with the document.
 _MAX_ALIASED = 100_000
@@ -74,9 +74,9 @@ def decode_value(data: bytes) -> tuple[Any, list[str]]:
 # slash, DEL, blanks other than spaces and line feeds, and a line feed between a key and its colon.
 _READ_OTHERWISE = (b"\\ud", b"\\uD", b"\\u0000", b"\\/", b"\x7f", b"\r", b"\t")
 _COLON_ON_NEXT_LINE = re.compile(rb"\n *:").search
-_MAX_PLAIN_DEPTH = 100
-# libyaml limits a key in flow style to 1,024 bytes; written as \\u003c, a character is six.
-_MAX_PLAIN_KEY = 160
+MAX_PLAIN_DEPTH: Final = 100
+MAX_PLAIN_KEY: Final = 160
+"""Characters of a key. libyaml limits one in flow style to 1,024 bytes; written as \\u003c, a character is six."""
 
 
 def decode_plain(data: bytes) -> Any:
@@ -85,15 +85,49 @@ def decode_plain(data: bytes) -> Any:
     Nearly all YAML bodies of programs have this form. The object must have no duplicate keys, and no numbers beyond 64
     bits.
     """
+    value = _decode_json(data)
+    try:
+        return value if value is not None and _make_parts_plain(value) else None
+    except TypeError:  # too deep to be encoded
+        return None
+
+
+def decode_nearly_plain(data: bytes) -> Any:
+    """Return the value of ``decode_plain`` before the walk through it; None also if an integer has more than 53 bits.
+
+    It is the body's value if ``is_plain`` tells so; otherwise decode again.
+    """
+    return _decode_json(data, orjson.OPT_STRICT_INTEGER)
+
+
+def is_plain(value: Any, depth: int) -> bool:
+    """Return whether a JSON parser and libyaml read a value alike, if its integers have at most 53 bits.
+
+    ``depth``: the number of the objects and lists around it.
+    """
+    if value.__class__ is dict:
+        return (
+            depth <= MAX_PLAIN_DEPTH
+            and all(len(name) <= MAX_PLAIN_KEY for name in value)
+            and all(item.__class__ is str or is_plain(item, depth + 1) for item in value.values())
+        )
+    if value.__class__ is list:
+        return depth <= MAX_PLAIN_DEPTH and all(item.__class__ is str or is_plain(item, depth + 1) for item in value)
+    return value.__class__ is not float or go_float(value) is value
+
+
+def _decode_json(data: bytes, option: int = 0) -> Any:
+    """Return the value of a body whose text is JSON to libyaml, too: an object without duplicate keys. None otherwise.
+
+    Its values may have another meaning there: ``_make_plain``. ``option``: of orjson, which must encode the value.
+    """
     text = data.strip(b" \n")
     if not text.startswith(b"{") or not text.isascii() or holds_any(text, _READ_OTHERWISE):
         return None
     try:
         value = loads(text)
-        if _COLON_ON_NEXT_LINE(text) or not has_unique_keys(text, value):
-            return None
-        return value if _make_parts_plain(value) else None
-    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep to be encoded
+        return value if not _COLON_ON_NEXT_LINE(text) and has_unique_keys(text, value, option=option) else None
+    except (orjson.JSONDecodeError, TypeError):  # no JSON, or not to be encoded
         return None
 
 
@@ -110,9 +144,9 @@ def _make_parts_plain(value: dict[str, Any]) -> bool:
             continue
         text = orjson.dumps(item)
         digest = sha256(text, usedforsecurity=False).digest() if len(text) >= _PART else None
-        if digest is not None and len(name) <= _MAX_PLAIN_KEY and _known_plain.get(digest):
+        if digest is not None and len(name) <= MAX_PLAIN_KEY and _known_plain.get(digest):
             continue
-        if len(name) > _MAX_PLAIN_KEY or not _make_plain(item, 1):
+        if len(name) > MAX_PLAIN_KEY or not _make_plain(item, 1):
             return False
         if digest is not None and orjson.dumps(item) == text:  # no float has become an integer
             _known_plain.add(digest, value=True)
@@ -124,12 +158,12 @@ def _make_parts_plain(value: dict[str, Any]) -> bool:
 
 def _make_plain(value: Any, depth: int) -> bool:
     """Make whole floats integers, in place. Return False for a value that libyaml may read differently."""
-    if depth > _MAX_PLAIN_DEPTH:
+    if depth > MAX_PLAIN_DEPTH:
         return False
     named = value.__class__ is dict
     items: Iterable[tuple[Any, Any]] = value.items() if named else enumerate(value)
     for key, item in items:
-        if named and len(key) > _MAX_PLAIN_KEY:
+        if named and len(key) > MAX_PLAIN_KEY:
             return False
         kind = item.__class__
         if kind is str or kind is bool:

@@ -31,13 +31,19 @@ NO_CONVERSION: Final[ReadOnlyObject] = {"strategy": "None"}
 
 
 class Marks:
-    """Notes in a stored object. ``kept``: the schema changes nothing in it; ``changed``: it does."""
+    """Notes in a stored object.
 
-    __slots__ = ("changed", "kept")
+    ``kept``: the schema changes nothing in it; ``changed``: it does. ``conforming``: kept, and also valid.
+    ``keeping``: the notes of objects in which the schema changes nothing.
+    """
+
+    __slots__ = ("changed", "conforming", "keeping", "kept")
 
     def __init__(self) -> None:
         self.kept: Final = object()
+        self.conforming: Final = object()
         self.changed: Final = object()
+        self.keeping: Final = frozenset((self.kept, self.conforming))
 
 
 class CustomVersion:

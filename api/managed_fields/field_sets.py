@@ -249,7 +249,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple
     return changed or {}, removed or {}
 
 
-def _compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet | None]:
+def compare_values(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet | None]:
     """Compare two present values; ``None`` stands for no difference."""
     if unchanged(old, new, kind):
         return None, None
@@ -300,7 +300,7 @@ def _compare_fields(
             if held.__class__ is item.__class__ and held == item and item.__class__ not in _CONTAINERS:
                 continue
             kind = _type_of(name, fields, below)
-            more, less = _compare(held, item, kind)
+            more, less = compare_values(held, item, kind)
             if more is not None:
                 changed[f"f:{name}"] = more
             if less is not None:
@@ -330,7 +330,7 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
         if held is None:
             changed[element] = everything(items[0], kind.item) if keyed and len(items) == 1 else _LEAF
         elif len(held) == 1 and len(items) == 1:
-            more, less = _compare(held[0], items[0], kind.item) if keyed else (None, None)
+            more, less = compare_values(held[0], items[0], kind.item) if keyed else (None, None)
             if more is not None:
                 changed[element] = more
             if less is not None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.codecs import unstructured
+from kubechronicle.api.meta import stored_sets
 
 METADATA_ORDER: Final = (
     "name",
@@ -64,6 +65,8 @@ def encode_custom(obj: dict[str, Any]) -> bytes:
         return encode_stored(obj)
     given = obj["metadata"]
     metadata = {key: value for key, value in given.items() if key not in ("resourceVersion", "uid")}
+    if entries := metadata.get("managedFields"):
+        metadata["managedFields"] = stored_sets.as_written(entries)
     text = orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)
     sealable = orjson.Fragment(b'%b, "uid":%b}' % (text[:-1], orjson.dumps(given["uid"])))
     return b"{ %b" % unstructured.encode({**obj, "metadata": sealable})[1:]

@@ -24,8 +24,9 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.managed_fields import field_sets, managers
+from kubechronicle.api.managed_fields.changes import changes_within
 from kubechronicle.api.managed_fields.field_paths import paths
-from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
+from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Paths, Writer, key_of
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
@@ -290,24 +291,5 @@ def _compare(
     before: Object, after: Object, kind: ObjectType, reset: Paths, within: FieldSet
 ) -> tuple[FieldSet, FieldSet]:
     """Return the changed and the removed paths; those outside of ``within`` may be missing."""
-    changed, removed = field_sets.compare(*parts(before, after, kind, within), kind)
+    changed, removed = changes_within(before, after, kind, within)
     return field_sets.without_paths(changed, reset), field_sets.without_paths(removed, reset)
-
-
-def parts(before: Object, after: Object, kind: ObjectType, fields: FieldSet) -> tuple[Object, Object]:
-    """Return two objects without the fields outside of a set. Most managers own few fields: a status, labels."""
-    left: Object = {}
-    right: Object = {}
-    for element, node in fields.items():
-        name = element[2:]
-        field = kind.fields.get(name)
-        below = None if field is None or not node or SELF in node else field.type
-        held, new = before.get(name), after.get(name)
-        if below.__class__ is ObjectType and held.__class__ is dict and new.__class__ is dict and not below.atomic:
-            left[name], right[name] = parts(held, new, below, node)
-            continue
-        if name in before:
-            left[name] = held
-        if name in after:
-            right[name] = new
-    return left, right

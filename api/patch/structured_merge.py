@@ -22,6 +22,9 @@ COMPARED_LEVELS: Final = 3
 """Levels of maps whose members are compared first: most are applied again as they are. At all levels, the time would
 grow with the depth."""
 
+FEW: Final = 4
+"""Members of a map that are merged one by one as quickly as all at once."""
+
 _LEAVES: Final = frozenset((str, int, bool, float))
 """Classes of values that replace any former value."""
 
@@ -68,6 +71,8 @@ def merge(live: Any, applied: Any, kind: Type, depth: int = 0) -> Any:
 
 
 def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type, depth: int) -> Any:
+    if len(applied) > FEW and _LEAVES.issuperset(map(type, applied.values())):
+        return {**live, **applied}
     merged = live.copy()
     for name, value in applied.items():
         if value.__class__ in _LEAVES:
@@ -76,7 +81,11 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type, depth
         held = live.get(name, MISSING)
         if depth <= COMPARED_LEVELS and value and same_json(held, value):
             continue
-        result = merge(held, value, member_type(kind, name), depth)
+        below = member_type(kind, name)
+        if value and value.__class__ is dict is held.__class__ and below.__class__ is ObjectType and not below.atomic:
+            merged[name] = _merge_maps(held, value, below, depth + 1)
+            continue
+        result = merge(held, value, below, depth)
         if result is not MISSING:
             merged[name] = result
         elif name in merged:

@@ -2,7 +2,8 @@
 
 A configuration is a part of an object as the user wrote it: without defaults, nothing dropped, not canonical. It is
 checked against its structural type, with the messages of structured-merge-diff, and turned into the set of the fields
-that its manager claims. Not here: the apply (apply.py), and the merge (structured_merge.py).
+that its manager claims. Not here: both in one walk, for configurations without problems (typed_readers.py), the apply
+(apply.py), and the merge (structured_merge.py).
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _check(value: Any, kind: Type, path: str, errors: list[str], depth: int) -> 
     if depth > MAX_DEPTH:
         errors.append(f"{path}: exceeded max depth")
     elif isinstance(kind, Scalar):
-        problem = _scalar_problem(value, kind.kind)
+        problem = scalar_problem(value, kind.kind)
         if problem:
             errors.append(f"{path}: {problem}")
     elif isinstance(kind, ListType):
@@ -141,7 +142,8 @@ def _native_problem(value: GoValue, kind: Type) -> str:
     return f"expected boolean, got &{{{value.printed}}}"
 
 
-def _scalar_problem(value: Any, kind: str) -> str:
+def scalar_problem(value: Any, kind: str) -> str:
+    """Return the problem of a value for a kind of scalar, "" if it has none."""
     is_bool = isinstance(value, bool)
     if kind in _STRING:
         if isinstance(value, str):
@@ -187,7 +189,7 @@ def fits(value: Any, kind: Type, depth: int = 0) -> bool:
     if depth > MAX_DEPTH:
         return False
     if kind.__class__ is Scalar:
-        return not _scalar_problem(value, kind.kind)
+        return not scalar_problem(value, kind.kind)
     if kind.__class__ is ListType:
         return value.__class__ is list and _items_fit(value, kind, depth + 1)
     if value.__class__ is not dict:
@@ -220,104 +222,6 @@ def _items_fit(items: list[Any], kind: ListType, depth: int) -> bool:
     return all(item.__class__ is leaf or fits(item, below, depth) for item in items)
 
 
-# -- both at once -----------------------------------------------------------------------------------------------------
-
-
-class _Odd(Exception):
-    """A value that the fast path does not handle."""
-
-
-def read(config: dict[str, Any], kind: ObjectType) -> FieldSet | None:
-    """Return ``field_set`` of a valid configuration, in one walk without building paths; None if it may be invalid.
-
-    The caller then runs ``validate`` for the messages.
-    """
-    try:
-        return _read(config, kind, 0) or {}
-    except (_Odd, NoPathElement):
-        return None
-
-
-def _read(value: Any, kind: Type, depth: int) -> FieldSet | None:
-    """Return the members below a value, None for a leaf, like ``_below``."""
-    if value is None:
-        return None
-    if depth > MAX_DEPTH:
-        raise _Odd
-    if kind.__class__ is ObjectType:
-        if kind.free and value.__class__ is not dict:
-            return None
-        named = _read_object(value, kind, depth)
-        return None if kind.atomic else named
-    if kind.__class__ is Scalar:
-        if _scalar_problem(value, kind.kind):
-            raise _Odd
-        return None
-    if kind.__class__ is ListType:
-        return _read_list(value, kind, depth)
-    if kind.__class__ is AnyType:
-        return _below(value, kind)
-    if kind.__class__ is not MapType:
-        raise _Odd
-    if value.__class__ is not dict:
-        raise _Odd
-    below = kind.value
-    leaf = _leaf_of(below)
-    named = {}
-    for name, item in value.items():
-        if item.__class__ is leaf:
-            named["f:" + name] = _LEAF
-        else:
-            named["f:" + name] = _member(item, _read(item, below, depth + 1))
-    return None if kind.atomic else named
-
-
-def _read_object(value: Any, kind: ObjectType, depth: int) -> FieldSet:
-    if value.__class__ is not dict:
-        raise _Odd
-    fields = kind.fields
-    named: FieldSet = {}
-    for name, item in value.items():
-        field = fields.get(name)
-        if field is None:
-            if kind.other is None:
-                raise _Odd
-            named["f:" + name] = _member(item, _read(item, kind.other, depth + 1))
-            continue
-        if item.__class__ is field.leaf:
-            named["f:" + name] = _LEAF
-            continue
-        below = _read(item, field.type, depth + 1)
-        if below is None or item == {}:
-            named["f:" + name] = _LEAF
-        elif below:
-            named["f:" + name] = below
-    return named
-
-
-def _read_list(value: Any, kind: ListType, depth: int) -> FieldSet | None:
-    if value.__class__ is not list:
-        raise _Odd
-    if kind.list_type == ATOMIC:
-        leaf = _leaf_of(kind.item)
-        for item in value:
-            if item.__class__ is not leaf:
-                _read(item, kind.item, depth + 1)
-        return None
-    named: FieldSet = {}
-    for item in value:
-        element = path_elements.item_element(item, kind)
-        if element in named:
-            raise _Odd
-        named[element] = _member(item, _read(item, kind.item, depth + 1))
-    return named
-
-
-def _member(value: Any, below: FieldSet | None) -> FieldSet:
-    """Return the node of an item of a list or map: a member itself, with the members below it."""
-    return {SELF: _LEAF, **below} if below and value != {} else _LEAF
-
-
 def _leaf_of(kind: Type) -> type | None:
     """Return the Python class that alone makes a value valid, if the type has one."""
     return str if kind.__class__ is Scalar and kind.kind == "string" else None
@@ -333,10 +237,10 @@ def field_set(value: dict[str, Any], kind: ObjectType) -> FieldSet:
 
         {"data": {"k": "v"}, "labels": {}}  ->  {"f:data": {"f:k": {}}, "f:labels": {}}
     """
-    return _below(value, kind) or {}
+    return members_below(value, kind) or {}
 
 
-def _below(value: Any, kind: Type) -> FieldSet | None:
+def members_below(value: Any, kind: Type) -> FieldSet | None:
     """Return the members below a value; None for a leaf, which is a member itself."""
     if value is None or isinstance(kind, Scalar):
         return None
@@ -372,7 +276,7 @@ def _below_list(items: list[Any], kind: ListType) -> FieldSet:
 
 def _node(value: Any, kind: Type, *, member: bool) -> FieldSet | None:
     """Return the node of a value, None if neither it nor a descendant is a member."""
-    below = _below(value, kind)
+    below = members_below(value, kind)
     if below is None or value == {}:
         return _LEAF
     if not member:

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from kubechronicle.api.custom import numbers
+from kubechronicle.api.custom.schema.compiled import CompiledSchema
 from kubechronicle.api.custom.schema.settled import Contents
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
@@ -96,7 +97,10 @@ def of_settled(rt: ResourceType, obj: Object, contents: Contents) -> Object:
 
     ``contents``: of the object. Metadata in their form hold no floats, so only the contents are searched for them.
     """
-    rt.custom.storage.schema.coerce(obj, drop_malformed=True)
+    schema: CompiledSchema = rt.custom.storage.schema
+    schema.coerce(obj, drop_malformed=True)
+    if schema.is_known_to_conform(contents):
+        return obj
     if contents.text is not None and not numbers.has_whole_floats(contents.text):
         return obj
     return numbers.as_written(obj)

@@ -50,13 +50,20 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     warnings += finalizer_warnings(obj, None)
     stored, requested = _stored(rt, obj, contents)
     rejection = rejection_of_revision(stored["metadata"], ctx)
-    mark = _mark(rt, stored)
+    mark = _mark(rt, stored, contents)
     return Prepared(Outcome.STORE, stored, warnings=warnings, rejection=rejection, mark=mark, requested=requested)
 
 
-def _mark(rt: ResourceType, stored: Object) -> Any:
-    """Return the mark of a stored object: its bytes are the answer, unless their keys cannot be stored sorted."""
-    return rt.custom.storage.marks.kept if is_sortable(stored) else None
+def _mark(rt: ResourceType, stored: Object, contents: Contents) -> Any:
+    """Return the mark of a stored object: its bytes are the answer, unless their keys cannot be stored sorted.
+
+    ``contents``: of the object before it got its stored form, which conforming ones had already.
+    """
+    if not is_sortable(stored):
+        return None
+    storage: CustomVersion = rt.custom.storage
+    conforms = rt.is_storage_version and storage.schema.is_known_to_conform(contents)
+    return storage.marks.conforming if conforms else storage.marks.kept
 
 
 def _stored(rt: ResourceType, obj: Object, contents: Contents) -> tuple[Object, Object | None]:
@@ -140,7 +147,7 @@ def _conclude(
     if same_json(result, stored):
         return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings, requested=requested)
     del meta["resourceVersion"]
-    mark = _mark(rt, result)
+    mark = _mark(rt, result, contents)
     return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=mark, requested=requested)
 
 

@@ -331,7 +331,8 @@ def apply_patch(
             rt, base, content_type, body, validation=ctx.field_validation, empties=ctx.empties
         )
     else:
-        patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
+        request = _apply_request(rt, body, ctx, fits=base is old and ctx.seen.conforms)
+        patched, warnings = server_side_apply.apply_to(rt, base, request)
     meta = patched["metadata"]
     _match_url(rt, meta, ctx, warnings)
     if repeated := metadata.drop_repeated_owners(dict(meta)):
@@ -352,12 +353,15 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
     return obj, warnings
 
 
-def _apply_request(rt: ResourceType, body: bytes, ctx: WriteContext) -> server_side_apply.Request:
+def _apply_request(
+    rt: ResourceType, body: bytes, ctx: WriteContext, *, fits: bool = False
+) -> server_side_apply.Request:
     return server_side_apply.Request(
         body=body,
         writer=tracking.writer(rt, ctx),
         force=ctx.force,
         validation=ctx.field_validation,
         reset=tracking.reset(rt, ctx),
+        fits=fits,
         empties=ctx.empties,
     )

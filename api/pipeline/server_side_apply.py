@@ -49,6 +49,7 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 class Request:
     """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores.
 
+    ``fits``: the contents of the live object, all but its metadata, are known to fit the type.
     ``empties`` receives the empty lists and maps of the merged object.
     """
 
@@ -57,6 +58,7 @@ class Request:
     force: bool = False
     validation: str = "Warn"
     reset: Paths = ()
+    fits: bool = False
     empties: list[Empty] | None = None
 
 
@@ -70,13 +72,13 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     kind = bodies.kind_type(rt)
     if kind is None:
         raise status.unsupported_media_type_generic()
-    config, duplicates = _read(request.body)
+    config, named, duplicates = _read_for(kind, request, old)
     _check_type(rt, config)
     live, entries = _live(rt, kind, old, request)
     _refuse_managed_fields(config)
-    if rt.custom is not None:
-        config = numbers.as_decoded(config)
-    named = known_parts.read(config, kind)
+    if named is None:
+        config = config if rt.custom is None else numbers.as_decoded(config)
+        named = known_parts.read(config, kind)
     if named is None:
         problems = typed_values.validate(config, kind)
         if problems:
@@ -84,7 +86,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
                 f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
             )
         named = typed_values.field_set(config, kind)
-    if rt.custom is not None and (problems := known_parts.misfits(live, kind, config)):
+    if rt.custom is not None and (problems := _misfits(live, kind, config, request)):
         raise status.unknown(
             f"failed to create typed live object ({_named(rt, live)}): {typed_values.explain(problems)}"
         )
@@ -96,8 +98,6 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     except Unconvertible as error:
         raise status.unknown(str(error)) from None
     obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
-    if rt.custom is not None and obj is not live:
-        known_parts.note_fitting(obj, live, kind)
     if noted is not None:
         _note_last_applied(obj, noted)
     if applied.entries:
@@ -109,6 +109,26 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
 
 
 # -- the configuration ------------------------------------------------------------------------------------------------
+
+
+def _read_for(kind: ObjectType, request: Request, old: Object | None) -> tuple[Object, FieldSet | None, list[str]]:
+    """Return (configuration, its field set, None if it may be invalid, complaints about repeated keys)."""
+    config = codec.decode_nearly_plain(request.body)
+    named = None if config is None else known_parts.read(config, kind, _last_applied(old, request.writer))
+    if named is not None:
+        return config, named, []
+    config, duplicates = _read(request.body)
+    return config, None, duplicates
+
+
+def _last_applied(old: Object | None, writer: Writer) -> FieldSet:
+    """Return the field set of a manager's last apply, empty if there was none."""
+    for entry in () if old is None else old["metadata"].get("managedFields") or ():
+        manager, operation, _, subresource = managers.key_of(entry)
+        if (manager, operation, subresource) == (writer.manager, "Apply", writer.subresource):
+            fields: FieldSet = entry.get("fieldsV1") or {}
+            return fields
+    return {}
 
 
 def _read(body: bytes) -> tuple[Object, list[str]]:
@@ -206,6 +226,13 @@ def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Reque
     return live, tracked["metadata"].get("managedFields") or []
 
 
+def _misfits(live: Object, kind: ObjectType, config: Object, request: Request) -> list[str]:
+    """Return the problems of a live custom object. ``config``: a valid configuration."""
+    if request.fits:
+        return typed_values.misfits({"metadata": live["metadata"]}, kind)
+    return typed_values.misfits(live, kind, valid=config)
+
+
 def _apply(
     rt: ResourceType,
     kind: ObjectType,
@@ -298,8 +325,7 @@ def is_version(rt: ResourceType, api_version: str) -> bool:
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, empties: list[Empty] | None) -> Object:
     """Return the merged object in the form of a decoded and defaulted object."""
     if rt.custom is not None:
-        rt.custom.schema.coerce(obj, drop_malformed=True)
-        rt.custom.schema.default(obj)
+        rt.custom.schema.complete(obj)
         obj.setdefault("metadata", {})
         return obj
     try:

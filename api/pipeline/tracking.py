@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.custom.version import Marks
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
@@ -116,30 +117,41 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
         new["metadata"].pop("managedFields", None)
 
 
+def shares(rt: ResourceType, mark: Any, ctx: WriteContext) -> bool:
+    """Tell whether an apply may share the field sets of the stored object with others. ``mark``: of the object."""
+    return ctx.applies and mark is not None and rt.custom is not None and mark in rt.custom.marks.keeping
+
+
 def note_as_read(rt: ResourceType, stored: Object, mark: Any, ctx: WriteContext) -> None:
     """Note that requests see the stored object of an update as it is, if its ``mark`` tells so (custom resources).
 
     Then all steps of the write share the stored object: none changes it, nor what an apply takes from it.
     """
-    ctx.seen.clear()
+    seen = ctx.seen
+    seen.stored = seen.shown = None
+    seen.conforms = False
     if mark is None or rt.custom is None or not rt.is_storage_version:
         return
-    if mark is rt.custom.marks.kept and stored["apiVersion"] == rt.api_version:
-        ctx.seen[:] = stored, stored
+    marks: Marks = rt.custom.marks
+    if mark in marks.keeping and stored["apiVersion"] == rt.api_version:
+        seen.stored = seen.shown = stored
+        seen.conforms = mark is marks.conforming
 
 
 def seen_by_apply(ctx: WriteContext) -> Object | None:
     """Return the stored object of an update, if an apply may start from it without a copy."""
-    shared = ctx.applies and not ctx.subresource and ctx.seen and ctx.seen[0] is ctx.seen[1]
-    return ctx.seen[0] if shared else None
+    seen = ctx.seen
+    return seen.stored if ctx.applies and not ctx.subresource and seen.stored is seen.shown else None
 
 
 def seen_by(rt: ResourceType, old: Object, ctx: WriteContext) -> Object:
     """Return the stored custom object of an update as the request sees it. The steps of a write share it."""
-    if not ctx.seen or ctx.seen[0] is not old:
+    seen = ctx.seen
+    if seen.stored is not old or seen.shown is None:
         # Bytes are cheaper than a copy.
-        ctx.seen[:] = old, custom_versions.read(rt, orjson.loads(orjson.dumps(old)))
-    return ctx.seen[1]
+        seen.stored, seen.shown = old, custom_versions.read(rt, orjson.loads(orjson.dumps(old)))
+        seen.conforms = False
+    return seen.shown
 
 
 def _fits(obj: Object | None, kind: ObjectType) -> bool:

@@ -52,14 +52,30 @@ class Type:
     ``collector``: a cache of field_sets.py, which makes one for each type in use.
     ``json``: a cache of equality.py: whether values hold arbitrary JSON.
     ``splits``: a cache of structured_merge.py: whether no value is owned as a whole.
+    ``reader``, ``member_reader``: caches of typed_readers.py, as ``collector``; ``matcher``, ``member_matcher``: of
+    typed_matchers.py.
     ``custom``: a part of a custom resource, whose values may not fit their schema.
     """
 
-    __slots__ = ("collector", "custom", "go_type", "json", "splits")
+    __slots__ = (
+        "collector",
+        "custom",
+        "go_type",
+        "json",
+        "matcher",
+        "member_matcher",
+        "member_reader",
+        "reader",
+        "splits",
+    )
 
     def __init__(self, go_type: str) -> None:
         self.go_type = go_type
         self.collector: Callable[[Any], dict[str, Any]] | None = None
+        self.reader: Callable[[Any, int], dict[str, Any] | None] | None = None
+        self.member_reader: Callable[[Any, int], dict[str, Any] | None] | None = None
+        self.matcher: Callable[[Any, dict[str, Any], int], bool] | None = None
+        self.member_matcher: Callable[[Any, dict[str, Any], int], bool] | None = None
         self.json: bool | None = None
         self.splits: bool | None = None
         self.custom = False

@@ -43,6 +43,14 @@ class Nobody:
 NOBODY = Nobody()
 
 
+class Seen(msgspec.Struct):
+    """A stored object, and the same as requests see it. ``conforms``: its contents are known to fit their schema."""
+
+    stored: Object | None = None
+    shown: Object | None = None
+    conforms: bool = False
+
+
 class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     """The circumstances of a write, apart from its object.
 
@@ -55,8 +63,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     ``applies``: a server-side apply, which computes field owners by itself.
     ``force``: the apply takes fields from other managers.
     ``empties``: the empty lists and maps of the request's object, noted by the step that decodes it.
-    ``seen``: (stored object of an update, the same as requests see it), noted by the first step that needs it. For
-    custom resources.
+    ``seen``: the stored object of an update, noted by the first step that needs it. For custom resources.
     """
 
     now: str
@@ -73,7 +80,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
     requester: Requester = NOBODY
     empties: list[Empty] = msgspec.field(default_factory=list)
-    seen: list[Object] = msgspec.field(default_factory=list)
+    seen: Seen = msgspec.field(default_factory=Seen)
 
 
 class Outcome(enum.Enum):

@@ -52,11 +52,11 @@ class PresentSchema:
 
     def is_known_to_keep(self, entry: Entry) -> bool:
         """Tell whether an earlier look has found that the schema changes nothing in an entry."""
-        return entry.mark is self._marks.kept
+        return entry.mark in self._marks.keeping
 
     def keeps(self, entry: Entry) -> bool:
         """Tell whether the schema changes nothing in an entry."""
-        if entry.mark is self._marks.kept:
+        if entry.mark in self._marks.keeping:
             return True
         if entry.mark is self._marks.changed or not self._stored:
             return False
@@ -66,7 +66,7 @@ class PresentSchema:
 
     async def keeps_all(self, entries: Sequence[Entry]) -> bool:
         """Tell whether the schema changes nothing in any of the entries. Large ones are looked at in a thread."""
-        if {*map(_mark, entries)} <= {self._marks.kept}:
+        if {*map(_mark, entries)} <= self._marks.keeping:
             return True
         if not self._stored:
             return False

@@ -7,6 +7,7 @@ from other processes, fdatasync 0.1 to 0.2 ms. CPU is per operation (for a watch
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kubechronicle.api.values.objects import Object
@@ -151,6 +152,25 @@ def _custom(kilobytes: int) -> tuple[Case, ...]:
         ("apply-16", "server-side apply, changed, 16 conn.", apply, 0),
         ("watch-1000", "watch, 1,000 watchers × 50 creates/s", {"mode": "watch", "watchers": 1000, "rate": 50}, 0),
     )
+    return _custom_cases(kilobytes, flags, loads)
+
+
+def _large_custom() -> tuple[Case, ...]:
+    """Return the cases of custom objects of 20 KB: writes by one client alone, and by 16."""
+    flags: _Flags = {**custom_objects.load_flags(20)}
+    loads: list[tuple[str, str, _Flags, int]] = []
+    for conns in (1, 16):
+        applies: _Flags = {"mode": "objects", "verb": "apply", "conns": conns}
+        label, values = (custom_objects.changing(20, label=label) for label in (True, False))
+        loads += [
+            (f"create-{conns}", f"create, {conns} conn.", {"mode": "create", "conns": conns}, 0),
+            (f"apply-{conns}", f"apply, a label changed, {conns} conn.", {**applies, "template": label}, 0),
+            (f"apply-all-{conns}", f"apply, all texts changed, {conns} conn.", {**applies, "template": values}, 0),
+        ]
+    return _custom_cases(20, flags, loads)
+
+
+def _custom_cases(kilobytes: int, flags: _Flags, loads: Iterable[tuple[str, str, _Flags, int]]) -> tuple[Case, ...]:
     size = f"custom-{kilobytes}k"
     return tuple(
         Case(
@@ -244,6 +264,7 @@ CASES: tuple[Case, ...] = (
     _watch(1000, (16.4, 0.8), "p50 20.7, p99 61.6 ms"),  # 0.82 + 0.04 cores at 50,000 events/s
     *_custom(1),
     *_custom(4),
+    *_large_custom(),
     _list(10000, "JSON", 94, "p50 95 ms"),
     _list(10000, "rv=0", 80, "p50 77 ms", query="resourceVersion=0"),
     _list(10000, "limit=500 pages", 131, "p50 139 ms", limit=500),

@@ -1,4 +1,4 @@
-"""The custom resource of the benchmark: a schema of 60 fields with three CEL rules, and objects of 1 KB and of 4 KB.
+"""The custom resource of the benchmark: a schema of 60 fields with three CEL rules, and objects of 1, 4 and 20 KB.
 
 The schema has the parts of definitions in use: nested objects, defaults, enumerations, patterns, bounds, formats, lists
 that are maps, a set, a map of text, a quantity, and a status. The objects leave out some fields that have defaults. The
@@ -143,9 +143,13 @@ def fields(schema: Object) -> int:
     return len(schema.get("properties") or {}) + sum(fields(one) for one in below)
 
 
-def workload(kilobytes: int) -> Object:
-    """Return the template of an object of 1 KB or of 4 KB."""
-    times = {1: 1, 4: 7}[kilobytes]
+_TIMES: Final = {1: (1, 2), 4: (7, 14), 20: (30, 166)}
+"""(a measure of the lists, number of notes) by kilobytes. A list has at most 64 items."""
+
+
+def workload(kilobytes: int, *, text: str = "") -> Object:
+    """Return the template of an object of 1, 4 or 20 KB. ``text``: stands in hundreds of its values."""
+    times, notes = _TIMES[kilobytes]
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Workload",
@@ -161,12 +165,14 @@ def workload(kilobytes: int) -> Object:
             "resources": {"cpu": "500m", "memory": "512Mi"},
             "probe": {"path": "/healthz"},
             "ports": [{"name": f"port-{n}", "port": 8000 + n} for n in range(2 * times)],
-            "environment": [{"name": f"VARIABLE_{n}", "value": f"value of variable {n:04}"} for n in range(4 * times)],
-            "volumes": [{"name": f"volume-{n}", "path": f"/mnt/{n}", "size": "1Gi"} for n in range(times)],
-            "tolerations": [{"key": f"dedicated-{n}", "operator": "Exists"} for n in range(times)],
-            "zones": [f"zone-{n}" for n in range(2 * times)],
+            "environment": [
+                {"name": f"VARIABLE_{n}", "value": f"value of variable {n:04}{text}"} for n in range(min(4 * times, 64))
+            ],
+            "volumes": [{"name": f"volume-{n}", "path": f"/mnt/{n}{text}", "size": "1Gi"} for n in range(times)],
+            "tolerations": [{"key": f"dedicated-{n}{text}", "operator": "Exists"} for n in range(times)],
+            "zones": [f"zone-{n}" for n in range(min(2 * times, 16))],
             "selector": {"app": "bench", "tier": "backend"},
-            "notes": {f"note-{n}": "some words about this workload, as people write them" for n in range(2 * times)},
+            "notes": {f"note-{n}": f"some words about this workload, as people write them{text}" for n in range(notes)},
             "weight": 0.5,
             "schedule": {"cron": "0 * * * *"},
         },
@@ -178,6 +184,15 @@ def template(kilobytes: int, *, update: bool = False) -> str:
     obj = workload(kilobytes)
     if update:
         obj["metadata"]["resourceVersion"] = "@revision@"
+    return json.dumps(obj, separators=(",", ":"))
+
+
+def changing(kilobytes: int, *, label: bool) -> str:
+    """Return the text of an object of which each turn changes a label only, or else hundreds of values."""
+    obj = workload(kilobytes, text="" if label else ", @count@")
+    obj["spec"]["description"] = "some words"
+    if label:
+        obj["metadata"]["labels"]["turn"] = "@count@"
     return json.dumps(obj, separators=(",", ":"))
 
 

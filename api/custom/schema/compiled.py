@@ -2,7 +2,8 @@
 
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
-only the first time costs a walk (settled.py).
+only the first time costs a walk (settled.py). Most contents need none of these steps, which one walk proves
+(conforming.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
+from kubechronicle.api.custom.schema import conforming, defaults, embedded, keywords, pruning
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
@@ -27,7 +28,7 @@ Object = dict[str, Any]
 class CompiledSchema:
     """A schema, ready for use by several threads at once. ``root``: its structure."""
 
-    __slots__ = ("_preserves", "_settled", "_status", "_table", "_valid", "root")
+    __slots__ = ("_conforming", "_preserves", "_proof", "_settled", "_status", "_table", "_unproved", "_valid", "root")
 
     def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
         self.root = Node(openapi)
@@ -39,6 +40,10 @@ class CompiledSchema:
             _prune_defaults(self.root)
         self._settled = KnownContents() if settles(self.root) else None
         self._valid = None if _checks_metadata(openapi) else KnownContents()
+        provable = not preserve_unknown and self._settled is not None and self._valid is not None
+        self._proof = conforming.proof_of(self.root, self._table) if provable else None
+        self._conforming = KnownContents()
+        self._unproved: bytes | None = None
 
     def settle(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Clean and default an object, in place. Arguments, result and exceptions are those of both steps."""
@@ -49,7 +54,7 @@ class CompiledSchema:
             return unknown
         unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
         before = digest_of(obj)
-        if before in known:
+        if before in known or self.conforms(obj, before):
             return unknown
         unknown += self.prune(obj)
         self.default(obj)
@@ -61,7 +66,32 @@ class CompiledSchema:
 
         False also where that is not known.
         """
-        return self._settled is not None and contents.digest in self._settled
+        return contents.digest in self._conforming or (self._settled is not None and contents.digest in self._settled)
+
+    def conforms(self, obj: Object, digest: bytes | None) -> bool:
+        """Tell whether an object is known to conform, or can be proved to. ``digest``: of its contents.
+
+        Then it has the form and the defaults of the schema, is valid, fits the type, and is stored as it is.
+        """
+        proof = self._proof
+        if proof is None or digest is None or digest == self._unproved:
+            return False
+        if digest in self._conforming:
+            return True
+        failures = Failures()
+        try:
+            proved = proof(obj, failures) and not failures
+        except RecursionError:
+            proved = False
+        if proved:
+            self._conforming.add(digest)
+        else:
+            self._unproved = digest  # the steps of one request ask several times
+        return proved
+
+    def is_known_to_conform(self, contents: Contents) -> bool:
+        """Tell whether contents have been proved to conform."""
+        return contents.digest in self._conforming
 
     def clean(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Bring a decoded object into the form of the schema, in place. Return the paths of the unknown fields.
@@ -76,6 +106,12 @@ class CompiledSchema:
         """Set structural defaults, in place. defaults.TooManyDefaultsError if they make the object too large."""
         if self.root.deep_defaults:
             defaults.Filler().fill(obj, self.root)
+
+    def complete(self, obj: Object) -> None:
+        """Bring a merged object into form, without malformed metadata, and set its defaults, in place."""
+        self.coerce(obj, drop_malformed=True)
+        if self.root.deep_defaults and not self.conforms(obj, digest_of(obj)):
+            self.default(obj)
 
     def prune(self, obj: Object) -> list[str]:
         """Remove unknown fields, and nulls that the schema forbids and gives no default, in place.
@@ -103,7 +139,7 @@ class CompiledSchema:
         """
         if digest is None:
             digest = self.digest(Contents(obj))
-        if self._valid is not None and digest in self._valid:
+        if self._valid is not None and (digest in self._valid or self.conforms(obj, digest)):
             return []
         correlated = None if old is None else Correlated(obj, old, self.root)
         causes, tolerated = _validate(self._table, obj, correlated, "")

@@ -89,27 +89,36 @@ def _correlated(old: Correlated, name: str, where: Where) -> Correlated | None:
     return None if where is None and name in TYPE_FIELDS else old.field(name)
 
 
-def list_check(table: Table) -> Check | None:
+def items_check(table: Table) -> Check | None:
     """Return the check of a list's items; None if the schema says nothing about them."""
-    schema = table.schema
-    given = schema.get("items")
-    items = table.below(given) if isinstance(given, Mapping) else None
+    given = table.schema.get("items")
+    if not isinstance(given, Mapping):
+        return None
+    items = table.below(given)
+
+    def check(value: list[Any], where: Where, failures: Failures, old: Correlated | None) -> int:
+        count = 0
+        for position, item in enumerate(value):
+            constant, inner = items[item.__class__]
+            if inner is None:
+                count += constant
+            elif old is None or (correlated := old.item(position)) is None:
+                count += constant + inner(item, (where, position), failures, None)
+            else:
+                count += apply_ratcheted(items, (where, position), failures, correlated)
+        return count
+
+    return check
+
+
+def length_check(schema: Schema) -> Check | None:
+    """Return the check of the number of a list's items, and that they differ; None if the schema says nothing of it."""
     fewest, most, unique = schema.get("minItems"), schema.get("maxItems"), bool(schema.get("uniqueItems"))
-    if items is None and fewest is None and most is None and not unique:
+    if fewest is None and most is None and not unique:
         return None
     too_few = f"should have at least {fewest} items"
 
     def check(value: list[Any], where: Where, failures: Failures, old: Correlated | None) -> int:
-        count = 0
-        if items is not None:
-            for position, item in enumerate(value):
-                constant, inner = items[item.__class__]
-                if inner is None:
-                    count += constant
-                elif old is None or (correlated := old.item(position)) is None:
-                    count += constant + inner(item, (where, position), failures, None)
-                else:
-                    count += apply_ratcheted(items, (where, position), failures, correlated)
         size = len(value)
         if fewest is not None and size < fewest:
             failures.invalid(where, size, too_few)
@@ -117,6 +126,6 @@ def list_check(table: Table) -> Check | None:
             failures.add("many", where, (most, "items"), size)
         if unique and len(set(map(identity_of, value))) < size:
             failures.invalid(where, "", "shouldn't contain duplicates")
-        return count
+        return 0
 
     return check

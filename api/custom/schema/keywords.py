@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.custom.numbers import as_decoded
-from kubechronicle.api.custom.schema.containers import list_check, object_check, size_check
+from kubechronicle.api.custom.schema.containers import items_check, length_check, object_check, size_check
 from kubechronicle.api.custom.schema.failures import Choices, Failures
 from kubechronicle.api.custom.schema.formats import FORMATS
 from kubechronicle.api.custom.schema.ratcheting import Correlated
@@ -69,6 +69,17 @@ def format_of(schema: Schema) -> str:
 def compile_check(table: Table, cls: type) -> Entry:
     """Return the number of positive checks of all values of a class, and their check, None if no value fails."""
     return _compiled(table, cls, types_of(table.schema))
+
+
+def own_check(table: Table, cls: type) -> Check | None:
+    """Return the check of objects or lists without those of their members, None if no value fails."""
+    schema = table.schema
+    typed, _ = _type_check(types_of(schema), format_of(schema), bool(schema.get("nullable")), cls)
+    size = size_check(schema) if cls is dict else length_check(schema)
+    checks = [check for check in (typed, *_combinations(table), size) if check is not None]
+    if schema.get("enum"):
+        checks.append(_enum_check(as_decoded(schema["enum"]), cls))
+    return _joined(checks)
 
 
 def _compile_structural_check(table: Table, cls: type) -> Entry:
@@ -124,7 +135,7 @@ def _class_checks(table: Table, cls: type, types: Sequence[str], format_name: st
         found.append(number_check(schema, cls, kind, format_name if kind else ""))
     elif cls is list:
         base = 2
-        found.append(list_check(table))
+        found += [items_check(table), length_check(schema)]
     elif cls is dict:
         base = 1
         found += [size_check(schema), object_check(table)]

@@ -57,7 +57,7 @@ def repeated(items: Sequence[Any]) -> list[int]:
     >>> repeated([1, 2, 1, 1.0, True, 1])
     [2]
     """
-    if len(items) <= 1 or _differ(items):
+    if len(items) <= 1 or differ(items):
         return []
     seen: dict[Hashable, bool] = {}
     found: list[int] = []
@@ -72,8 +72,8 @@ def repeated(items: Sequence[Any]) -> list[int]:
     return found
 
 
-def _differ(items: Sequence[Any]) -> bool:
-    """Return whether no two items are equal; False if that is not certain."""
+def differ(items: Sequence[Any]) -> bool:
+    """Return whether no two items are equal, 1 and True included; False if that is not certain."""
     try:
         return len(set(items)) == len(items)
     except TypeError:  # lists or objects
@@ -97,7 +97,7 @@ def _validate_map(items: list[Any], keys: Sequence[str], where: Where) -> Iterab
             return [invalid_value(path_text(index(where, position)), bad_value(item), problem)]
     if len(items) <= 1:
         return []
-    if len(keys) == 1 and _differ([None if item is None else item.get(keys[0]) for item in items]):
+    if len(keys) == 1 and differ([None if item is None else item.get(keys[0]) for item in items]):
         return []
     found: list[dict[str, Any]] = [
         {} if item is None else {name: item[name] for name in keys if name in item} for item in items

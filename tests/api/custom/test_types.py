@@ -9,7 +9,7 @@ import pytest
 from kubechronicle.api.custom.types import MAX_DEPTH, object_type
 from kubechronicle.api.managed_fields import field_sets
 from kubechronicle.api.managed_fields.managers import strip_untracked
-from kubechronicle.api.patch import structured_merge, typed_values
+from kubechronicle.api.patch import structured_merge, typed_readers, typed_values
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -104,7 +104,7 @@ def test_an_applied_configuration_names_its_leaves() -> None:
         "f:struct": {},
         "f:tmpl": {"f:metadata": {"f:labels": {"f:t": {}}}, "f:spec": {".": {}, "f:d": {}}},
     }
-    assert typed_values.read(config, KIND) == typed_values.field_set(config, KIND) == {"f:spec": expected}
+    assert typed_readers.read(config, KIND) == typed_values.field_set(config, KIND) == {"f:spec": expected}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_an_applied_configuration_names_its_leaves() -> None:
     ],
 )
 def test_errors_of_applies(spec: dict[str, Any], error: str) -> None:
-    assert typed_values.read({"spec": spec}, KIND) is None
+    assert typed_readers.read({"spec": spec}, KIND) is None
     assert typed_values.explain(typed_values.validate({"spec": spec}, KIND)) == error
 
 
@@ -145,7 +145,7 @@ def test_errors_of_applies(spec: dict[str, Any], error: str) -> None:
     ],
 )
 def test_what_the_types_leave_to_validation(spec: dict[str, Any]) -> None:
-    assert typed_values.read({"spec": spec}, KIND) is not None
+    assert typed_readers.read({"spec": spec}, KIND) is not None
     assert typed_values.validate({"spec": spec}, KIND) == []
 
 
@@ -189,7 +189,7 @@ def test_map_keys_without_defaults_are_named_in_the_order_of_the_schema() -> Non
 
 def test_a_version_without_a_schema_is_deduced() -> None:
     kind = object_type({})
-    assert typed_values.read({"a": {"b": [1]}}, kind) == {"f:a": {".": {}, "f:b": {}}}
+    assert typed_readers.read({"a": {"b": [1]}}, kind) == {"f:a": {".": {}, "f:b": {}}}
 
 
 def test_the_depth_of_types_is_bounded() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.patch import typed_values
+from kubechronicle.api.patch import typed_readers, typed_values
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline import scale as subresources
 from kubechronicle.api.pipeline.patching import APPLY_YAML, MERGE_PATCH
@@ -481,4 +481,4 @@ def test_an_int_or_string_takes_any_value_before_the_merge(value: Any) -> None:
     kind = types.object_type("io.k8s.api.policy.v1.PodDisruptionBudget")
     config = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": value}}
     assert typed_values.validate(config, kind) == []
-    assert typed_values.read(config, kind) == typed_values.field_set(config, kind)
+    assert typed_readers.read(config, kind) == typed_values.field_set(config, kind)

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kubechronicle.api.custom.types import object_type
-from kubechronicle.api.patch import known_parts, typed_values
+from kubechronicle.api.patch import known_parts, typed_readers
 
 TEXT = {"type": "string"}
 SPEC = {
@@ -34,13 +34,13 @@ def test_known_parts_have_the_field_set_of_a_walk() -> None:
     kind = object_type(SCHEMA)
     for config in (configuration(), configuration(size=1), configuration(size=True), configuration(unknown=1)):
         for _ in range(2):
-            assert known_parts.read(config, kind) == typed_values.read(config, kind)
+            assert known_parts.read(config, kind) == typed_readers.read(config, kind)
 
 
 def test_a_known_part_costs_no_walk() -> None:
     kind = object_type(SCHEMA)
     assert known_parts.read(configuration(), kind)
-    with patch.object(typed_values, "read", wraps=typed_values.read) as read:
+    with patch.object(typed_readers, "read", wraps=typed_readers.read) as read:
         named = known_parts.read({**configuration(), "other": {"texts": {"a": "b"}}}, kind)
     walked = [name for call in read.call_args_list for name in call.args[0]]
     assert walked == ["apiVersion", "kind", "metadata", "other"]
@@ -54,7 +54,7 @@ def test_a_part_belongs_to_its_field_and_its_schema() -> None:
         kind = object_type(schema)
         for name in ("spec", "other"):
             config = {**configuration(), name: spec}
-            assert known_parts.read(config, kind) == typed_values.read(config, kind)
+            assert known_parts.read(config, kind) == typed_readers.read(config, kind)
 
 
 def test_an_invalid_part_is_never_known() -> None:
@@ -67,32 +67,4 @@ def test_an_invalid_part_is_never_known() -> None:
 def test_values_that_have_no_text_are_read() -> None:
     kind = object_type(SCHEMA)
     config = configuration(size=2**70)
-    assert known_parts.read(config, kind) == typed_values.read(config, kind)
-
-
-def test_an_object_made_by_an_apply_fits_without_a_walk() -> None:
-    kind = object_type(SCHEMA)
-    before, made = configuration(), configuration(size=7)
-    config = configuration(size=8)
-    known_parts.note_fitting(made, before, kind)
-    with patch.object(typed_values, "fits", wraps=typed_values.fits) as fits:
-        assert known_parts.misfits(made, kind, config) == []
-    assert not any("spec" in call.args[0] for call in fits.call_args_list)
-
-
-def test_only_the_noted_contents_are_known_to_fit() -> None:
-    kind = object_type(SCHEMA)
-    made = configuration(size=9)
-    known_parts.note_fitting(made, {}, kind)
-    for wrong in (configuration(size="9"), configuration(items=[{"value": "v" * 2000}])):
-        assert known_parts.misfits(wrong, kind, configuration()) == typed_values.misfits(wrong, kind) != []
-    assert known_parts.misfits(configuration(size=9), object_type(SCHEMA), configuration()) == []
-
-
-def test_a_part_that_an_apply_leaves_is_not_noted_again() -> None:
-    live = configuration(size=10)
-    kind = object_type(SCHEMA)
-    known_parts.note_fitting({**live}, live, kind)
-    with patch.object(typed_values, "fits", wraps=typed_values.fits) as fits:
-        known_parts.misfits(live, kind, configuration())
-    assert any("spec" in call.args[0] for call in fits.call_args_list)
+    assert known_parts.read(config, kind) == typed_readers.read(config, kind)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.managed_fields import field_sets, managers
+from kubechronicle.api.managed_fields.changes import changes_within
 from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.managers import Writer
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.patch import apply as patch_apply
-from kubechronicle.api.patch import structured_merge, typed_values
+from kubechronicle.api.patch import structured_merge, typed_matchers, typed_readers, typed_values
 from kubechronicle.api.pipeline import defaulting, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, null_lists, types
@@ -177,7 +177,7 @@ def test_field_sets_in_every_representation(rt: ResourceType, data: st.DataObjec
     drawn = [data.draw(configurations(rt)) for _ in range(2)]
     fields, other = (typed_values.field_set(config, kind) for config in drawn)
     for config, found in zip(drawn, (fields, other), strict=True):
-        assert typed_values.read(config, kind) == (None if typed_values.validate(config, kind) else found)
+        assert typed_readers.read(config, kind) == (None if typed_values.validate(config, kind) else found)
     assert json.loads(json.dumps(fields)) == fields
     entry = {
         "manager": "m",
@@ -202,6 +202,25 @@ def test_field_sets_in_every_representation(rt: ResourceType, data: st.DataObjec
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
+@example_settings(4)
+def test_a_configuration_matches_a_set_if_it_is_its_own(rt: ResourceType, data: st.DataObject) -> None:
+    kind = kind_of(rt)
+    config, other = (data.draw(configurations(rt)) for _ in range(2))
+    if data.draw(st.booleans()):
+        other = data.draw(part_of(config, other))
+    valid = not typed_values.validate(config, kind)
+    own, fields = (typed_values.field_set(each, kind) for each in (config, other))
+    for name, value in config.items():
+        field = kind.fields.get(name)
+        for node in (own.get(f"f:{name}"), fields.get(f"f:{name}")):
+            if field is not None and node is not None:
+                found = typed_matchers.matches(value, node, field.type)
+                equal = valid and node == own.get(f"f:{name}")
+                assert found == equal or (not found and (not valid or "[]" in json.dumps(value)))
+
+
+@pytest.mark.parametrize("rt", KINDS, ids=repr)
+@given(data=st.data())
 @example_settings(6)
 def test_other_managers_lose_the_same_fields_by_a_comparison_of_theirs_alone(
     rt: ResourceType, data: st.DataObject
@@ -209,10 +228,12 @@ def test_other_managers_lose_the_same_fields_by_a_comparison_of_theirs_alone(
     kind = kind_of(rt)
     before, after, theirs = (canonical(rt, data.draw(configurations(rt))) for _ in range(3))
     if data.draw(st.booleans()):
-        after = {**before, **{name: value for name, value in after.items() if data.draw(st.booleans())}}
-    fields = typed_values.field_set(theirs if data.draw(st.booleans()) else before, kind)
+        after = data.draw(part_of(before, after))
+    owner = data.draw(st.sampled_from((theirs, before, after)))
+    by_update, _ = field_sets.compare({}, owner, kind)  # with the maps and lists around the fields
+    fields = data.draw(st.sampled_from((typed_values.field_set(owner, kind), by_update)))
     whole = field_sets.compare(before, after, kind)
-    alone = field_sets.compare(*patch_apply.parts(before, after, kind, fields), kind)
+    alone = changes_within(before, after, kind, fields)
     for combine in (field_sets.intersection, field_sets.difference):
-        for all_of, part_of in zip(whole, alone, strict=True):
-            assert combine(fields, part_of) == combine(fields, all_of)
+        for all_of, some_of in zip(whole, alone, strict=True):
+            assert combine(fields, some_of) == combine(fields, all_of)
