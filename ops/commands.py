@@ -10,10 +10,8 @@ import argparse
 import gc
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
@@ -33,8 +31,7 @@ ABOUT_HISTORY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     summary: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -53,6 +50,8 @@ class _Parser(argparse.ArgumentParser):
             raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
         names = (*COMMANDS, *CLIENT_COMMANDS)
         if wrong := re.match(r"argument COMMAND: invalid choice: '(\S+)'", message):
+            from difflib import get_close_matches
+
             near = get_close_matches(wrong[1], names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`kubechronicle --help` lists the commands"
             raise OperatorError(f"unknown command {wrong[1]!r}; {hint}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from kubechronicle.ops import terminal
 from kubechronicle.ops.exit_codes import MISTAKE
 
@@ -38,4 +36,6 @@ def one_line(error: BaseException) -> str:
 
 def describe_status(status: int) -> str:
     """Return a process' exit status, as subprocess reports it, in words."""
+    import signal  # commands start sooner without it
+
     return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"

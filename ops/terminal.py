@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
-import orjson
-
 from kubechronicle.api.values.printable import printable, printable_json, printable_lines
 
 COLOURS: Final[Mapping[str, str]] = {
@@ -55,8 +53,8 @@ class Output:
         """Print a text of several lines, which must end with a line break."""
         self._stream.write(printable_lines(text))
 
-    def json(self, value: Any, *, options: int = 0) -> None:
-        self._stream.write(f"{json_text(value, options=options)}\n")
+    def json(self, value: Any, *, indented: bool = False, zulu: bool = False) -> None:
+        self._stream.write(f"{json_text(value, indented=indented, zulu=zulu)}\n")
 
     def yaml(self, value: Any) -> None:
         self._stream.write(yaml_text(value))
@@ -111,6 +109,12 @@ def stderr() -> Output:
     return Output(sys.stderr)
 
 
+def flush() -> None:
+    """Write all output that is pending. OSError."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
 def width() -> int:
     """Return the columns of the terminal, or of COLUMNS; 80 without either. As shutil.get_terminal_size."""
     columns = os.environ.get("COLUMNS", "")
@@ -130,8 +134,11 @@ def show_traceback(kind: type[BaseException], error: BaseException, where: Trace
         stderr().lines(text)
 
 
-def json_text(value: Any, *, options: int = orjson.OPT_INDENT_2) -> str:
-    """Return JSON, with unprintable characters as escapes."""
+def json_text(value: Any, *, indented: bool = True, zulu: bool = False) -> str:
+    """Return JSON, with unprintable characters as escapes. ``zulu``: times in UTC end with Z."""
+    import orjson  # most commands print text, and start sooner without it
+
+    options = (orjson.OPT_INDENT_2 if indented else 0) | (orjson.OPT_UTC_Z if zulu else 0)
     return printable_json(orjson.dumps(value, option=options).decode())
 
 

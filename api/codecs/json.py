@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import orjson
 
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
+from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
 from kubechronicle.api.codecs.headroom import require_for_document
 from kubechronicle.api.codecs.json_syntax import syntax_error
 
 __all__ = [
-    "MAX_DEPTH",
     "as_object",
     "decode",
     "decode_value",
@@ -36,7 +36,6 @@ __all__ = [
     "summary",
 ]
 
-MAX_DEPTH = 250
 # The validator that finds Go's text is slow. The text about a larger document helps no client.
 _MAX_EXPLAINED = 512 * 1024
 _SURROGATE = re.compile("[\ud800-\udfff]")

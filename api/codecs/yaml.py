@@ -30,8 +30,9 @@ from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
+from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys, holds_any, loads
+from kubechronicle.api.codecs.json import as_object, has_unique_keys, holds_any, loads
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
 from kubechronicle.api.values.recent import Recent

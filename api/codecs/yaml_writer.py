@@ -7,13 +7,12 @@ Unprintable characters, bidirectional marks among them, are always escaped, beca
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-import orjson
-
+from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import EncodeError
-from kubechronicle.api.codecs.json import MAX_DEPTH
 from kubechronicle.api.codecs.yaml_scalars import resolve
 from kubechronicle.api.values.numbers import whole
 
@@ -29,6 +28,7 @@ _TIMESTAMP = re.compile(
 )
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII)
 _NO_LITERAL = re.compile(r" \n| $")
+_STRINGS = json.JSONEncoder(ensure_ascii=False)
 
 
 def write(value: Any) -> str:
@@ -152,10 +152,7 @@ def _literal(value: str, indent: int) -> str:
 
 
 def _double(value: str) -> str:
-    try:
-        text = orjson.dumps(value).decode()
-    except TypeError:
-        text = orjson.dumps(value.encode("utf-8", "replace").decode()).decode()
+    text = _STRINGS.encode(value.encode("utf-8", "replace").decode())
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)

@@ -11,8 +11,7 @@ A value has its own mark; the mark of a mapping or list is the revision that cre
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.differences import field_below, item_key, item_label, key_fields_of, same
 
@@ -20,8 +19,7 @@ BOOKKEEPING: Final = ("managedFields", "resourceVersion")
 """Fields of metadata that every write sets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(NamedTuple):
     """A value and the revision that set it.
 
     ``members``: the marks of a mapping's values by name, or of a list's items by position.

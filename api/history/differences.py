@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-import orjson
-
+from kubechronicle.api.values.compact_json import compact_json
 from kubechronicle.api.values.objects import ReadOnlyObject
 from kubechronicle.api.values.printable import printable, printable_json
 
@@ -128,7 +127,7 @@ def _words(one: Difference) -> str:
 def shown_value(value: Any) -> str:
     """Return a value as printable text, shortened."""
     is_plain = isinstance(value, str) and value.isprintable() and value
-    text = value if is_plain else printable_json(orjson.dumps(value).decode())
+    text = value if is_plain else printable_json(compact_json(value))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 

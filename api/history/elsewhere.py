@@ -11,11 +11,9 @@ ERASED: Final = "left out: their contents were erased from history"
 ENDS: Final = "history of branch"
 """Begins the warning of answers about history in a branch, which lack its own changes."""
 FORMER: Final = "changes of Events or Leases may be in another database, which this server is not given any more"
-_KNOWN: Final = re.compile(
-    r'"(changes of Events or Leases may be in another database[^"]*|revision \d+ is of one database;[^"]*)"'
-)
+_KNOWN: Final = r'"(changes of Events or Leases may be in another database[^"]*|revision \d+ is of one database;[^"]*)"'
 
 
 def notes_in(warnings: str) -> list[str]:
     """Return these warnings among those of a response's header ``Warning``."""
-    return _KNOWN.findall(warnings)
+    return re.findall(_KNOWN, warnings) if warnings else []

@@ -18,9 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
-
 from kubechronicle.api.history.differences import field_below, item_label, key_fields_of, same
+from kubechronicle.api.values.compact_json import compact_json
 
 # Mappings with free names: the rest of the path is one name, dots included.
 FREE: Final = (
@@ -37,9 +36,10 @@ FREE: Final = (
 MOST_STEPS: Final = 100
 """Steps of a path. No schema is as deep."""
 
-_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
-_QUOTED: Final = re.compile(r"\[(['\"])(.*?)\1\]")
-_FILTER: Final = re.compile(r"\[\?\(\s*@\.([^=\s]+)\s*==\s*(['\"]?)(.*?)\2\s*\)\]")
+# Compiled at the first use (re keeps it): most commands read no path.
+_STEP: Final = r"\.?([^.\[\]]+)|\[([^\]]*)\]"
+_QUOTED: Final = r"\[(['\"])(.*?)\1\]"
+_FILTER: Final = r"\[\?\(\s*@\.([^=\s]+)\s*==\s*(['\"]?)(.*?)\2\s*\)\]"
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +58,7 @@ def canonical(path: str) -> str:
         rest = text.removeprefix(f"{mapping}.")
         if rest != text and "[" not in rest:
             return field_below(mapping, rest)
-    text = _QUOTED.sub(r"[\2]", _FILTER.sub(r"[\1=\3]", text)).replace("[*]", "")
+    text = re.sub(_QUOTED, r"[\2]", re.sub(_FILTER, r"[\1=\3]", text)).replace("[*]", "")
     steps(text)
     return text
 
@@ -79,7 +79,7 @@ def steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path: names, and list keys with their opening bracket. ValueError."""
     found: list[str] = []
     place = 0
-    for match in _STEP.finditer(path):
+    for match in re.finditer(_STEP, path):
         if match.start() != place:
             break
         place = match.end()
@@ -156,4 +156,4 @@ def _is_item(item: Any, place: int, label: str) -> bool:
 
 
 def _spelled(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else compact_json(value)

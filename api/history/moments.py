@@ -27,15 +27,13 @@ HOW = (
 MAX_REVISION = 2**63 - 1
 LONGEST = timedelta(days=100_000)  # no cluster is older
 
-_REVISION = re.compile(r"[0-9]{1,19}")
-_TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?: ?(?:([Zz])|([+-])(\d\d):?(\d\d)))?)?",
-    re.ASCII,
-)
-_DURATION = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h|d|w))+")
-_OF_DAY = re.compile(r"(?:(yesterday|today)(?:[ T](?=\d))?)?(?:(\d?\d):(\d\d)(?::(\d\d))?Z?)?", re.ASCII)
-_EPOCH = re.compile(r"@([0-9]{1,13})", re.ASCII)
-_PART = re.compile(r"([0-9.]+)([a-zµ]+)")
+# Python compiles a pattern at its first use and keeps it: commands that parse no moment start sooner.
+_REVISION = r"[0-9]{1,19}"
+_TIME = r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?: ?(?:([Zz])|([+-])(\d\d):?(\d\d)))?)?"
+_DURATION = r"-?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h|d|w))+"
+_OF_DAY = r"(?:(yesterday|today)(?:[ T](?=\d))?)?(?:(\d?\d):(\d\d)(?::(\d\d))?Z?)?"
+_EPOCH = r"@([0-9]{1,13})"
+_PART = r"([0-9.]+)([a-zµ]+)"
 _SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
@@ -46,22 +44,22 @@ def parse_moment(text: str, *, now: datetime | None = None) -> Asked:
 
     ``now``: the present time, for times of day and days of the calendar; None: they are not allowed.
     """
-    text = text.removesuffix(" ago") if _DURATION.fullmatch(text.removesuffix(" ago")) else text
-    if now is not None and text and (match := _OF_DAY.fullmatch(text)):
+    text = text.removesuffix(" ago") if re.fullmatch(_DURATION, text.removesuffix(" ago")) else text
+    if now is not None and text and (match := re.fullmatch(_OF_DAY, text, re.ASCII)):
         return _time_of_day(text, match, now.astimezone(UTC))
-    if match := _EPOCH.fullmatch(text):
+    if match := re.fullmatch(_EPOCH, text):
         return _since_1970(int(match[1]))
-    if _REVISION.fullmatch(text):
+    if re.fullmatch(_REVISION, text):
         revision = int(text)
         if revision <= MAX_REVISION:
             return revision
-    elif match := _TIME.fullmatch(text):
+    elif match := re.fullmatch(_TIME, text, re.ASCII):
         try:
             return _time(match)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{text!r} is no moment: {error}") from None
-    elif _DURATION.fullmatch(text):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    elif re.fullmatch(_DURATION, text):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text))
         return timedelta(seconds=min(seconds, LONGEST.total_seconds()))
     raise ValueError(f"{text!r} is no moment; name {HOW}")
 

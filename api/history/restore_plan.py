@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.differences import Difference, differences
 from kubechronicle.api.history.restore_rules import (
@@ -36,8 +35,7 @@ IN_DELETION: Final = "it was being deleted"
 ELSEWHERE: Final = next(rank for rank, kinds in enumerate(ORDER) if ("*", "*") in kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The action for one object.
 
     ``then``, ``live``: its past and present state, None if absent.
@@ -50,7 +48,7 @@ class Step:
     key: Key
     then: Object | None = None
     live: Object | None = None
-    changes: tuple[Difference, ...] = field(default=())
+    changes: tuple[Difference, ...] = ()
     why: str = ""
     problem: str = ""
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
-
-import orjson
 
 from kubechronicle.api.history.elsewhere import ENDS, ERASED, notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
@@ -34,6 +30,8 @@ from kubechronicle.ops.errors import OperatorError
 T = TypeVar("T")
 
 PAGE_SIZE: Final = 500
+LONG: Final = 512 * 1024
+"""Bytes of JSON from which on orjson is imported."""
 NOT_JSON: Final = "the response is not JSON; is this a Kubernetes API server?"
 JSON: Final = "application/json"
 REVISIONS: Final = f"/apis/{HISTORY_GROUP}/"
@@ -41,7 +39,6 @@ REVISIONS: Final = f"/apis/{HISTORY_GROUP}/"
 MAIN_LOG: Final = f"{NOISE}={HIDDEN}"
 # Smaller differences between the clocks are ignored: the Date header has whole seconds.
 TOLERATED_SKEW: Final = timedelta(seconds=2)
-HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -63,7 +60,6 @@ def _explain(code: int, message: str) -> str:
     return f"the server rejected the request: {message}"
 
 
-@dataclass(frozen=True, slots=True)
 class Client:
     """A client of one server, at one moment.
 
@@ -77,20 +73,27 @@ class Client:
     ``mask``: the key of the masks, so that equal values have equal masks in one run
     """
 
-    transport: Transport
-    namespace: str = "default"
-    moment: str = ""
-    skew: list[timedelta] = field(default_factory=list)
-    omissions: list[str] = field(default_factory=list)
-    remarks: set[str] = field(default_factory=set)
-    compressed: bool = True
-    shows_secrets: bool = False
-    reason: str = ""
-    mask: str = field(default_factory=lambda: os.urandom(16).hex(), repr=False)
+    def __init__(
+        self, transport: Transport, namespace: str = "default", *, shows_secrets: bool = False, reason: str = ""
+    ) -> None:
+        self.transport, self.namespace = transport, namespace
+        self.shows_secrets, self.reason = shows_secrets, reason
+        self.moment = ""
+        self.compressed = True
+        self.skew: list[timedelta] = []
+        self.omissions: list[str] = []
+        self.remarks: set[str] = set()
+        self.mask = os.urandom(16).hex()
+
+    def replaced(self, **changes: Any) -> Client:
+        """Return a client with other values. It shares the lists that are not among them."""
+        other = Client(self.transport)
+        vars(other).update({**vars(self), **changes})
+        return other
 
     def at(self, moment: str) -> Client:
         """Return this client at a moment of ``resolve_moment``."""
-        return replace(self, moment=moment)
+        return self.replaced(moment=moment)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -119,8 +122,8 @@ class Client:
         """Send a request and return the object in the response. ApiError, OperatorError."""
         answer = self._body(method, path, query, body, content_type=content_type, accept=accept)
         try:
-            document = orjson.loads(answer)
-        except orjson.JSONDecodeError:
+            document = _decoded(answer)
+        except ValueError:
             raise OperatorError(NOT_JSON) from None
         if not isinstance(document, dict):
             raise OperatorError("the response is not an object; is this a Kubernetes API server?")
@@ -141,7 +144,7 @@ class Client:
             headers[REASON] = self.reason.encode().decode("latin-1")  # UTF-8 on the wire
         if not self.compressed:
             headers["Accept-Encoding"] = "identity"
-        data = orjson.dumps(body) if body is not None else None
+        data = _encoded(body) if body is not None else None
         reply = self.transport.send(method, self._path(path, query), headers, data)
         if not self.skew:
             self._measure(reply)
@@ -193,7 +196,7 @@ class Client:
         if isinstance(lines, Reply):
             raise _api_error(lines)
         for line in lines:
-            event = orjson.loads(line)
+            event = _decoded(line)
             if event.get("type") == "ERROR":
                 status = event.get("object") or {}
                 raise ApiError(status.get("code") or 500, status.get("reason") or "", status.get("message") or "")
@@ -251,7 +254,7 @@ class Client:
             name = tag_named(text)
         except ValueError as error:
             raise OperatorError(str(error)) from None
-        tag = replace(self, moment="").get_if(f"{REVISIONS}v1/{TAGS}/{name}")
+        tag = self.replaced(moment="").get_if(f"{REVISIONS}v1/{TAGS}/{name}")
         if tag is None:
             raise OperatorError(unknown(name))
         return tag
@@ -267,12 +270,11 @@ class Client:
 
 def _http_date(text: str) -> datetime | None:
     """Return the time of ``Fri, 27 Nov 2026 20:44:37 GMT`` (RFC 9110 §5.6.7), None for another form."""
-    if not (match := HTTP_DATE.fullmatch(text)):
-        return None
-    day, month, year, hour, minute, second = match.groups()
-    with suppress(ValueError):
-        number = MONTHS.index(month) + 1
-        return datetime(int(year), number, int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+    with suppress(ValueError, OverflowError):
+        _, day, month, year, clock, zone = text.split(" ")
+        hour, minute, second = map(int, clock.split(":"))
+        if zone == "GMT":
+            return datetime(int(year), MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
     return None
 
 
@@ -298,6 +300,25 @@ def _pages(
         if not token:
             return
         parameters["continue"] = token
+
+
+def _decoded(text: bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError.
+
+    orjson is faster, but with its import a command starts a quarter later. So it is imported for long texts alone.
+    """
+    if len(text) < LONG:
+        try:
+            return json.loads(text)
+        except RecursionError:
+            raise ValueError("the document is nested too deeply") from None
+    import orjson
+
+    return orjson.loads(text)
+
+
+def _encoded(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _api_error(reply: Reply) -> ApiError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -40,4 +40,4 @@ SERVER_PROGRAM: Final = "kubechronicle"
 
 def program_name() -> str:
     """Return the name this program was called by."""
-    return "kubectl chronicle" if Path(sys.argv[0]).name.startswith("kubectl") else SERVER_PROGRAM
+    return "kubectl chronicle" if os.path.basename(sys.argv[0]).startswith("kubectl") else SERVER_PROGRAM

@@ -28,7 +28,8 @@ END: Final = "END"
 
 def moved(state: State, namespace: str, to: str) -> State:
     """Return a state as it would be in another place: its namespace renamed ("" for none), owners removed."""
-    found = State(kinds=state.kinds, unread=state.unread)
+    found = State()
+    found.kinds, found.unread = state.kinds, state.unread
     for obj in state.objects.values():
         one = copy.deepcopy(obj)
         metadata = one["metadata"]

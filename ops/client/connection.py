@@ -57,13 +57,14 @@ class Connection:
 
     def __init__(self, address: Address, *, context: ssl.SSLContext, name: str, timeout: float) -> None:
         self._address = address
-        self._socket = socket.create_connection(address.proxy or (address.host, address.port), timeout)
+        host, port = address.proxy or (address.host, address.port)
+        self._socket = socket.create_connection((_ascii(host), port), timeout)  # type: ignore[arg-type]
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.proxy is not None:
                 self._open_tunnel()
             if address.scheme == "https":
-                self._socket = context.wrap_socket(self._socket, server_hostname=name)
+                self._socket = context.wrap_socket(self._socket, server_hostname=_ascii(name))
         except BaseException:
             self._socket.close()
             raise
@@ -99,6 +100,11 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _ascii(host: str) -> str | bytes:
+    """Return a host as bytes, unless it is an internationalised name: socket imports the tables of these for a str."""
+    return host.encode() if host.isascii() else host
 
 
 class Response:

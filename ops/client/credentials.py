@@ -7,18 +7,16 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubechronicle.ops.client.server import Server
 
 
-@dataclass(frozen=True, slots=True)
 class Credentials:
     """``authorization``: the header's value, "" for none."""
 
-    context: ssl.SSLContext
-    authorization: str = field(repr=False)
+    def __init__(self, context: ssl.SSLContext, authorization: str) -> None:
+        self.context, self.authorization = context, authorization
 
 
 def load_credentials(server: Server) -> Credentials:

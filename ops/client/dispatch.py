@@ -11,6 +11,7 @@ Each module in commands/ is named as its command, with underscores for dashes, a
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import re
 from collections.abc import Iterable, Sequence
@@ -88,7 +89,9 @@ def _check_moments(argv: Sequence[str]) -> None:
 def run(name: str, argv: Sequence[str]) -> int:
     """Run a command and return its exit code. OperatorError."""
     try:
-        code: int = _module_of(name).run(parse(name, argv))
+        arguments = parse(name, argv)
+        gc.enable()
+        code: int = _module_of(name).run(arguments)
         terminal.stdout().flush()
     except BrokenPipeError:
         terminal.stdout().discard()

@@ -7,9 +7,8 @@ either case; the group, or version and group, may follow after a dot. The first 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from kubechronicle.api.registry.groups import HISTORY
@@ -22,8 +21,7 @@ NOW: Final = "-0s"
 """The present as a moment of history."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind, from discovery. ``plural``: the resource's name in paths."""
 
     group: str

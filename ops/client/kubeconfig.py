@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
-import copy
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,22 +32,27 @@ USER_FILES: Final = ("client-certificate", "client-key", "tokenFile")
 POD_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True, slots=True)
 class Target:
     """The server of the current context, the namespace, and the user.
 
     ``headers``: the impersonation headers
     ``plugin``: the user's ``exec`` entry, None without one
     ``cluster``: the cluster entry, for the plugin
-    ``document``: all files merged, for kubectl, with absolute paths
+    ``document``: returns all files merged, for kubectl, with absolute paths
     """
 
-    server: Server
-    namespace: str
-    headers: tuple[tuple[str, str], ...] = ()
-    plugin: Mapping[str, Any] | None = None
-    cluster: Mapping[str, Any] = field(default_factory=dict)
-    document: Document = field(default_factory=dict, repr=False)
+    def __init__(
+        self,
+        server: Server,
+        namespace: str,
+        headers: tuple[tuple[str, str], ...],
+        document: Callable[[], Document],
+        *,
+        plugin: Mapping[str, Any] | None = None,
+        cluster: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.server, self.namespace, self.headers = server, namespace, headers
+        self.document, self.plugin, self.cluster = document, plugin, cluster or {}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +79,8 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str] = os.envi
         target = _target(document, arguments) or _pod(environment, arguments)
         if target is None:
             raise OperatorError(f"no server is configured; {HOW_TO_NAME}")
-        proxy = target.server.proxy_url or _proxy(target.server.url)
-        return replace(target, server=replace(target.server, proxy_url=proxy))
+        target.server = target.server.replaced(proxy_url=target.server.proxy_url or _proxy(target.server.url))
+        return target
     except ValueError as error:
         raise OperatorError(f"kubeconfig: {error}") from None
 
@@ -183,9 +187,9 @@ def _target(document: Document, arguments: argparse.Namespace) -> Target | None:
         _server(cluster, user, server),
         arguments.namespace or _text(context, "namespace") or "default",
         _impersonation(user, arguments),
-        plugin,
-        cluster,
-        _document_for_kubectl(document, arguments, cluster, user),
+        partial(_document_for_kubectl, document, arguments, cluster, user),
+        plugin=plugin,
+        cluster=cluster,
     )
 
 
@@ -221,6 +225,8 @@ def _document_for_kubectl(
     document: Document, arguments: argparse.Namespace, cluster: Mapping[str, Any], user: Mapping[str, Any]
 ) -> Document:
     """Return the merged document with the flags applied to its current context."""
+    import copy  # only some commands run kubectl
+
     merged = copy.deepcopy(document)
     name = arguments.context or _text(document, "current-context") or "kubechronicle"
     flags = {"as": arguments.__dict__.get("as"), "as-groups": arguments.as_group}
@@ -250,9 +256,9 @@ def _pod(environment: Mapping[str, str], arguments: argparse.Namespace) -> Targe
         namespace = (POD_FILES / "namespace").read_text().strip()
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": url, "certificate-authority": str(ca)}
-    document = _document_for_kubectl({}, arguments, cluster, {"tokenFile": str(token)})
+    document = partial(_document_for_kubectl, {}, arguments, cluster, {"tokenFile": str(token)})
     headers = _impersonation({}, arguments)
-    return Target(Server(url=url, ca=ca, token_file=token), namespace or "default", headers, document=document)
+    return Target(Server(url=url, ca=ca, token_file=token), namespace or "default", headers, document)
 
 
 def _proxy(url: str) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import orjson
-
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops import terminal
 from kubechronicle.ops.terminal import Part
@@ -48,7 +46,7 @@ class Screen:
     def document(self, value: Any) -> None:
         """Print the whole output as JSON or YAML."""
         if self.format == "json":
-            self.out.json(value, options=orjson.OPT_INDENT_2)
+            self.out.json(value, indented=True)
         else:
             self.out.yaml(value)
 

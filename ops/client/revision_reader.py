@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -42,7 +40,6 @@ class Scope(NamedTuple):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class RevisionQuery:
     """A query over one or two lists of revisions.
 
@@ -53,13 +50,24 @@ class RevisionQuery:
     ``warnings``: filled with the reasons why optional scopes were skipped
     """
 
-    scopes: Sequence[Scope]
-    fields: Mapping[str, str] = field(default_factory=dict)
-    content: str = "full"
-    oldest_first: bool = False
-    limit: int = 0
-    warnings: list[str] = field(default_factory=list)
-    labels: str = ""
+    def __init__(
+        self,
+        scopes: Sequence[Scope],
+        fields: Mapping[str, str] | None = None,
+        *,
+        content: str = "full",
+        oldest_first: bool = False,
+        limit: int = 0,
+        warnings: list[str] | None = None,
+        labels: str = "",
+    ) -> None:
+        self.scopes, self.fields, self.content = scopes, fields or {}, content
+        self.oldest_first, self.limit, self.labels = oldest_first, limit, labels
+        self.warnings = [] if warnings is None else warnings
+
+    def replaced(self, **changes: Any) -> RevisionQuery:
+        """Return a query with other values, and the same list of warnings unless another one is given."""
+        return RevisionQuery(**{**vars(self), **changes})
 
 
 def scopes_of(subject: Subject) -> list[Scope]:
@@ -175,11 +183,13 @@ def follow(client: Client, query: RevisionQuery, position: int) -> Iterator[Obje
     if len(query.scopes) == 1:
         yield from _follow_scope(client, query, query.scopes[0], position)
         return
+    import queue  # commands that do not follow start sooner without it
+
     arrivals: queue.Queue[int | Exception] = queue.Queue()
 
     def watch(scope: Scope) -> None:
         try:
-            for revision in _follow_scope(client, replace(query, content=""), scope, position):
+            for revision in _follow_scope(client, query.replaced(content=""), scope, position):
                 arrivals.put(number_of(revision))
         except Exception as error:
             arrivals.put(error)
@@ -194,7 +204,7 @@ def follow(client: Client, query: RevisionQuery, position: int) -> Iterator[Obje
             continue  # it was read together with another one
         newest = newest_position(client, query)
         limits = {**after(position), "revision.to": str(newest)}
-        fresh = replace(query, fields={**query.fields, **limits}, oldest_first=True, limit=0)
+        fresh = query.replaced(fields={**query.fields, **limits}, oldest_first=True, limit=0)
         yield from read_revisions(client, fresh)
         position = newest
 
@@ -221,7 +231,7 @@ def newest_position(client: Client, query: RevisionQuery) -> int:
     found = []
     for scope in query.scopes:
         try:
-            page = client.get(scope.path, {"limit": "1", **parameters_of(replace(query, content=""), scope)})
+            page = client.get(scope.path, {"limit": "1", **parameters_of(query.replaced(content=""), scope)})
         except ApiError as error:
             if error.code != 403 or not scope.optional:
                 raise

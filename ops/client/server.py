@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 Pem = bytes | Path | None
 """PEM itself, the file that contains it, or nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """One server. Raises ValueError for fields that exclude each other.
+    """One server. Its text has no secrets. Raises ValueError for fields that exclude each other.
 
     ``ca``: the server's certificate authorities, None for those of the system
     ``certificate``, ``key``: the client certificate, both or neither
@@ -22,19 +21,31 @@ class Server:
     ``insecure``: do not verify the server's certificate
     """
 
-    url: str
-    ca: Pem = None
-    certificate: Pem = None
-    key: Pem = field(default=None, repr=False)
-    token: str = field(default="", repr=False)
-    token_file: Path | None = None
-    username: str = ""
-    password: str = field(default="", repr=False)
-    server_name: str = ""
-    insecure: bool = False
-    proxy_url: str = field(default="", repr=False)
+    def __init__(
+        self,
+        *,
+        url: str,
+        ca: Pem = None,
+        certificate: Pem = None,
+        key: Pem = None,
+        token: str = "",
+        token_file: Path | None = None,
+        username: str = "",
+        password: str = "",
+        server_name: str = "",
+        insecure: bool = False,
+        proxy_url: str = "",
+    ) -> None:
+        self.url, self.ca, self.certificate, self.key = url, ca, certificate, key
+        self.token, self.token_file, self.username, self.password = token, token_file, username, password
+        self.server_name, self.insecure, self.proxy_url = server_name, insecure, proxy_url
+        self._check()
 
-    def __post_init__(self) -> None:
+    def replaced(self, **changes: Any) -> Server:
+        """Return a server with other values. Raises ValueError."""
+        return Server(**{**vars(self), **changes})
+
+    def _check(self) -> None:
         if not _is_http_url(self.url):
             raise ValueError(f"the server's URL must begin with https:// or http:// and name a host, got {self.url!r}")
         if self.proxy_url and not _is_http_url(self.proxy_url):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
@@ -24,8 +24,7 @@ def connect(target: kubeconfig.Target) -> Client:
     return Client(make_transport(target), target.namespace)
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One run of a command."""
 
     arguments: argparse.Namespace
@@ -35,8 +34,7 @@ class Session:
     @classmethod
     def open(cls, arguments: argparse.Namespace) -> Session:
         """Connect to the server that the arguments and the kubeconfig name. OperatorError."""
-        client = replace(
-            connect(kubeconfig.load(arguments)),
+        client = connect(kubeconfig.load(arguments)).replaced(
             shows_secrets=bool(getattr(arguments, "show_secrets", False)),
             reason=checked_reason(getattr(arguments, "reason_to_give", "")),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_reader import RevisionQuery, read_revisions, scopes_of
@@ -43,7 +42,7 @@ def subjects(session: Session, words: Sequence[str], kinds: Kinds, *, selector: 
     found: dict[Subject, None] = {}
     for revision in read_revisions(session.client, query):
         reference = revision["object"]
-        found[replace(kind, namespace=reference.get("namespace", ""), name=reference["name"])] = None
+        found[kind._replace(namespace=reference.get("namespace", ""), name=reference["name"])] = None
     if not found:
         raise OperatorError(f"no {kind.description} had the labels {selector} in the history")
     return list(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kubechronicle.api.values.objects import Object
@@ -22,7 +21,6 @@ Key = tuple[str, str, str, str]
 """Group, kind, namespace, name."""
 
 
-@dataclass(slots=True)
 class State:
     """The objects at a moment.
 
@@ -30,9 +28,10 @@ class State:
     ``unread``: resources that could not be listed in full, with the reason
     """
 
-    objects: dict[Key, Object] = field(default_factory=dict)
-    kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.kinds: dict[tuple[str, str], Kind] = {}
+        self.unread: dict[str, str] = {}
 
     def add(self, kind: Kind, obj: Object) -> None:
         self.objects[key_of(obj)] = obj
@@ -84,7 +83,7 @@ def _list(client: Client, kind: Kind, namespace: str, state: State) -> list[Obje
     Add a warning to ``unread`` if the list omits erased objects.
     """
     type_meta = {"apiVersion": kind.api_version, "kind": kind.kind}
-    client = replace(client, omissions=[])
+    client = client.replaced(omissions=[])
     try:
         objects = [{**item, **type_meta} for item in client.items(kind.path(namespace))]
         if client.omissions:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubechronicle.api.history.field_values import canonical
 from kubechronicle.api.history.noise import HIDDEN, NOISE
@@ -17,8 +16,7 @@ from kubechronicle.ops.errors import OperatorError
 HOW_TO_NAME: Final = "name it as TYPE/NAME or TYPE NAME, as in deployment/web"
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """The object a command is about, or all objects of a kind.
 
     ``namespace``: "" for cluster-scoped objects and for all namespaces
@@ -97,10 +95,10 @@ def checked_reason(text: str) -> str:
 
 
 # A duration as history accepts it, with a sign: -2h. argparse would take it for a flag.
-_SIGNED_DURATION = re.compile(r"-([0-9]+[0-9.a-zµ]*[a-zµ])")
+_SIGNED_DURATION = r"-([0-9]+[0-9.a-zµ]*[a-zµ])"
 
 
 def without_sign(argument: str) -> str:
     """Return ``2h`` for ``-2h``, which means the same moment; any other argument unchanged."""
-    match = _SIGNED_DURATION.fullmatch(argument)
+    match = re.fullmatch(_SIGNED_DURATION, argument) if argument.startswith("-") else None
     return match[1] if match else argument

@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -155,9 +154,9 @@ class HttpTransport:
                     from kubechronicle.ops.client import credential_plugins
 
                     issued = credential_plugins.run(self._target.plugin, self._target.cluster)
-                    server = replace(server, token=issued.token)
+                    server = server.replaced(token=issued.token)
                     if issued.certificate:
-                        server = replace(server, certificate=issued.certificate, key=issued.key)
+                        server = server.replaced(certificate=issued.certificate, key=issued.key)
                 try:
                     self._credentials = load_credentials(server)
                 except ValueError as error:

@@ -53,7 +53,7 @@ def _list(files: list[Archive], output: str) -> Iterator[str]:
                 "bytes": size,
                 "file": str(archive.path),
             }
-            yield terminal.json_text(document, options=0)
+            yield terminal.json_text(document, indented=False)
         else:
             revisions = f"{archive.first_row}-{archive.last_row}"
             yield f"{archive.log_id}   {archive.retention_class:5}   {revisions:22}   {size:10}   {archive.path.name}"
@@ -97,7 +97,7 @@ def _json(row: ArchivedRow) -> str:
         document["encryption"] = stored["encrypted"]
     document["object"] = None if document["erased"] or _is_encrypted(row) else stored
     document["user_extra"] = orjson.loads(document["user_extra"]) if document["user_extra"] is not None else None
-    return terminal.json_text(document, options=orjson.OPT_UTC_Z)
+    return terminal.json_text(document, indented=False, zulu=True)
 
 
 def _is_encrypted(row: ArchivedRow) -> bool:

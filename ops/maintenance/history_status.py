@@ -6,8 +6,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
-
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
@@ -29,7 +27,7 @@ async def run(settings: Settings, *, as_json: bool) -> int:
         status = await history_status(session, policies)
         await tell_of_others(session)
     if as_json:
-        terminal.stdout().json(_json(status), options=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+        terminal.stdout().json(_json(status), indented=True, zulu=True)
     else:
         terminal.stdout().lines(f"{text(status)}\n")
     return 0

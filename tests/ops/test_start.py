@@ -17,9 +17,11 @@ ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("kubectl-chronicle")
 TYPICAL = ("log", "who", "can_i", "tree", "blame", "diff", "between", "incident", "bisect", "export", "tag")
 LATE = {
+    "dataclasses",  # with inspect and ast; records on the way of most commands are NamedTuples
     "difflib",  # suggestions
     "email",  # http.client imports it
-    "hashlib",
+    "encodings.idna",  # of host names that are not ASCII
+    "hashlib",  # masks of Secrets
     "http.client",
     "importlib.metadata",  # the version is in ops/version.py
     "kubechronicle.api.codecs.yaml_writer",  # -o yaml
@@ -31,18 +33,21 @@ LATE = {
     "kubechronicle.ops.settings.settings",
     "logging",
     "msgspec",
+    "orjson",  # with dataclasses, uuid and zoneinfo; long answers, and -o json
+    "queue",  # -f
     "secrets",
     "shutil",  # the width of a terminal
+    "signal",
     "subprocess",  # credential plugins
     "tempfile",  # client certificates, where there are no files in memory
     "traceback",
     "trio",  # the server's
     "urllib.request",  # proxies
+    "uuid",
     "yaml",  # kubeconfigs that are not plain
 }
 # Of these commands alone.
 NEEDED = {
-    "blame": {"hashlib"},  # masks of Secrets
     "diff": {"difflib"},
     "tag": {"kubechronicle.api.values.names"},
 }
@@ -68,6 +73,15 @@ def test_a_command_starts_without_modules_that_few_need(command: str) -> None:
     assert imported & LATE <= NEEDED.get(command, set())
 
 
+def test_values_of_fields_are_printed_without_modules_that_few_need() -> None:
+    """`log` and `blame` print them as YAML."""
+    script = "import sys; from kubechronicle.ops.terminal import yaml_text; yaml_text({'a': [1, 'x: y']})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; print(*sys.modules)"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert set(done.stdout.split()) & LATE == {"kubechronicle.api.codecs.yaml_writer"}
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["log", "web"]])
 def test_help_and_mistakes_start_without_the_server(arguments: list[str]) -> None:
     script = f"import sys; from kubechronicle.ops.cli import main\ntry: main({arguments})\nexcept SystemExit: pass\n"
@@ -76,7 +90,19 @@ def test_help_and_mistakes_start_without_the_server(arguments: list[str]) -> Non
         capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "KUBECONFIG": "/none"},
     )  # fmt: skip
     imported = set(done.stdout.rpartition("modules")[2].split())
-    assert not imported & {"msgspec", "logging", "yaml", "trio", "kubechronicle.ops.settings.settings"}
+    assert not imported & {"dataclasses", "logging", "orjson", "yaml", "trio", "kubechronicle.ops.settings.settings"}
+
+
+@pytest.mark.parametrize(("output", "code"), [("/dev/stdout", 3), ("/dev/full", 120)])
+def test_the_end_of_a_command_loses_no_output(output: str, code: int) -> None:
+    """The process ends without its interpreter. If the output cannot be written, the interpreter says so."""
+    script = "import sys; from kubechronicle.ops import cli; cli.main = lambda: (print('text'), 3)[1]; cli.program()"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" log > {output}', sys.executable, script],
+        capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )  # fmt: skip
+    assert done.returncode == code
+    assert (done.stdout, "No space left" in done.stderr) == (("text\n", False) if code == 3 else ("", True))
 
 
 @pytest.mark.alone

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import os
 import re
 import shutil
@@ -19,9 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
-
-import orjson
-import yaml
 
 from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.meta.path_prefixes import HISTORY
@@ -90,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if program is None:
         return _get(client.at(moment), arguments.command)
     prefix = f"{HISTORY}{quote(moment, safe=':')}" if moment else ""
-    return run_kubectl(program, arguments.command, target.document, prefix)
+    return run_kubectl(program, arguments.command, target.document(), prefix)
 
 
 def run_kubectl(program: str, command: Sequence[str], document: Mapping[str, Any], prefix: str) -> int:
@@ -118,7 +116,8 @@ def _kubeconfig_with(document: Mapping[str, Any], prefix: str) -> Iterator[Path]
     with tempfile.TemporaryDirectory(prefix="kubechronicle-") as folder:
         file = Path(folder) / "config"
         file.touch(mode=0o600)
-        file.write_text(yaml.safe_dump(document, sort_keys=False))
+        # JSON is YAML, and needs no PyYAML. Other values than JSON's are times, which stand in extensions alone.
+        file.write_text(json.dumps(document, default=str, ensure_ascii=False), encoding="utf-8")
         yield file
 
 
@@ -158,7 +157,7 @@ def _get(client: Client, command: Sequence[str]) -> int:
 def _print(document: Object, arguments: argparse.Namespace, kind: Kind) -> None:
     out = terminal.stdout()
     if arguments.output == "json":
-        out.json(document, options=orjson.OPT_INDENT_2)
+        out.json(document, indented=True)
     elif arguments.output == "yaml":
         out.yaml(document)
     elif arguments.output == "name":

@@ -43,4 +43,4 @@ def run(arguments: argparse.Namespace) -> int:
     program = shutil.which("kubectl")
     if program is None:
         raise OperatorError("kubectl is not on PATH; `because` runs it")
-    return run_kubectl(program, arguments.command, target.document, reason_prefix(reason))
+    return run_kubectl(program, arguments.command, target.document(), reason_prefix(reason))

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
@@ -53,8 +52,7 @@ OPERATIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
+class Grouping(NamedTuple):
     """One way to form groups.
 
     ``columns``: of the server's groups
@@ -155,14 +153,14 @@ def _search(session: Session) -> Search:
     return Search(query, None, namespace, arguments.since)
 
 
-@dataclass(slots=True)
 class Group:
     """The changes of one group. ``scopes``: the lists with its changes. ``selectors``: field selectors for them."""
 
-    name: str
-    counts: Counter[str] = field(default_factory=Counter)
-    scopes: dict[Scope, None] = field(default_factory=dict)
-    selectors: dict[str, str] = field(default_factory=dict)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.counts = Counter[str]()
+        self.scopes: dict[Scope, None] = {}
+        self.selectors: dict[str, str] = {}
 
     @property
     def total(self) -> int:
@@ -200,7 +198,7 @@ def _operation(group: Mapping[str, str]) -> str:
 
 def _changes_of(session: Session, query: RevisionQuery, group: Group, most: int) -> Iterator[Object]:
     """Yield the changes of a group, oldest first. ``most``: their largest number, 0 for all."""
-    part = replace(query, scopes=list(group.scopes), fields={**query.fields, **group.selectors}, limit=most)
+    part = query.replaced(scopes=list(group.scopes), fields={**query.fields, **group.selectors}, limit=most)
     return read_revisions(session.client, part)
 
 

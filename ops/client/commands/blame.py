@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
-from kubechronicle.api.history.masking import masked_secret
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
@@ -136,6 +135,8 @@ def read_marks(client: Client, subject: Subject, moment: str) -> tuple[Marked, d
                 enough = 2 * len(revisions) + KEPT_REVISIONS
             progress.step()
     if current.get("kind") == "Secret" and not client.shows_secrets:
+        from kubechronicle.api.history.masking import masked_secret  # imports hashlib, which other kinds do not need
+
         current = masked_secret(current, client.mask.encode())  # as the revisions are
     # The log has the object in its stored version, the request in another one: their fields may differ.
     return update_marks(marked, without_bookkeeping(current), BEFORE_HISTORY), revisions

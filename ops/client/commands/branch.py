@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -56,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0; of diff 1 with differences. OperatorError."""
     _check(arguments)
     target = _of_cluster(kubeconfig.load(arguments))
-    client = replace(connect(target), shows_secrets=arguments.show_secrets)
+    client = connect(target).replaced(shows_secrets=arguments.show_secrets)
     screen = Screen(arguments)
     if arguments.action == "create":
         _create(client, screen, arguments)
@@ -67,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line(f"Deleted branch {arguments.name}; nothing of it is left.")
     elif arguments.action == "kubeconfig":
         client.get(f"{PATH}/{quote(arguments.name, safe='')}")
-        stdout().yaml(_kubeconfig_of(target.document, arguments.name))
+        stdout().yaml(_kubeconfig_of(target.document(), arguments.name))
     else:
         return _diff(client, screen, arguments)
     return 0
@@ -87,12 +85,14 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _of_cluster(target: kubeconfig.Target) -> kubeconfig.Target:
     """Return the target of the cluster itself, if that of a branch or of a moment is current."""
-    url = _without_prefix(target.server.url)
-    document = copy.deepcopy(target.document)
+    server = target.server.replaced(url=_without_prefix(target.server.url))
+    document = target.document()
     for entry in document.get("clusters") or ():
         if isinstance(cluster := entry.get("cluster"), dict) and isinstance(cluster.get("server"), str):
             cluster["server"] = _without_prefix(cluster["server"])
-    return replace(target, server=replace(target.server, url=url), document=document)
+    return kubeconfig.Target(
+        server, target.namespace, target.headers, lambda: document, plugin=target.plugin, cluster=target.cluster
+    )
 
 
 def _without_prefix(url: str) -> str:
@@ -156,7 +156,7 @@ def _diff(client: Client, screen: Screen, arguments: argparse.Namespace) -> int:
     """Print the differences, and return 1 if there are any."""
     name, against = arguments.name, arguments.against or AGAINST[0]
     base = int(client.get(f"{PATH}/{quote(name, safe='')}")["spec"]["revision"])
-    inside = replace(client, transport=_Inside(client, name))
+    inside = client.replaced(transport=_Inside(client, name))
     kinds = Kinds.discover(inside)
     old, new = State(), State()
     for change in inside.items(f"{API}/{CHANGES}", {"against": against}):

@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
@@ -102,8 +101,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise OperatorError("-A and --to-namespace exclude each other")
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(NamedTuple):
     """One of the two states. ``namespace``: "" for the whole cluster."""
 
     client: Client
@@ -119,7 +117,7 @@ def _sides(session: Session) -> tuple[Side, Side]:
     if arguments.to_context:
         cleared = {"context": arguments.to_context, "server": "", "token": "", "certificate_authority": ""}
         target = kubeconfig.load(argparse.Namespace(**{**vars(arguments), **cleared}))
-        other = replace(connect(target), shows_secrets=client.shows_secrets)
+        other = connect(target).replaced(shows_secrets=client.shows_secrets)
         other_kinds = Kinds.discover(other)
     since, until = client.resolve_moment(arguments.since or "now"), other.resolve_moment(arguments.until)
     everywhere = arguments.all_namespaces
@@ -165,7 +163,7 @@ def _read_state(session: Session, side: Side) -> State:
     if not arguments.words:
         return read_state(client, side.kinds, [side.namespace] if side.namespace else [])
     subject = session.subject(arguments.words, side.kinds, name_required=False)
-    subject = replace(subject, namespace=side.namespace if subject.kind.namespaced else "")
+    subject = subject._replace(namespace=side.namespace if subject.kind.namespaced else "")
     state = State()
     if subject.name:
         obj = client.get_if(subject.path())

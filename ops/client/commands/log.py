@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from kubechronicle.api.history.positions import covers
@@ -86,9 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch and arguments.until:
         raise OperatorError("--watch and --until exclude each other")
     searches = _searches(session)
-    query = replace(
-        searches[0].query, scopes=list(dict.fromkeys(scope for search in searches for scope in search.query.scopes))
-    )
+    scopes = list(dict.fromkeys(scope for search in searches for scope in search.query.scopes))
+    query = searches[0].query.replaced(scopes=scopes)
     if arguments.watch:
         return _watch(session, query)
     count = _print(session, read_revisions(session.client, query))
@@ -168,11 +166,11 @@ def _document(session: Session, revision: Object) -> Object:
 def _watch(session: Session, query: RevisionQuery) -> int:
     """Print past and new revisions until the command is interrupted."""
     fields = {name: value for name, value in query.fields.items() if not name.endswith(".from")}
-    newest = newest_position(session.client, replace(query, fields=fields))
+    newest = newest_position(session.client, query.replaced(fields=fields))
 
     def past_and_new() -> Iterator[Object]:
         # The newest of a limited number come newest first. Without a limit, nothing needs to be held back.
-        past = read_revisions(session.client, replace(query, oldest_first=not query.limit))
+        past = read_revisions(session.client, query.replaced(oldest_first=not query.limit))
         for revision in list(past)[::-1] if query.limit else past:
             if covers(newest, number_of(revision)):
                 yield revision

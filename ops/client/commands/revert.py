@@ -91,7 +91,7 @@ def _tried(trial: Restorer, reversal: Reversal) -> Reversal:
     if step is None or step.action == "leave":
         return reversal
     rejection = trial.rejection(step)
-    return reversal if rejection is None else replace(reversal, step=replace(step, problem=rejection.message))
+    return reversal if rejection is None else replace(reversal, step=step._replace(problem=rejection.message))
 
 
 def _carry_out(restorer: Restorer, steps: Sequence[Step]) -> list[Result]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any, Final
 
 from kubechronicle.api.values.objects import Object
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise OperatorError("give either -f FILE or --audited")
     file = PolicyFile() if arguments.audited else policy_files.read(arguments.filename)
     session = Session.open(arguments)
-    client = replace(session.client, compressed=arguments.compress)
+    client = session.client.replaced(compressed=arguments.compress)
     if arguments.audited:
         file = policy_files.audited(client)
     bounds = find_bounds(client, arguments.since, arguments.until)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.cells import PAST_TENSES, action_of
 from kubechronicle.api.history.differences import same, shown_value
@@ -65,8 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     kubeconfig.add_flags(parser)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A change that answers the question.
 
     ``old``, ``new``: the field's values before and after, with `set`
@@ -331,7 +329,7 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
 def _document(answer: Answer, session: Session) -> Object:
     is_masked = _is_masked(answer, session)
     revision = revision_document(answer.revision, show_secrets=session.arguments.show_secrets)
-    alone = replace(answer, because=())
+    alone = answer._replace(because=())
     document: Object = {"answer": sentence(alone, session.client.now(), is_masked=is_masked)}
     document |= {"user": user_of(revision), "revision": revision}
     if answer.field and not is_masked:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -106,7 +106,7 @@ class Source:
     def _between(self, position: Position, newest: Position, size: int) -> Iterator[Batch]:
         """Yield the changes between two positions, and at last the second position."""
         fields = {**self.query.fields, **after(position.revision), "revision.to": str(newest.revision)}
-        changes = read_revisions(self.client, replace(self.query, fields=fields, oldest_first=True, limit=0))
+        changes = read_revisions(self.client, self.query.replaced(fields=fields, oldest_first=True, limit=0))
         while page := _asked(lambda: list(islice(changes, size))):
             self._check_kept(position)
             position = _moved(position, page)
@@ -161,7 +161,7 @@ class Source:
 
     def _retention(self, bounds: Mapping[str, str]) -> Object:
         """Return the RevisionRetention of the selection, with these bounds."""
-        query = replace(self.query, fields={**self.query.fields, **bounds}, content="")
+        query = self.query.replaced(fields={**self.query.fields, **bounds}, content="")
         for scope in query.scopes:
             try:
                 return self.client.get(scope.path, {"summary": "retention", **parameters_of(query, scope)})
@@ -175,7 +175,7 @@ class Arrivals:
     """Watches that tell of new changes, each in a thread. Their failures are no news: the source meets them itself."""
 
     def __init__(self, client: Client, query: RevisionQuery) -> None:
-        self._client, self._query = client, replace(query, content="")
+        self._client, self._query = client, query.replaced(content="")
         self._news, self._closed = threading.Event(), False
 
     def __enter__(self) -> Arrivals:

@@ -11,7 +11,6 @@ The planner and the steps are those of `kubectl chronicle restore`, with the use
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
@@ -65,7 +64,7 @@ class PageRestores:
         replace, shown = bool(asked.get("replace")), asked.get("plan")
         arguments = argparse.Namespace(words=words, namespace=namespace, prune=False, replace=replace, timeout=TIMEOUT)
         screen = NotedScreen()
-        client = dataclasses.replace(self._client, namespace=namespace or self._client.namespace)
+        client = self._client.replaced(namespace=namespace or self._client.namespace)
         planner = Planner(Session(arguments, client, screen), client.resolve_moment(to))
         if shown is not None:
             planner.wait_for_namespace()

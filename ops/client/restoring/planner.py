@@ -8,7 +8,6 @@ namespace is the first step. Objects to create in it are not tried, as they woul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Key, Step, steps
@@ -179,7 +178,7 @@ class Planner:
                 began = mark(self.session.client, subject, step.then["metadata"]["uid"], self.moment)
                 if began is not None:
                     why = f"it was being deleted since {described(began)}: use --to {moment_before(began)}"
-                    step = replace(step, why=why)
+                    step = step._replace(why=why)
             found.append(step)
         return found
 
@@ -256,11 +255,11 @@ def _tried_one(restorer: Restorer, step: Step, *, is_alone: bool) -> Step:
     if rejection is None:
         return step
     if step.action == "update" and rejection.code == 422:
-        again = replace(step, action="replace", why=rejection.message)
+        again = step._replace(action="replace", why=rejection.message)
         if step.key[:2] in DATA_KINDS:
-            return replace(step, problem=f"{rejection.message}; {DATA_KINDS[step.key[:2]]}")
+            return step._replace(problem=f"{rejection.message}; {DATA_KINDS[step.key[:2]]}")
         found = restorer.rejection(again)
-        return again if found is None else replace(step, problem=found.message)
+        return again if found is None else step._replace(problem=found.message)
     if step.action == "create" and rejection.code in (403, 404) and not is_alone:
-        return replace(step, why=f"alone it would be rejected: {rejection.message}")
-    return replace(step, problem=rejection.message)
+        return step._replace(why=f"alone it would be rejected: {rejection.message}")
+    return step._replace(problem=rejection.message)

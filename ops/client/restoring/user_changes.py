@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Key, Step, order
@@ -59,7 +59,7 @@ def read_changes(client: Client, kinds: Kinds, query: RevisionQuery) -> UserChan
     """Read the changes of the query. OperatorError: there are too many."""
     found = UserChanges()
     with Progress("reading") as progress:
-        for revision in read_revisions(client, replace(query, content="states", oldest_first=True)):
+        for revision in read_revisions(client, query.replaced(content="states", oldest_first=True)):
             found.count += 1
             if found.count > MOST_CHANGES:
                 raise OperatorError(
@@ -92,7 +92,7 @@ def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
     if known is not None and known.version != version:
         found.skipped[f"revision {number}"] = f"it holds its {kind.kind} in another version than earlier revisions"
         return
-    found.kinds[kind.group, kind.kind] = replace(kind, version=version)
+    found.kinds[kind.group, kind.kind] = kind._replace(version=version)
     if operation == "Delete":
         before, after = revision.get("last") or before, None
     changes = found.objects.setdefault((key_of(state), str(state["metadata"].get("uid", ""))), [])

@@ -255,8 +255,8 @@ def test_at_runs_kubectl(
     assert code == 3
     output = record.read_text()
     assert "['get', 'pods', '-o', 'wide', '-w']" in output
-    assert "server: https://other:1/history/at/17\n" in output
-    assert "namespace: shop\n" in output
+    assert '"server": "https://other:1/history/at/17"' in output
+    assert '"namespace": "shop"' in output
     assert not Path(output.splitlines()[-1]).exists()
 
 

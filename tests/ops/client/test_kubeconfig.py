@@ -67,7 +67,7 @@ def test_flags_have_precedence_over_files(tmp_path: Path) -> None:
     target = load("--kubeconfig", file, "--server", "https://x", "--token", "t", "--as", "jane", "--as-group", "g")
     assert (target.server.url, target.server.token) == ("https://x", "t")
     assert target.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "g"))
-    named = {each["name"]: each for each in target.document["contexts"]}
+    named = {each["name"]: each for each in target.document()["contexts"]}
     assert named["a"]["context"] == {"cluster": "a-cluster", "user": "a-user", "namespace": "space-a"}
     assert load("--server", "https://x", HOME=str(tmp_path)).server.url == "https://x"
 
@@ -77,7 +77,7 @@ def test_paths_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     content["clusters"][0]["cluster"]["certificate-authority"] = "sub/ca.crt"
     target = load("--kubeconfig", write(tmp_path / "1", content))
     assert (target.server.token_file, target.server.ca) == (tmp_path / "t", tmp_path / "sub" / "ca.crt")
-    assert target.document["clusters"][0]["cluster"]["certificate-authority"] == str(tmp_path / "sub" / "ca.crt")
+    assert target.document()["clusters"][0]["cluster"]["certificate-authority"] == str(tmp_path / "sub" / "ca.crt")
 
 
 @pytest.mark.parametrize(
