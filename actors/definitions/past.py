@@ -2,14 +2,15 @@
 
 So a request below /history/at/MOMENT finds a custom resource whose definition is deleted by now, with the versions and
 schema of that moment. Definitions and registries are kept by the revisions of the definitions they come from: between
-two changes of definitions, all moments share one registry.
+two changes of definitions, all moments share one registry. The bounds of such spans are kept, too. So the next read of
+a moment in a span asks the log for its own objects alone.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, read_definition
@@ -18,11 +19,16 @@ from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.views.views import View
 
 MOST_REGISTRIES: Final = 4
+MOST_SPANS: Final = 16
 MOST_DELETED: Final = 1000
 PAGE: Final = 100
 """Definitions read from the log at once; one may have a megabyte."""
+
+_RegistryKey = tuple[tuple[str, int], ...]
+"""Name and revision of each definition."""
 
 
 class PastResources:
@@ -38,6 +44,14 @@ class PastResources:
         """Do nothing."""
 
 
+class _Span(NamedTuple):
+    """Revisions from ``first`` to ``last``, in which no definition changed. ``key``: of their registry."""
+
+    first: int
+    last: int
+    key: _RegistryKey = ()
+
+
 class PastDefinitions:
     """``base``: the built-in resources. ``present``: the present ones."""
 
@@ -47,7 +61,9 @@ class PastDefinitions:
         self._reads = reads
         self._rt = base.builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         self._definitions: dict[tuple[str, int], Definition | None] = {}
-        self._registries: OrderedDict[tuple[tuple[str, int], ...], Registry] = OrderedDict()
+        self._registries: OrderedDict[_RegistryKey, Registry] = OrderedDict()
+        self._spans: deque[_Span] = deque(maxlen=MOST_SPANS)
+        self._steady: _Span | None = None  # up to the present, as far as it is known
         self._deleted: tuple[int, Sequence[ResourceType]] | None = None  # as of a revision
         reads.views.on_erased(self._forget)
 
@@ -55,6 +71,7 @@ class PastDefinitions:
         """Forget definitions of which contents may have been erased."""
         self._definitions.clear()
         self._registries.clear()
+        self._spans.clear()
         self._deleted = None
 
     async def resources_at(self, revision: int) -> PastResources:
@@ -63,6 +80,55 @@ class PastDefinitions:
         await self._reads.wait_not_older(revision)
         if revision >= view.held_since and view.unchanged_since(revision):
             return PastResources(self._present.registry)
+        span = _Span(revision, revision)
+        if revision >= self._reads.views.compacted_for(DEFINITIONS):  # otherwise the list of definitions is rejected
+            if (kept := self._kept_at(view, revision)) is not None:
+                return PastResources(kept)
+            span = await self._span_of(revision, view.applied)
+            if self._is_steady(view, revision):
+                return PastResources(self._present.registry)
+        entries = await self._entries_at(revision)
+        key = tuple((entry.key.name, entry.revision) for entry in entries)
+        self._spans.append(span._replace(key=key))
+        return PastResources(self._registry(key, entries))
+
+    def _is_steady(self, view: View, revision: int) -> bool:
+        """Return whether it is known that no definition has changed since a revision."""
+        if not self._steady or not self._steady.first <= revision <= view.applied:
+            return False
+        if self._steady.last < view.held_since or not view.unchanged_since(self._steady.last):
+            return False
+        self._steady = self._steady._replace(last=view.applied)
+        return True
+
+    def _kept_at(self, view: View, revision: int) -> Registry | None:
+        """Return the registry of a revision, if it is known without a question to the log."""
+        if self._is_steady(view, revision):
+            return self._present.registry
+        keys = (span.key for span in self._spans if span.first <= revision <= span.last)
+        return next((self._registries[key] for key in keys if key in self._registries), None)
+
+    async def _span_of(self, revision: int, until: int) -> _Span:
+        """Return the span of a revision, up to ``until``. Remember it if it reaches there, which is the usual case."""
+        newest = await self._change(until=until)
+        if newest is None or newest <= revision:
+            self._steady = _Span(await self._mark() if newest is None else newest, until)
+            return self._steady
+        after = await self._change(after=revision, until=until, newest_first=False)
+        before = await self._change(until=revision)
+        return _Span(await self._mark() if before is None else before, revision if after is None else after - 1)
+
+    async def _change(self, **bounds: Any) -> int | None:
+        """Return the revision of the first change of a definition within the bounds of a ChangeQuery; None: none."""
+        query = ChangeQuery(resources=(DEFINITIONS,), with_replaced=False, **bounds)
+        changes = await self._reads.log.changes(query, limit=1)
+        return changes[0][0].revision if changes else None
+
+    async def _mark(self) -> int:
+        """Return the revision up to which changes may be dropped. It never falls: read it after the changes."""
+        return (await self._reads.log.head()).compacted_for(DEFINITIONS)
+
+    async def _entries_at(self, revision: int) -> list[Entry]:
         entries: list[Entry] = []
         after: tuple[str, str] | None = None
         while True:
@@ -71,9 +137,8 @@ class PastDefinitions:
             )
             entries += page.entries
             if not page.continue_token:
-                break
+                return entries
             _, after = parse_continue(self._rt, Selection(), page.continue_token)
-        return PastResources(self._registry(entries))
 
     async def deleted(self) -> Sequence[ResourceType]:
         """Return the types of deleted definitions whose deletion is in the retained history, the newest first.
@@ -102,8 +167,7 @@ class PastDefinitions:
         self._deleted = applied, types
         return types
 
-    def _registry(self, entries: Sequence[Entry]) -> Registry:
-        key = tuple((entry.key.name, entry.revision) for entry in entries)
+    def _registry(self, key: _RegistryKey, entries: Sequence[Entry]) -> Registry:
         registry = self._registries.get(key)
         if registry is None:
             types = [rt for entry in entries for rt in self._types(entry)]
@@ -125,7 +189,7 @@ class PastDefinitions:
             definition = self._definitions[key]
         return definition.types if definition is not None else ()
 
-    def _keep(self, key: tuple[tuple[str, int], ...], registry: Registry) -> None:
+    def _keep(self, key: _RegistryKey, registry: Registry) -> None:
         """Keep a registry, and of the definitions those that a kept registry has."""
         self._registries[key] = registry
         if len(self._registries) > MOST_REGISTRIES:

@@ -129,6 +129,8 @@ select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
 # Every object of that revision still exists or was deleted since; deletions come from an index in key order. Cost: the
 # objects returned, plus those created or deleted since in the same range of keys. Updates cost nothing.
 _LIVE_AT = "resource = $1 and (namespace, name) > ($3, $4) and create_revision <= $2::bigint"
+# Evaluated once for a statement. Most resources have no row copied forward, so each object saves a descent.
+_HAS_KEPT = "(select exists (select from kubechronicle.kept where resource = $1))"
 _GONE_SINCE = f"operation = 3 and {_LIVE_AT} and revision > $2::bigint"
 _LIST_AT = f"""
 with chosen as (
@@ -144,14 +146,14 @@ select {HEAD_COLUMNS}, c.last, r.*, {_PASSED_OVER} from kubechronicle.head h lef
         select * from (
             select {RECORD_COLUMNS} from {{log}} where c.last <= $2 and revision = c.last
             union all
-            select {RECORD_COLUMNS} from kubechronicle.kept where c.last <= $2 and revision = c.last
+            select {RECORD_COLUMNS} from kubechronicle.kept where {_HAS_KEPT} and c.last <= $2 and revision = c.last
             union all
             (select {RECORD_COLUMNS} from {{log}}
              where c.last > $2 and resource = $1 and namespace = c.namespace and name = c.name
                 and revision between c.create_revision and $2 order by revision desc limit 1)
             union all
             (select {RECORD_COLUMNS} from kubechronicle.kept
-             where c.last > $2 and resource = $1 and namespace = c.namespace and name = c.name
+             where {_HAS_KEPT} and c.last > $2 and resource = $1 and namespace = c.namespace and name = c.name
                 and revision between c.create_revision and $2 order by revision desc limit 1)
         ) found order by revision desc limit 1) r on true) on true
 order by c.namespace, c.name

@@ -219,6 +219,43 @@ async def test_the_past_has_the_resources_of_its_moment(autojump_clock: MockCloc
             assert await server.names("/apis/example.com/v1/widgets") == []
 
 
+async def test_definitions_are_read_once_for_all_moments_between_two_changes_of_them(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving() as server:
+        resource = "customresourcedefinitions.apiextensions.k8s.io"
+        log, listed = server.store.reads.log, list[str]()
+        list_at = log.list_at
+
+        async def counted(of: str, **selection: Any) -> Any:
+            listed.append(of)
+            return await list_at(of, **selection)
+
+        monkeypatch.setattr(log, "list_at", counted)
+
+        async def names_of_the_past() -> list[list[str]]:
+            server.assembly.views[resource].window.reset(server.store.reads.applied)
+            return [await server.names(f"/history/at/{moment}{WIDGETS}") for moment in (one, two, one)]
+
+        await define(server, definition())
+        one = (await server.post(WIDGETS, widget("a")))["metadata"]["resourceVersion"]
+        two = (await server.post(WIDGETS, widget("b")))["metadata"]["resourceVersion"]
+        assert await names_of_the_past() == [["a"], ["a", "b"], ["a"]]
+        assert listed.count(resource) == 0  # those of the present have not changed since
+        await define(server, definition(plural="gadgets"))
+        assert await names_of_the_past() == [["a"], ["a", "b"], ["a"]]
+        assert listed.count(resource) == 1
+        await server.delete(f"{CRDS}/{NAME}")
+        await until_gone(server, NAME)
+        assert await names_of_the_past() == [["a"], ["a", "b"], ["a"]]
+        assert listed.count(resource) == 1
+        gone = server.store.reads.applied
+        await server.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "later"}})
+        server.assembly.views[resource].window.reset(server.store.reads.applied)
+        assert (await server.ask("GET", f"/history/at/{gone}{WIDGETS}")).status == 404
+        assert listed.count(resource) == 1
+
+
 @pytest.mark.parametrize(
     "selector", ["object.kind=Widget", "object.resource=widgets.example.com", "object.apiVersion=example.com/v1"]
 )
