@@ -14,6 +14,7 @@ import trio
 
 from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.log_changes import LogChanges
+from kubechronicle.actors.history.namespace_creation import NAMESPACES
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
@@ -44,8 +45,9 @@ async def incident(
     everything: bool = False,
     values: SecretValues | None = None,
 ) -> dict[str, Any]:
-    """Return the RevisionIncident of a selection. ``everything``: with cluster-scoped objects. StatusError 400.
+    """Return the RevisionIncident of a selection. StatusError 400.
 
+    ``everything``: with cluster-scoped objects; of a namespace, with its Namespace.
     ``truncated``: there are more changes; those from revision ``first`` on are in the answer.
     """
     if selected.needs_objects:
@@ -57,9 +59,12 @@ async def incident(
         newest_first=True,
         not_resources=tuple(sorted({*selected.query.not_resources, *NOISY_RESOURCES})),
     )
-    if everything:
+    if everything and not query.namespace:
         query = replace(query, namespaced=None)
-    facts, truncated = ([], False) if selected.is_empty else await _facts(log, reads, query, values or SecretValues())
+    values = values or SecretValues()
+    facts, truncated = ([], False) if selected.is_empty else await _facts(log, reads, query, values)
+    if everything and query.namespace and not selected.is_empty:
+        facts = _merged(facts, await _of_namespace(log, reads, query, values), truncated=truncated)
     first = facts[-1].revision if facts else query.after + 1
     before = await _before(log, replace(query, after=max(first - 1 - LOOKBACK, 0), until=first - 1))
     return {
@@ -91,6 +96,21 @@ async def _facts(
         if chunk.is_last(CHUNK):
             return facts, False
         query = replace(query, until=chunk[-1][0].revision - 1)
+
+
+async def _of_namespace(log: RevisionLog, reads: LogChanges, query: ChangeQuery, values: SecretValues) -> list[Fact]:
+    """Return the changes of the Namespace itself, newest first, if the query may have them."""
+    if query.name or (query.resources and NAMESPACES not in query.resources):
+        return []
+    itself = replace(query, namespaced=False, namespace="", name=query.namespace, resources=(NAMESPACES,))
+    return (await _facts(log, reads, itself, values))[0]
+
+
+def _merged(facts: list[Fact], more: list[Fact], *, truncated: bool) -> list[Fact]:
+    """Return all facts, newest first. ``truncated``: those before the last one of ``facts`` are left out."""
+    first = facts[-1].revision if truncated else 0
+    kept = [fact for fact in more if fact.revision >= first]
+    return sorted([*facts, *kept], key=lambda fact: -fact.revision)
 
 
 def _fact(record: Record, before: Record | None, values: SecretValues, *, readable: bool) -> Fact:

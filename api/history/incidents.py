@@ -6,7 +6,8 @@ jane scales a Deployment                    20  a person; 3 consequences
 bob deletes a ConfigMap                    110  a person, deletion, bob's first change
 
 A cause is an earlier change of the same object, of one of its owners, or of its namespace, if a controller wrote the
-later one. Pure: the changes, and the users that were seen before, are plain arguments.
+later one. The cause of a deletion is a deletion, if there was one. Pure: the changes, and the users that were seen
+before, are plain arguments.
 """
 
 from __future__ import annotations
@@ -199,6 +200,8 @@ def causes_of(facts: Iterable[Fact]) -> dict[int, int]:
             found[fact.revision] = cause
         if fact.resource == "namespaces" and fact.is_deletion:
             namespaces.setdefault(fact.name, fact.revision)
+        elif fact.resource == "namespaces" and fact.document["operation"] == "Create":
+            namespaces.pop(fact.name, None)  # the name is used again
         if not _is_report(fact) or fact.uid not in latest:
             latest[fact.uid] = fact
     return found
@@ -206,15 +209,17 @@ def causes_of(facts: Iterable[Fact]) -> dict[int, int]:
 
 def _cause(fact: Fact, latest: Mapping[str, Fact], namespaces: Mapping[str, int]) -> int:
     """Return the nearest cause: the last change of the object, of an owner, or the deletion of the namespace."""
-    owners = [latest[uid].revision for uid in fact.owners if uid in latest]
-    own = latest.get(fact.uid)
+    own, above = latest.get(fact.uid), [latest[uid] for uid in fact.owners if uid in latest]
+    if fact.is_deletion:
+        if own is not None and own.is_deletion:
+            return own.revision
+        deletions = [owner.revision for owner in above if owner.is_deletion]
+        if nearest := max([*deletions, namespaces.get(fact.namespace, 0)]):
+            return nearest
+    owners = [owner.revision for owner in above]
     if owners and (own is None or own.is_controller or fact.is_deletion):
         return max(owners)
-    if own is not None:
-        return own.revision
-    if fact.is_deletion:
-        return namespaces.get(fact.namespace, 0)
-    return 0
+    return own.revision if own is not None else 0
 
 
 def _is_report(fact: Fact) -> bool:

@@ -14,7 +14,8 @@
     ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
                           operation), and for all namespaces also &include=clusterrevisions
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
-    ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause
+    ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
+                          &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
     ?summary=tree         an object with its owners, dependents, changes and Events in a time
     ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
@@ -196,9 +197,11 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     wanted, include = context.query.get(SUMMARY), context.query.get("include")
     if wanted not in SUMMARIES:
         raise status.bad_request(f"{SUMMARY}={wanted}: must be {', '.join(SUMMARIES)}, or left out")
-    if include and (include != "clusterrevisions" or not rt.namespaced or selection.namespace):
+    whole = not selection.namespace or wanted == "incident"
+    if include and not (include == "clusterrevisions" and rt.namespaced and whole):
         raise status.bad_request(
-            f"include={include}: must be clusterrevisions, with the revisions of all namespaces, or left out"
+            f"include={include}: must be clusterrevisions, with the revisions of all namespaces or with an incident, "
+            "or left out"
         )
     if include:
         await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")

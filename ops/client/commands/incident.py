@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     begin, end = _period(session)
     namespace = "" if arguments.all_namespaces else session.namespace
     query = RevisionQuery(scopes_in(namespace), {"time.from": written(begin), "time.to": written(end)}, content="")
-    found = _read(session, query, namespace)
+    found = _read(session, query)
     nothing = "" if found["changes"] else explain(session, Search(query, None, namespace, arguments.before))
     if session.screen.format != "text":
         session.screen.document(found | ({"nothing": nothing} if nothing else {}))
@@ -103,17 +103,19 @@ def _time_of(session: Session, revision: int) -> datetime:
     raise OperatorError(f"the time of revision {revision} is not known here: name a time")
 
 
-def _read(session: Session, query: RevisionQuery, namespace: str) -> Object:
-    """Return the RevisionIncident: with -A also of cluster-scoped objects, as far as the user may list these."""
+def _read(session: Session, query: RevisionQuery) -> Object:
+    """Return the RevisionIncident, with the Namespace itself; with -A, with all cluster-scoped objects.
+
+    These are left out if the user may not list them.
+    """
     parameters = {"summary": "incident", **parameters_of(query, Scope(""))}
     path = query.scopes[0].path
-    if not namespace:
-        try:
-            return session.client.get(path, {**parameters, "include": "clusterrevisions"})
-        except ApiError as error:
-            if error.code != 403:
-                raise
-            session.screen.note(f"skipped: {error.message}")
+    try:
+        return session.client.get(path, {**parameters, "include": "clusterrevisions"})
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        session.screen.note(f"skipped: {error.message}")
     return session.client.get(path, parameters)
 
 

@@ -43,6 +43,42 @@ def test_objects_of_a_deleted_namespace_follow_from_its_deletion() -> None:
     assert causes_of(facts) == {21: 20}
 
 
+def test_a_removal_follows_from_the_deletion_of_its_namespace_rather_than_from_its_own_changes() -> None:
+    facts = [
+        fact(20, "configmaps", "a", "jane", operation="Create", verb="create"),
+        fact(21, "replicasets.apps", "web-1", CONTROLLER, operation="Create", owners=("deployments.apps-web",)),
+        fact(22, "pods", "web-1-a", CONTROLLER, operation="Create", owners=("replicasets.apps-web-1",)),
+        fact(23, "configmaps", "b", "jane", "metadata.deletionTimestamp", verb="delete"),
+        fact(24, "namespaces", "shop", "bob", "metadata.deletionTimestamp", verb="delete"),
+        fact(25, "configmaps", "a", "system:apiserver", operation="Delete", verb="deletecollection"),
+        fact(26, "pods", "web-1-a", "system:apiserver", "metadata.deletionTimestamp", verb="deletecollection"),
+        fact(27, "replicasets.apps", "web-1", "system:apiserver", operation="Delete", verb="deletecollection"),
+        fact(28, "pods", "web-1-a", "system:node:one", operation="Delete", owners=("replicasets.apps-web-1",)),
+        fact(29, "configmaps", "b", "system:apiserver", operation="Delete", verb="update"),
+        fact(30, "namespaces", "shop", "system:apiserver", operation="Delete", verb="update"),
+    ]
+    found = causes_of(facts)
+    assert {revision: found[revision] for revision in (25, 26, 27, 28, 29, 30)} == {
+        25: 24,
+        26: 24,
+        27: 24,
+        28: 26,
+        29: 23,  # jane's own request
+        30: 24,
+    }
+
+
+def test_a_namespace_made_again_does_not_delete_objects() -> None:
+    facts = [
+        fact(20, "namespaces", "shop", "bob", "metadata.deletionTimestamp", verb="delete"),
+        fact(21, "namespaces", "shop", "system:apiserver", operation="Delete", verb="update"),
+        fact(22, "namespaces", "shop", "bob", operation="Create", verb="create"),
+        fact(23, "configmaps", "a", "jane", operation="Create", verb="create"),
+        fact(24, "configmaps", "a", "system:apiserver", operation="Delete", verb="delete"),
+    ]
+    assert causes_of(facts) == {21: 20, 24: 23}
+
+
 def test_unusual_changes_come_first() -> None:
     facts = [
         *rollout(),

@@ -12,6 +12,7 @@ from server_in_thread import InThread
 
 Chronicle = Callable[..., Any]
 CONTROLLER = "system:serviceaccount:kube-system:deployment-controller"
+NAMESPACE_CONTROLLER = "system:serviceaccount:kube-system:namespace-controller"
 
 
 @pytest.fixture
@@ -56,6 +57,24 @@ def test_causes_come_with_their_consequences(chronicle: Chronicle, rollout: str)
     cause = next(change for change in document["changes"] if change["who"]["username"] == "jane")
     consequence = next(change for change in document["changes"] if change["object"]["resource"] == "replicasets")
     assert consequence["because"] == cause["metadata"]["name"]
+
+
+def test_removals_follow_from_the_deletion_of_their_namespace(chronicle: Chronicle, running: Any) -> None:
+    running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "fire"}})
+    running.ask("POST", "/api/v1/namespaces/fire/configmaps", {"metadata": {"name": "a"}})
+    running.ask("DELETE", "/api/v1/namespaces/fire")
+    who = (("Impersonate-User", NAMESPACE_CONTROLLER), ("Impersonate-Group", "system:masters"))
+    assert InThread(running, ADMIN, who).send("DELETE", "/api/v1/namespaces/fire/configmaps/a", {}, None).status == 200
+    for flag in (("-n", "fire"), ("-A",)):
+        changes = chronicle("incident", "now", *flag, "-o", "json").json()["changes"]
+        assert len({change["metadata"]["name"] for change in changes}) == len(changes)
+        [deletion] = [
+            change["metadata"]["name"]
+            for change in changes
+            if change["object"]["name"] == "fire" and change["request"]["verb"] == "delete"
+        ]
+        [removal] = [change for change in changes if change["who"]["username"] == NAMESPACE_CONTROLLER]
+        assert removal["because"] == deletion
 
 
 def test_the_whole_cluster_and_a_revision(chronicle: Chronicle, shop: tuple[str, int]) -> None:
