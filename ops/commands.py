@@ -48,15 +48,16 @@ class _Parser(argparse.ArgumentParser):
 
             flag = unknown[1].partition("=")[0]
             raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
-        names = (*COMMANDS, *CLIENT_COMMANDS)
+        program = program_name()
         if wrong := re.match(r"argument COMMAND: invalid choice: '(\S+)'", message):
             from difflib import get_close_matches
 
-            near = get_close_matches(wrong[1], names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`kubechronicle --help` lists the commands"
+            near = get_close_matches(wrong[1], (*COMMANDS, *CLIENT_COMMANDS), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"`{program} --help` lists the commands"
             raise OperatorError(f"unknown command {wrong[1]!r}; {hint}")
         if "required: COMMAND" in message:
-            raise OperatorError(f"name a command: {', '.join(names)}; `kubechronicle --help` explains them")
+            names = (*COMMANDS, *CLIENT_COMMANDS) if program == SERVER_PROGRAM else (*CLIENT_COMMANDS,)
+            raise OperatorError(f"name a command: {', '.join(names)}; `{program} --help` explains them")
         raise OperatorError(message)
 
 

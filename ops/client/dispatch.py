@@ -48,8 +48,13 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises OperatorError instead of printing its usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = re.match(r"unrecognized arguments: (.+)", message)
-        problem = f"unknown argument {unknown[1]}" if unknown else message
+        problem = message
+        if unknown := re.match(r"unrecognized arguments: (.+)", message):
+            problem = f"unknown argument {unknown[1]}"
+        elif other := re.match(r"argument (\S+): invalid choice: ('.*') \(choose from (.+)\)", message):
+            flag, value, choices = other.groups()
+            named = f"{flag}: {value}" if flag.startswith("-") else value
+            problem = f"{named} is none of " + choices.replace("'", "")
         raise OperatorError(f"{problem}; `{self.prog} --help` has examples")
 
 

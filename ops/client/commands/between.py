@@ -93,7 +93,7 @@ def _object_name(cell: str, namespace: str) -> str:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("since", metavar="T1", help="2h, a time, a revision")
-    parser.add_argument("until", metavar="T2", help="the same, or now")
+    parser.add_argument("until", metavar="T2", nargs="?", default="now", help="the same (default now)")
     parser.add_argument("--by", choices=tuple(GROUPS), default="user", help="the groups (default user)")
     add_all_namespaces_flag(parser)
     parser.add_argument(

@@ -6,6 +6,7 @@ The server searches (``?summary=bisect`` of revisions), in one pass over the cha
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ EXAMPLES: Final = """\
   kubectl chronicle bisect 'has(self.metadata.deletionTimestamp)' -n shop
 exit code: 0 if the condition held, 1 if it never did, 2 for errors
 """
+OBJECT: Final = r"[a-z][a-z0-9.-]*/[a-z0-9][a-z0-9.-]*"
+"""An object in the place of the expression: a division of two names is no condition."""
 VERBS: Final = {"Create": "creating", "Update": "changing", "Delete": "deleting"}
 
 
@@ -47,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0 if the condition held at some time, else 1. OperatorError."""
     if arguments.limit < 1:
         raise OperatorError("--limit must be at least 1")
+    if not arguments.words and re.fullmatch(OBJECT, arguments.expression):
+        example = f"bisect 'self.spec.replicas == 0' {arguments.expression}"
+        raise OperatorError(f"{arguments.expression} is no condition; it comes first, as in `{example}`")
     session = Session.open(arguments)
     path, parameters, where = _search(session)
     flips: list[dict[str, Any]] = []

@@ -40,7 +40,7 @@ OF_DIFF: Final = ("against", "no_status", "show_secrets")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=ACTIONS, help="the thing to do")
+    parser.add_argument("action", metavar="|".join(ACTIONS), choices=ACTIONS)
     parser.add_argument("name", nargs="?", default="", help="the branch")
     parser.add_argument("--at", metavar="MOMENT", default="", help="create: 2h, a time, a revision (default now)")
     parser.add_argument("--against", choices=AGAINST, help="diff: the other state (default base)")
