@@ -72,6 +72,7 @@ class PastDefinitions:
         self._definitions.clear()
         self._registries.clear()
         self._spans.clear()
+        self._steady = None  # the log may have gone back
         self._deleted = None
 
     async def resources_at(self, revision: int) -> PastResources:
@@ -84,7 +85,11 @@ class PastDefinitions:
         if revision >= self._reads.views.compacted_for(DEFINITIONS):  # otherwise the list of definitions is rejected
             if (kept := self._kept_at(view, revision)) is not None:
                 return PastResources(kept)
+            erasures = self._reads.views.erasures
             span = await self._span_of(revision, view.applied)
+            if erasures != self._reads.views.erasures:  # what was read may not hold any more
+                self._forget()
+                span = _Span(revision, revision)
             if self._is_steady(view, revision):
                 return PastResources(self._present.registry)
         entries = await self._entries_at(revision)

@@ -21,6 +21,7 @@ from in_process import ADMIN
 
 from kubechronicle.actors.admission.policies import validating as validating_plugin
 from kubechronicle.actors.admission.policies.validating import FAILURES
+from kubechronicle.api.admission import annotations
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.replays import AUDITED, MUTATED, REFUSED, WARNED, Outcome
 from kubechronicle.http.messages import Request
@@ -252,9 +253,12 @@ def audits() -> Iterator[list[Server]]:
         yield from whole(self, policies)
         for server in listening if self._attributes.dry_run else ():
             server.annotations = dict(self._attributes.annotations)
+        self._attributes.annotations.clear()  # the next write has the same ones
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validating_plugin._Dispatch, "denials", denials)
+        patch.setattr(annotations._Unwanted, "__setitem__", dict.__setitem__)  # the writes are not audited
+        patch.setattr(annotations._Unwanted, "setdefault", dict.setdefault)
         yield listening
 
 
