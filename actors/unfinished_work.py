@@ -89,15 +89,14 @@ class Progress:
         if self.held is None:
             self.certain = False  # the step may have changed something already
 
-    def note(self, reading: Reading, found: Any, *, followed: bool = False) -> None:
-        """Note the result of a reading. ``followed``: ``changes`` of the observer counts what changes it."""
+    def note(self, reading: Reading, found: Any) -> None:
+        """Note the result of a reading whose changes nothing tells, or of a repeated one."""
         observations = self.observations
         if reading in observations:
             self.certain = self.certain and observations[reading] is found
             return
         observations[reading] = found
-        if not followed:
-            self._unfollowed.append(reading)
+        self._unfollowed.append(reading)
 
     def is_current(self) -> bool:
         """Tell whether everything that was read is still so."""
@@ -148,7 +147,7 @@ class Observer:
             if follows and known is _UNREAD:
                 progress.observations[reading] = found
             else:
-                progress.note(reading, found, followed=follows)
+                progress.note(reading, found)
             return found
 
         return noted

@@ -113,18 +113,6 @@ def _checked_type(rt: ResourceType, obj: Object) -> types.ObjectType | None:
     return bodies.kind_type(rt)
 
 
-def _decoded_members(obj: Object, kind: types.ObjectType, members: check.Members) -> Object:
-    """Check these members of a patched object and default it, in place. StatusError 500."""
-    try:
-        check.check_members(obj, kind, members)
-    except check.TypeMismatch as error:
-        raise status.internal_error(str(error)) from None
-    defaulting.apply(obj, kind)
-    if not isinstance(obj.get("metadata"), dict):
-        obj["metadata"] = {}
-    return obj
-
-
 def decoded(rt: ResourceType, obj: Object) -> Object:
     """Check and default a patched object, in place. StatusError 500."""
     if rt.custom is not None:
@@ -133,12 +121,23 @@ def decoded(rt: ResourceType, obj: Object) -> Object:
     if rt.kind in FIELDS and rt.group == "":
         return decoded_options(rt.kind, obj)
     kind = bodies.kind_type(rt)
-    if kind is not None:
-        try:
+    return _with_metadata(obj) if kind is None else _decoded_members(obj, kind, None)
+
+
+def _decoded_members(obj: Object, kind: types.ObjectType, members: check.Members | None) -> Object:
+    """Check these members of a patched object (None: all) and default it, in place. StatusError 500."""
+    try:
+        if members is None:
             check.check(obj, kind)
-        except check.TypeMismatch as error:
-            raise status.internal_error(str(error)) from None
-        defaulting.apply(obj, kind)
+        else:
+            check.check_members(obj, kind, members)
+    except check.TypeMismatch as error:
+        raise status.internal_error(str(error)) from None
+    defaulting.apply(obj, kind)
+    return _with_metadata(obj)
+
+
+def _with_metadata(obj: Object) -> Object:
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
     return obj
@@ -164,6 +163,4 @@ def _decoded_custom(rt: ResourceType, obj: Object) -> Object:
         raise status.internal_error(str(error)) from None
     except TooManyDefaultsError as error:
         raise status.request_entity_too_large(str(error)) from None
-    if not isinstance(obj.get("metadata"), dict):
-        obj["metadata"] = {}
-    return obj
+    return _with_metadata(obj)

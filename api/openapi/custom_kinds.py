@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema.types import META, definitions
+from kubechronicle.api.schema.published import definitions
+from kubechronicle.api.schema.types import META
 
 Schema = dict[str, Any]
 

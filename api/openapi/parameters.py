@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.api.schema.types import META, definitions
+from kubechronicle.api.schema.published import definitions
+from kubechronicle.api.schema.types import META
 
 
 @dataclass(frozen=True, slots=True)

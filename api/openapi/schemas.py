@@ -20,7 +20,8 @@ from kubechronicle.api.openapi.operations import definition_of, list_definition_
 from kubechronicle.api.openapi.own_kinds import OWN_KINDS
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import OWN_GROUPS
-from kubechronicle.api.schema.types import META, definitions, presence, short_name
+from kubechronicle.api.schema.published import definitions
+from kubechronicle.api.schema.types import META, presence, short_name
 
 Schema = dict[str, Any]
 

@@ -18,7 +18,7 @@ from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.api.schema.types import definitions
+from kubechronicle.api.schema.published import definitions
 
 Document = dict[str, Any]
 

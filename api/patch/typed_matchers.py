@@ -1,7 +1,7 @@
 """Comparison of a valid configuration with a set of fields that is there already, in one walk.
 
-Operators change values, and seldom fields. So the set of the last apply mostly is the set of the next one, and to look
-through both is cheaper than to make another set, which would be compared with the last one and dropped.
+Operators change values, and seldom fields. So two applies in a row mostly have the same set. To compare the second with
+the set of the first costs less than to make a set of its own.
 
     last  {"f:spec": {"f:size": {}}}     {"spec": {"size": 4}}               matches
                                          {"spec": {"size": 4, "a": 1}}       does not

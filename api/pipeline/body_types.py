@@ -9,6 +9,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
+from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
@@ -47,7 +48,7 @@ def _known_kinds() -> dict[tuple[str, str, str], str]:
     """Return group, version and kind of all built-in kinds, each with the name of its definition."""
     return {
         (entry["group"], entry["version"], entry["kind"]): name
-        for name, schema in types.definitions().items()
+        for name, schema in definitions().items()
         for entry in schema.get("x-kubernetes-group-version-kind", ())
     }
 

@@ -120,7 +120,7 @@ def _pointers(definition: str) -> frozenset[str]:
 @functools.cache
 def _reaching() -> frozenset[str]:
     """Return the definitions with defaults in their subtrees."""
-    from kubechronicle.api.schema.types import definitions
+    from kubechronicle.api.schema.published import definitions
 
     above: dict[str, set[str]] = {}
     reached: set[str] = set()

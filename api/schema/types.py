@@ -19,18 +19,14 @@ Invariant: a type is compiled once, at its first use; compiled types never chang
 from __future__ import annotations
 
 import functools
-import importlib.util
-import pathlib
 from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.schema import legacy, own
-
-DEFINITIONS_PACKAGE: Final = "kubernetes_validate"
-DEFINITIONS_FILE: Final = ("kubernetes-json-schema", "v1.36.0-local", "_definitions.json")
+from kubechronicle.api.schema import legacy
+from kubechronicle.api.schema.published import definitions
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _PREFIXES: Final = (
@@ -260,19 +256,6 @@ _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": lambda: Scalar("intorstring", "intstr.IntOrString"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda: AnyType("runtime.RawExtension", deduced=False),
 }
-
-
-@functools.cache
-def definitions() -> dict[str, Any]:
-    """Return the published definitions by name, unchanged, those of former versions, and our own. The first call takes
-    10 ms."""
-    # Located without importing the package, whose unused validator takes 130 ms at start.
-    found = importlib.util.find_spec(DEFINITIONS_PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(f"{DEFINITIONS_PACKAGE} is not installed")
-    path = pathlib.Path(found.submodule_search_locations[0]).joinpath(*DEFINITIONS_FILE)
-    loaded: dict[str, Any] = orjson.loads(path.read_bytes())["$defs"]
-    return loaded | legacy.definitions(loaded) | own.DEFINITIONS
 
 
 @functools.cache

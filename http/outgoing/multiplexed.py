@@ -144,21 +144,13 @@ class Multiplexed:
         number, size = call.number, len(body)
         block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))
         self._prefix = b""
-        whole = size <= min(self._window, call.window, frames.FRAME_SIZE)
-        if whole and size and len(block) <= frames.FRAME_SIZE:  # nearly all requests
-            data = b"%b%b%b%b" % (
-                frames.head(len(block), frames.HEADERS, frames.END_HEADERS, number),
-                block,
-                frames.head(size, frames.DATA, frames.END_STREAM, number),
-                body,
-            )
-        else:
-            data = b"".join(frames.header_frames(number, block, frames.FRAME_SIZE, end=not size))
-            if whole and size:
-                data += frames.head(size, frames.DATA, frames.END_STREAM, number) + body
-        if whole:
+        parts = frames.header_frames(number, block, frames.FRAME_SIZE, end=not size)
+        if size <= min(self._window, call.window, frames.FRAME_SIZE):
             call.sent = True
-            self._window -= size
+            if size:
+                self._window -= size
+                parts += (frames.head(size, frames.DATA, frames.END_STREAM, number), body)
+        data = b"".join(parts)
         if len(self.calls) == 1 and self._idle_writer is not None:
             self._send_at_once(data)
         else:

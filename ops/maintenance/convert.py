@@ -28,6 +28,7 @@ from kubechronicle.api.codecs.errors import CodecError, DecodeError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.schema import check, types
+from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
@@ -217,7 +218,7 @@ def _definitions() -> Mapping[tuple[str, str], str]:
     """Return the definition of every kind by apiVersion and kind."""
     return {
         (f"{each['group']}/{each['version']}" if each["group"] else each["version"], each["kind"]): name
-        for name, schema in types.definitions().items()
+        for name, schema in definitions().items()
         for each in schema.get("x-kubernetes-group-version-kind", ())
     }
 

@@ -17,6 +17,7 @@ from rejections import TEMPLATE, VALID, WORKLOAD
 
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
+from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 Object = dict[str, Any]
@@ -112,7 +113,7 @@ def _sample(kind: Type, name: str, number: int, *, full: bool, depth: int = 0) -
     if isinstance(kind, MapType):
         return {f"a{number}": _sample(kind.value, name, number, full=full, depth=depth + 1)}
     assert isinstance(kind, ObjectType)
-    required = types.definitions()[kind.definition].get("required", ())
+    required = definitions()[kind.definition].get("required", ())
     found = {}
     for field, described in kind.fields.items():
         scalar = isinstance(described.type, Scalar)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.schema.types import definitions
+from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 Cells = Callable[[ReadOnlyObject, Since], list[Any]]

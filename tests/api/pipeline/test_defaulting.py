@@ -10,6 +10,7 @@ from rejections import rejection_reasons
 from kubechronicle.api.codecs.wire import table
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.schema import types
+from kubechronicle.api.schema.published import definitions
 
 PLAIN = ("string", "boolean", "int32", "int64", "bytes")
 TARGET = {"apiGroup": "g.example.com", "kind": "K", "name": "n", "scope": ""}
@@ -46,7 +47,7 @@ def test_an_empty_string_in_a_plain_field_gets_the_default() -> None:
 
 def test_pointers_of_the_schema_are_those_of_the_wire() -> None:
     """The protobuf table, which is made from the same Go types, says for each field whether it is a pointer."""
-    short_names = {types.short_name(definition): definition for definition in types.definitions()}
+    short_names = {types.short_name(definition): definition for definition in definitions()}
     compared = 0
     for name in table.messages():
         definition = short_names.get(name.replace("/", "."))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.schema import check, null_lists, types, values
+from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.values import quantity
 
 CORE = "io.k8s.api.core.v1."
@@ -126,10 +127,10 @@ def test_a_null_amount_of_a_resource_is_zero() -> None:
 
 
 def test_every_definition_compiles() -> None:
-    for definition in types.definitions():
+    for definition in definitions():
         found = types.definition_type(definition)
         if isinstance(found, types.ObjectType):
-            assert bool(found.fields) is ("properties" in types.definitions()[definition]), definition
+            assert bool(found.fields) is ("properties" in definitions()[definition]), definition
 
 
 def test_a_struct_without_fields_takes_none() -> None:
