@@ -15,7 +15,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.reading.routed_reads import RoutedReads
 from kubechronicle.actors.resource_actor import CommitOutcome, Submit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.appender import GATHERING, Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
@@ -185,7 +185,7 @@ def _unit(
         views=views,
         tail=tail,
         rereading=rereading,
-        appender=Appender(log, tail),
+        appender=Appender(log, tail, gathering=GATHERING),
         sole=sole,
         consistency=ConsistentRead(log, tail, sole),
         needed=needed,
