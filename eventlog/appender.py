@@ -1,9 +1,9 @@
 """The appender: combines waiting transactions into batches, and reports each outcome once it is certain.
 
 No decisions about objects and no views here: the log checks expected revisions, the tail applies records. The next
-batch gathers while one is under way, and in a server also while the event loop has other work. So a busier server
-sends larger batches; a lone transaction is sent at once. A batch never has a key twice. A transaction that touches a
-key of an earlier waiting one goes to a later batch, and so do later ones on the same keys:
+batch gathers while one is under way, so a busier server sends larger batches. Beside writes that wait for webhooks it
+gathers longer (``Siblings``). A batch never has a key twice. A transaction that touches a key of an earlier waiting one
+goes to a later batch, and so do later ones on the same keys:
 
     waiting: T1(a) T2(b) T3(a) T4(a,c) T5(c)      batch: T1 T2      next: T3      next: T4      next: T5
 
@@ -64,15 +64,11 @@ ATTEMPTS = 6
 """Attempts to reach the database, with pauses of 0.05 to 0.8 s: a failover of 1.5 s goes unnoticed. A longer outage is
 reported to the callers, which decide whether to retry."""
 
-GATHERING = 0.010
-"""Seconds that several transactions wait for more at most, while the event loop of a server has other work.
+GATHERING = 0.005
+"""Seconds that several transactions wait for those of siblings at most, while the event loop has work."""
 
-Clients that are answered together send their next requests together, and the second of two equal requests finds their
-code in the caches of the processor. With 16 clients a write takes 10 to 20 % less CPU. Postgres has commit_delay and
-commit_siblings for the same purpose."""
-
-QUIET = 0.0003
-"""Seconds without work, after which the event loop is quiet. A webhook on the same machine answers within that time."""
+QUIET = 0.0001
+"""Seconds without work, after which the event loop is quiet, and no answer is expected soon."""
 
 SHUTDOWN_GRACE = 10.0
 """Seconds in which a stopping server waits for the outcome of the batch under way."""
@@ -99,6 +95,17 @@ class Pending:
             self.report(outcome)
 
 
+@dataclass(slots=True, eq=False)
+class Siblings:
+    """Writes that wait for an answer of a webhook, ``count`` of them: their transactions may come soon.
+
+    The answers of webhooks arrive one by one, and would make small batches. A batch costs Postgres as much as ten of
+    its changes. Postgres has commit_delay and commit_siblings for the same purpose.
+    """
+
+    count: int = 0
+
+
 def gather(waiting: Collection[Pending]) -> list[Pending]:
     """Return the transactions for the next batch, in queue order."""
     if len(waiting) == 1:
@@ -120,11 +127,11 @@ def gather(waiting: Collection[Pending]) -> list[Pending]:
 class Appender:
     """See the head of this file. ``run`` must be running; it may be started again after it ended."""
 
-    def __init__(self, log: RevisionLog, tail: Tail, *, gathering: float = 0.0) -> None:
-        """``gathering``: seconds that several transactions wait for more, see GATHERING."""
+    def __init__(self, log: RevisionLog, tail: Tail, siblings: Siblings | None = None) -> None:
+        """``siblings``: the writes whose transactions several transactions may wait for; a lone one never does."""
         self._log = log
         self._tail = tail
-        self._gathering = gathering
+        self._siblings = siblings or Siblings()
         self._waiting: dict[Pending, None] = {}  # the queue; a dict, because transactions leave from its middle
         self._under_way: list[Pending] = []
         self._room = trio.Semaphore(WAITING_TRANSACTIONS)
@@ -248,8 +255,8 @@ class Appender:
 
     async def _send_waiting(self) -> None:
         while self._waiting and not self._closing:
-            if self._gathering and (self._several or len(self._waiting) > 1):
-                await self._gather_more()
+            if self._siblings.count and (self._several or len(self._waiting) > 1):
+                await self._wait_for_siblings()
                 if self._closing:
                     return
             taken = gather(self._waiting)
@@ -262,13 +269,13 @@ class Appender:
             if self._several:  # lets the callers continue: their next transactions form one batch, not several
                 await trio.lowlevel.checkpoint()
 
-    async def _gather_more(self) -> None:
-        """Wait for more transactions, until the event loop is quiet or the time has passed."""
+    async def _wait_for_siblings(self) -> None:
+        """Wait until the event loop is quiet, for GATHERING at most, or the next batch is full."""
         # Imported here: where pytest is installed, trio.testing imports it, which takes 0.1 s of a start.
         from trio.testing import wait_all_tasks_blocked
 
         if len(self._waiting) < BATCH_TRANSACTIONS:
-            with trio.move_on_after(self._gathering):
+            with trio.move_on_after(GATHERING):
                 await wait_all_tasks_blocked(QUIET)
 
     async def _send(self) -> None:

@@ -13,6 +13,7 @@ from kubechronicle.api.admission.image_verdicts import Verdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry, known_registry
+from kubechronicle.eventlog.appender import Siblings
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
@@ -85,6 +86,7 @@ class State:
     ``provide_namespace``: creates a namespace, or raises StatusError.
     ``metrics``: of admission.
     ``manifests``: the configurations from files, by the plugins that have some.
+    ``siblings``: of the appender that the writes go to.
     ``only_dry_runs``: webhooks are asked as for dry runs, because the writes are those of a branch.
     """
 
@@ -100,4 +102,5 @@ class State:
     provide_namespace: Callable[[str], Awaitable[None]] = _no_namespace
     metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
     manifests: Mapping[str, CurrentManifests] = field(default_factory=dict)
+    siblings: Siblings = field(default_factory=Siblings)
     only_dry_runs: bool = False

@@ -142,6 +142,7 @@ class NeedsAnswers(NeedsExternalAnswer):
         super().__init__()
         self._ask = state.ask_with_credentials.get(plugin, state.ask)
         self._metrics = state.metrics
+        self._siblings = state.siblings
         self._questions = questions
 
     def __str__(self) -> str:
@@ -163,8 +164,12 @@ class NeedsAnswers(NeedsExternalAnswer):
         missing = [question for question in self._questions if question.ended() is None]
         if not missing:
             return None
-        if len(missing) == 1:
-            return await missing[0].ask(self._ask, self._metrics, deadline)
-        async with trio.open_nursery() as nursery:
-            for question in missing:
-                nursery.start_soon(question.ask, self._ask, self._metrics, deadline)
+        self._siblings.count += 1
+        try:
+            if len(missing) == 1:
+                return await missing[0].ask(self._ask, self._metrics, deadline)
+            async with trio.open_nursery() as nursery:
+                for question in missing:
+                    nursery.start_soon(question.ask, self._ask, self._metrics, deadline)
+        finally:
+            self._siblings.count -= 1

@@ -14,6 +14,7 @@ from kubechronicle.actors.admission.policies.static_names import StaticNames
 from kubechronicle.actors.admission.state import CurrentManifests
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.eventlog.appender import Siblings
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.outgoing.image_reviews import ImageWebhookClient
 from kubechronicle.http.outgoing.webhooks import Webhooks
@@ -39,9 +40,10 @@ class Rules:
         current: CurrentRegistry,
         provide_namespace: Callable[[str], Awaitable[None]],
         *,
+        siblings: Siblings | None = None,
         only_dry_runs: bool = False,
     ) -> State:
-        """Return the state that admission decides on. ``only_dry_runs``: as in State."""
+        """Return the state that admission decides on. ``siblings``, ``only_dry_runs``: as in State."""
         plan, ask, chain = self.plan, self.ask, self.authorization.chain
         return State(
             peek=reads.peek_for_rules,
@@ -55,6 +57,7 @@ class Rules:
             ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
             provide_namespace=provide_namespace,
             manifests=self.manifests,
+            siblings=siblings or Siblings(),
             only_dry_runs=only_dry_runs,
         )
 

@@ -15,7 +15,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.reading.routed_reads import RoutedReads
 from kubechronicle.actors.resource_actor import CommitOutcome, Submit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.eventlog.appender import GATHERING, Appender
+from kubechronicle.eventlog.appender import Appender, Siblings
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
@@ -86,7 +86,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """``main``: the main log. ``others``: those of other databases. ``reads``: of all of them."""
+    """``main``: the main log. ``others``: those of other databases. ``reads``: of all of them.
+
+    ``siblings``: of the appenders, to be counted by admission.
+    """
 
     main: Unit
     others: tuple[Unit, ...]
@@ -94,6 +97,7 @@ class Storage:
     description: Description
     actors: ResourceActors
     reads: Reads
+    siblings: Siblings
 
     @property
     def every(self) -> Sequence[Unit]:
@@ -114,8 +118,11 @@ def make_storage(
     """Return the storage over open logs. ``epoch``: given if this process alone appends to the main log."""
     description = Description()
     elsewhere = {resource for other in others for resource in other.resources}
-    main = _unit("", stored_log, encryption, description, NEEDED, elsewhere, epoch=epoch)
-    made = [(other, _unit(other.name, other.log, encryption, description, other.resources)) for other in others]
+    siblings = Siblings()
+    main = _unit("", stored_log, encryption, description, siblings, NEEDED, elsewhere, epoch=epoch)
+    made = [
+        (other, _unit(other.name, other.log, encryption, description, siblings, other.resources)) for other in others
+    ]
     units = {resource: unit for other, unit in made for resource in other.resources}
     describe = description.describe
     if not made:
@@ -156,6 +163,7 @@ def make_storage(
         description=description,
         actors=ResourceActors(current_revision=revision_of, submit=submit),
         reads=reads,
+        siblings=siblings,
     )
 
 
@@ -164,6 +172,7 @@ def _unit(
     stored_log: RevisionLog,
     encryption: Encryption,
     description: Description,
+    siblings: Siblings,
     held: Sequence[str],
     elsewhere: Collection[str] = (),
     *,
@@ -185,7 +194,7 @@ def _unit(
         views=views,
         tail=tail,
         rereading=rereading,
-        appender=Appender(log, tail, gathering=GATHERING),
+        appender=Appender(log, tail, siblings),
         sole=sole,
         consistency=ConsistentRead(log, tail, sole),
         needed=needed,
