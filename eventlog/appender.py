@@ -67,8 +67,9 @@ reported to the callers, which decide whether to retry."""
 GATHERING = 0.005
 """Seconds that several transactions wait for those of siblings at most, while the event loop has work."""
 
-QUIET = 0.0001
-"""Seconds without work, after which the event loop is quiet, and no answer is expected soon."""
+QUIET = 0.001
+"""Seconds without work, after which the event loop is quiet, and no answer is expected soon. epoll(7) waits for whole
+milliseconds; without any pause, batches were hardly larger than before."""
 
 SHUTDOWN_GRACE = 10.0
 """Seconds in which a stopping server waits for the outcome of the batch under way."""
