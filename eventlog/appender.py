@@ -65,7 +65,7 @@ ATTEMPTS = 6
 reported to the callers, which decide whether to retry."""
 
 GATHERING = 0.005
-"""Seconds that several transactions wait for those of siblings at most, while the event loop has work."""
+"""Seconds that a batch waits for the transactions of siblings at most, while the event loop has work."""
 
 QUIET = 0.001
 """Seconds without work, after which the event loop is quiet, and no answer is expected soon. epoll(7) waits for whole
@@ -129,7 +129,7 @@ class Appender:
     """See the head of this file. ``run`` must be running; it may be started again after it ended."""
 
     def __init__(self, log: RevisionLog, tail: Tail, siblings: Siblings | None = None) -> None:
-        """``siblings``: the writes whose transactions several transactions may wait for; a lone one never does."""
+        """``siblings``: the writes whose transactions a batch waits for, unless it and the last one have one each."""
         self._log = log
         self._tail = tail
         self._siblings = siblings or Siblings()
@@ -138,7 +138,7 @@ class Appender:
         self._room = trio.Semaphore(WAITING_TRANSACTIONS)
         self._parked: trio.lowlevel.Task | None = None
         self._ids = BatchIds()
-        self._several = False  # the last batch had several transactions
+        self._several = False  # in the last batch: then others probably follow the first transaction of the next one
         self._warned = False  # about a mistake of the operator, since the last batch that committed
         self._closing = True
 
@@ -271,7 +271,7 @@ class Appender:
                 await trio.lowlevel.checkpoint()
 
     async def _wait_for_siblings(self) -> None:
-        """Wait until the event loop is quiet, for GATHERING at most, or the next batch is full."""
+        """Wait until the event loop is quiet, for GATHERING at most. A full batch does not wait."""
         # Imported here: where pytest is installed, trio.testing imports it, which takes 0.1 s of a start.
         from trio.testing import wait_all_tasks_blocked
 

@@ -168,7 +168,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
     given = manifests.current if manifests is not None else {}
     rules = Rules(plan, authorization, ask, given)
-    state = rules.state(reads, current, provide_namespace, siblings=storage.siblings)
+    state = rules.state(reads, current, provide_namespace, storage.siblings)
     services, conversions = ServiceAllocator(plan.services), Conversions(ask)
     writes = Writes(
         reads=reads,

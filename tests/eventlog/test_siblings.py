@@ -1,4 +1,4 @@
-"""Siblings: several transactions wait for those of writes that wait for webhooks, a lone one does not."""
+"""Siblings: a batch waits for the transactions of writes that wait for webhooks, unless a lone client sends it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_several_transactions_wait_for_siblings_while_the_loop_is_busy(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_lone_transaction_is_sent_though_the_loop_is_busy() -> None:
+async def test_transactions_of_a_lone_client_are_sent_though_the_loop_is_busy() -> None:
     async def body(ours: Appender) -> None:
         outcomes: list[object] = []
         for number in range(3):

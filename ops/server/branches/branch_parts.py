@@ -24,7 +24,7 @@ from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
-from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.appender import Appender, Siblings
 from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, KeyState
 from kubechronicle.eventlog.branches.branch_tail import BranchTail
 from kubechronicle.eventlog.consistency import ConsistentRead
@@ -61,7 +61,8 @@ class BranchMaker:
         tail = BranchTail(
             log, decrypted, views, Base(self.reads, self.past, plan.registry, base, views.describe_record).load
         )
-        appender = Appender(decrypted, tail)
+        siblings = Siblings()
+        appender = Appender(decrypted, tail, siblings)
         reads = Reads(
             log=decrypted, views=views, consistency=ConsistentRead(decrypted, tail), describe=description.describe
         )
@@ -77,7 +78,7 @@ class BranchMaker:
         async def provide_namespace(name: str) -> None:
             await create_namespace(store, name)
 
-        state = self.rules.state(reads, current, provide_namespace, only_dry_runs=True)
+        state = self.rules.state(reads, current, provide_namespace, siblings, only_dry_runs=True)
         admission = self.rules.chain(state, [ServiceAllocator(plan.services)])
         writes = Writes(
             reads=reads, actors=actors, admission=admission, describe=description.describe, conversions=self.conversions

@@ -39,8 +39,8 @@ class Rules:
         reads: Reads,
         current: CurrentRegistry,
         provide_namespace: Callable[[str], Awaitable[None]],
+        siblings: Siblings,
         *,
-        siblings: Siblings | None = None,
         only_dry_runs: bool = False,
     ) -> State:
         """Return the state that admission decides on. ``siblings``, ``only_dry_runs``: as in State."""
@@ -57,7 +57,7 @@ class Rules:
             ask_with_credentials={name: ask.with_users(users) for name, users in plan.webhook_users.items()},
             provide_namespace=provide_namespace,
             manifests=self.manifests,
-            siblings=siblings or Siblings(),
+            siblings=siblings,
             only_dry_runs=only_dry_runs,
         )
 
