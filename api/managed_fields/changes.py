@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet, compare_values, everything
-from kubechronicle.api.managed_fields.path_elements import item_element
+from kubechronicle.api.managed_fields.path_elements import elements_of
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, AnyType, ListType, MapType, ObjectType, Type
 
@@ -101,7 +101,7 @@ def _compare_items(
     """Compare lists whose items have keys, as ``compare_values`` does."""
     if unchanged(old, new, kind):
         return None, None
-    before, after = ({item_element(item, kind): item for item in items} for items in (old, new))
+    before, after = (dict(zip(elements_of(items, kind), items, strict=True)) for items in (old, new))
     if len(before) != len(old) or len(after) != len(new):  # items that share a key are owned as one
         return compare_values(old, new, kind)
     more: FieldSet = {}

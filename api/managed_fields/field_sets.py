@@ -16,11 +16,13 @@ node are in order (``path_elements.in_order``), unless a client sent them otherw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPathElement
-from kubechronicle.api.managed_fields.path_elements import in_order, item_element, items_by_element
+from kubechronicle.api.managed_fields.path_elements import elements_of, in_order, items_by_element
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
@@ -228,16 +230,12 @@ def _list_collector(kind: ListType) -> Collector:
     def collect(value: Any) -> FieldSet:
         if value.__class__ is not list:
             return _LEAF
+        elements = elements_of(value, kind)
+        nodes = map(_collector_of(kind.item), value) if keyed else repeat(_LEAF)
         node: FieldSet = {SELF: _LEAF}
-        below = _collector_of(kind.item)
-        repeated: set[str] = set()
-        for item in value:
-            element = item_element(item, kind)
-            if element in node:
-                repeated.add(element)
-            node[element] = below(item) if keyed else _LEAF
-        for element in repeated:
-            node[element] = _LEAF  # items that share a key are owned as one
+        node.update(zip(elements, nodes, strict=False))
+        if len(node) <= len(value):  # items that share a key are owned as one
+            node |= {element: _LEAF for element, times in Counter(elements).items() if times > 1}
         return in_order(node) if len(node) > 2 else node
 
     return collect

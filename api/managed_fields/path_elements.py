@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -21,6 +23,8 @@ class NoPathElement(ValueError):
 
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9 !#-%'-;=?-\[\]-~]+").fullmatch
 """Text that JSON does not escape: most keys are names or paths."""
+
+_TEXT: Final = frozenset((str,))
 
 _ESCAPES: Final = {
     **{character: f"\\u{ord(character):04x}" for character in "&<>\u2028\u2029"},
@@ -39,8 +43,8 @@ def _json(value: Any) -> str:
 def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
     """Return the items by path element; repeated keys have more than one item."""
     found: dict[str, list[Any]] = {}
-    for item in items:
-        found.setdefault(item_element(item, kind), []).append(item)
+    for element, item in zip(elements_of(items, kind), items, strict=True):
+        found.setdefault(element, []).append(item)
     return found
 
 
@@ -49,6 +53,21 @@ KEY_DEFAULTS: Final[dict[str, Any]] = {"protocol": "TCP"}
 
 TYPE_KEY_DEFAULTS: Final[dict[tuple[str, str], Any]] = {("LocalObjectReference", "name"): ""}
 """Defaults of optional key fields of one type."""
+
+
+def elements_of(items: list[Any], kind: ListType) -> list[str]:
+    """Return the path elements of all items, as ``item_element`` does. Most have one key, which is a short text."""
+    name = kind.only_key
+    if name is not None:
+        try:
+            keys = list(map(itemgetter(name), items))
+        except (KeyError, TypeError):  # no key, or no object
+            keys = []
+        if keys and _TEXT.issuperset(map(type, keys)) and len(max(keys, key=len)) <= MAX_CACHED:
+            elements = list(map(_plain_element, repeat(name), keys))
+            if "" not in elements:
+                return elements
+    return [item_element(item, kind) for item in items]
 
 
 def item_element(item: Any, kind: ListType) -> str:
@@ -92,16 +111,16 @@ def key_element(item: Any, kind: ListType) -> str:
     if item.__class__ is not dict:
         what = "a null element" if item is None else "non-map elements"
         raise NoPathElement(f"associative list with keys may not have {what}")
-    if len(kind.keys) == 1:
-        name = kind.keys[0]
+    name = kind.only_key
+    if name is not None:
         value = item.get(name)
         if value.__class__ is str and len(value) <= MAX_CACHED and (element := _plain_element(name, value)):
             return element
     keys = {}
-    for name in kind.keys:
-        value = item[name] if name in item else _key_default(name, kind)
-        if value is not None or name in item:
-            keys[name] = value
+    for key in kind.keys:
+        value = item[key] if key in item else _key_default(key, kind)
+        if value is not None or key in item:
+            keys[key] = value
     if not keys:
         listed = " ".join(f'"{name}"' for name in kind.declared_keys)
         raise NoPathElement(

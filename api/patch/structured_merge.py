@@ -101,8 +101,7 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
     if _in_step(live, applied, kind):
         pairs = (merge(held, item, kind.item) for held, item in zip(live, applied, strict=True))
         return [item for item in pairs if item is not MISSING] or MISSING
-    left = [path_elements.item_element(item, kind) for item in live]
-    right = [path_elements.item_element(item, kind) for item in applied]
+    left, right = path_elements.elements_of(live, kind), path_elements.elements_of(applied, kind)
     wanted = dict(zip(right, applied, strict=True))
     held: dict[str, Any] = {}
     for element, item in zip(left, live, strict=True):
@@ -162,8 +161,8 @@ def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
         if value.__class__ is not list or kind.list_type == ATOMIC:
             return None
         items = []
-        for item in value:
-            node = fields.get(path_elements.item_element(item, kind))
+        for element, item in zip(path_elements.elements_of(value, kind), value, strict=True):
+            node = fields.get(element)
             if node is None:
                 items.append(item)
             elif node and SELF not in node:

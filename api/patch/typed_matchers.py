@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kubechronicle.api.codecs.yaml import MAX_PLAIN_DEPTH, MAX_PLAIN_KEY
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
-from kubechronicle.api.managed_fields.path_elements import NoPathElement, item_element
+from kubechronicle.api.managed_fields.path_elements import NoPathElement, elements_of
 from kubechronicle.api.patch.typed_readers import MAX_SHAPES, Odd, class_of, reader_of
 from kubechronicle.api.schema.types import ATOMIC, ListType, MapType, ObjectType, Type
 
@@ -159,13 +159,11 @@ def _list_matcher(kind: ListType, *, member: bool) -> Matcher:
             return other_forms(value, node, depth)
         if len(node) != len(value) + member or (member and SELF not in node) or depth > MAX_PLAIN_DEPTH:
             return False
-        seen: set[str] = set()
-        for item in value:
-            element = item_element(item, kind)
+        elements = elements_of(value, kind)
+        for element, item in zip(elements, value, strict=True):
             inner = node.get(element)
-            if inner is None or element in seen or not below(item, inner, depth + 1):
+            if inner is None or not below(item, inner, depth + 1):
                 return False
-            seen.add(element)
-        return True
+        return len(set(elements)) == len(elements)
 
     return match

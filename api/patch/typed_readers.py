@@ -200,8 +200,7 @@ def _list_reader(kind: ListType, *, member: bool) -> Reader:
         if depth > MAX_PLAIN_DEPTH:
             raise Odd
         named: FieldSet = {SELF: _LEAF} if member and value else {}
-        for item in value:
-            element = path_elements.item_element(item, kind)
+        for element, item in zip(path_elements.elements_of(value, kind), value, strict=True):
             if element in named:
                 raise Odd
             named[element] = below(item, depth + 1) or _LEAF

@@ -215,8 +215,7 @@ def _items_fit(items: list[Any], kind: ListType, depth: int) -> bool:
     leaf = _leaf_of(below)
     if kind.list_type != ATOMIC:
         try:
-            for item in items:
-                path_elements.item_element(item, kind)
+            path_elements.elements_of(items, kind)
         except NoPathElement:
             return False
     return all(item.__class__ is leaf or fits(item, below, depth) for item in items)

@@ -112,12 +112,13 @@ class ListType(Type):
     """A list.
 
     ``list_type``: atomic, set or map.
-    ``keys``: the key fields of a map's items, sorted; ``declared_keys``: in the order of the schema.
+    ``keys``: the key fields of a map's items, sorted; ``declared_keys``: in the order of the schema. ``only_key``: the
+    key field of a map with no other, else None.
     ``key_defaults``: the defaults of the key fields of custom resources; None for built-in kinds, which have a table.
     ``merge_key``, ``strategies``: for strategic merge patch; the merge key may differ from ``keys``.
     """
 
-    __slots__ = ("declared_keys", "item", "key_defaults", "keys", "list_type", "merge_key", "strategies")
+    __slots__ = ("declared_keys", "item", "key_defaults", "keys", "list_type", "merge_key", "only_key", "strategies")
 
     def __init__(
         self, item: Type, go_type: str, schema: Mapping[str, Any], *, key_defaults: dict[str, Any] | None = None
@@ -127,6 +128,7 @@ class ListType(Type):
         self.list_type: str = schema.get("x-kubernetes-list-type", ATOMIC)
         self.declared_keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys", ()))
         self.keys: tuple[str, ...] = tuple(sorted(self.declared_keys))
+        self.only_key = self.keys[0] if self.list_type == MAP and len(self.keys) == 1 else None
         self.key_defaults = key_defaults
         self.merge_key: str = schema.get("x-kubernetes-patch-merge-key", "")
         self.strategies: tuple[str, ...] = _strategies(schema)

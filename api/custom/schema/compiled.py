@@ -3,7 +3,7 @@
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
 only the first time costs a walk (settled.py). Most contents need none of these steps, which one walk proves
-(conforming.py).
+(conforming.py), or a type that has learned the fields in use (learned.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubechronicle.api.custom.schema import conforming, defaults, embedded, keywords, pruning
+from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
+from kubechronicle.api.custom.schema.learned import LearnedProof
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.settled import Contents, KnownContents, digest_of, settles
@@ -41,7 +42,7 @@ class CompiledSchema:
         self._settled = KnownContents() if settles(self.root) else None
         self._valid = None if _checks_metadata(openapi) else KnownContents()
         provable = not preserve_unknown and self._settled is not None and self._valid is not None
-        self._proof = conforming.proof_of(self.root, self._table) if provable else None
+        self._proof = LearnedProof(self.root, self._table) if provable else None
         self._conforming = KnownContents()
         self._unproved: bytes | None = None
 
@@ -53,12 +54,16 @@ class CompiledSchema:
             self.default(obj)
             return unknown
         unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
-        before = digest_of(obj)
-        if before in known or self.conforms(obj, before):
+        digest = digest_of(obj)
+        if digest in known:
             return unknown
-        unknown += self.prune(obj)
-        self.default(obj)
-        known.add(digest_of(obj))
+        # Neither step needs the other's result. In this order, most objects conform before anything is pruned.
+        if self.default(obj):
+            digest = digest_of(obj)
+        if not self.conforms(obj, digest):
+            unknown += self.prune(obj)
+            digest = digest_of(obj)
+        known.add(digest)
         return unknown
 
     def is_settled(self, contents: Contents) -> bool:
@@ -102,10 +107,16 @@ class CompiledSchema:
         unknown += self.prune(obj)
         return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
 
-    def default(self, obj: Object) -> None:
-        """Set structural defaults, in place. defaults.TooManyDefaultsError if they make the object too large."""
-        if self.root.deep_defaults:
-            defaults.Filler().fill(obj, self.root)
+    def default(self, obj: Object) -> bool:
+        """Set structural defaults, in place. Return whether there were any to set.
+
+        defaults.TooManyDefaultsError if they make the object too large.
+        """
+        if not self.root.deep_defaults:
+            return False
+        filler = defaults.Filler()
+        filler.fill(obj, self.root)
+        return filler.left < defaults.MAX_FILLED
 
     def complete(self, obj: Object) -> None:
         """Bring a merged object into form, without malformed metadata, and set its defaults, in place."""

@@ -17,8 +17,12 @@ lists are there, and no level is deeper than MAX_DEPTH. The metadata of the root
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
+import orjson
+
+from kubechronicle.api.custom.numbers import has_whole_floats
 from kubechronicle.api.custom.schema.failures import Failures
 from kubechronicle.api.custom.schema.keywords import own_check
 from kubechronicle.api.custom.schema.list_types import differ
@@ -64,16 +68,28 @@ class _Proofs(dict[type, _Entry]):
         return (self._table[cls][1], _is_no_whole) if cls is float else (None, _is_unproved)
 
 
-class _Anything(dict[type, _Entry]):
-    """The proofs of a field that is not looked at."""
+def is_kept(value: Any) -> bool:
+    """Return whether a value without a schema is stored as it is."""
+    if value.__class__ in CONTAINERS:
+        return not has_whole_floats(orjson.dumps(value))
+    return value.__class__ is not float or not value.is_integer()
 
-    __slots__ = ()
+
+class _Without(dict[type, _Entry]):
+    """The proofs of a field without a schema."""
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, proof: Proof | None) -> None:
+        super().__init__()
+        self._entry = None, proof
 
     def __missing__(self, cls: type) -> _Entry:
-        return None, None
+        return self._entry
 
 
-_ANYTHING: Final = _Anything()
+_METADATA: Final = _Without(None)  # checked by its Go type
+_KEPT: Final = _Without(lambda value, failures: is_kept(value))
 
 
 def proof_of(root: Node, table: Table) -> Proof:
@@ -85,6 +101,19 @@ def proof_of(root: Node, table: Table) -> Proof:
         if check is not None:
             check(value, None, failures, None)
         return proof is not None and proof(value, failures)
+
+    return prove
+
+
+def proof_of_value(node: Node, table: Table, depth: int) -> Proof:
+    """Return the proof of any value of a level. ``depth``: of the object or list that holds it."""
+    proofs = _Proofs(node, table, depth)
+
+    def prove(value: Any, failures: Failures) -> bool:
+        check, proof = proofs[value.__class__]
+        if check is not None:
+            check(value, None, failures, None)
+        return not failures and (proof is None or proof(value, failures))
 
     return prove
 
@@ -160,11 +189,11 @@ class _Members:
     def _proofs_of(self, name: str) -> dict[type, _Entry] | None:
         is_root = self._depth == 1
         if is_root and name == "metadata":
-            return _ANYTHING
+            return _METADATA
         schema = (self._table.schema.get("properties") or NO_FIELDS).get(name)
         if schema is None:
             keeps = self._node.preserve or (is_root and name in META_FIELDS)
-            return self._others if self._others is not None else _ANYTHING if keeps else None
+            return self._others if self._others is not None else _KEPT if keeps else None
         proofs = self._proofs.get(name)
         if proofs is None:
             proofs = self._proofs[name] = _Proofs(self._node.properties[name], self._table.below(schema), self._depth)
@@ -204,18 +233,17 @@ def _list_proof(node: Node, table: Table, depth: int) -> Proof:
             if proof is not None and not proof(item, failures):
                 return False
         if node.list_type == "map":
-            return _have_keys(value, keys)
+            return have_keys(value, keys)
         return node.list_type != "set" or (CONTAINERS.isdisjoint(map(type, value)) and differ(value))
 
     return prove
 
 
-def _have_keys(items: list[Any], keys: Sequence[str]) -> bool:
+def have_keys(items: list[Any], keys: Sequence[str]) -> bool:
     """Return whether the items of a map have all their keys, and no two have the same."""
-    if not all(item.__class__ is dict for item in items):
+    try:
+        found = list(map(itemgetter(*keys), items))
+    except (KeyError, TypeError):  # a key is absent, or an item is no object
         return False
-    if len(keys) == 1:
-        found: list[Any] = [item.get(keys[0]) for item in items]
-        return None not in found and differ(found)
-    found = [tuple(item.get(key) for key in keys) for item in items]
-    return not any(None in each for each in found) and differ(found)
+    has_null = None in found if len(keys) == 1 else any(None in each for each in found)
+    return not has_null and differ(found)

@@ -6,6 +6,7 @@ inserted default apply, too. Not here: nulls without a default (pruning.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
@@ -34,15 +35,13 @@ class Filler:
             for name, filler in node.fillers:
                 if name not in value or (value[name] is None and not filler.nullable):
                     value[name] = self._copy(filler.default)
-            properties, additional = node.properties, node.additional
-            for name, item in value.items():
-                below = properties.get(name, additional)
-                if below is None:
-                    continue
-                if item is None and below is additional and not below.nullable and below.has_default:
-                    value[name] = item = self._copy(below.default)
-                if below.deep_defaults and item.__class__ in CONTAINERS:
+            for name, below in node.default_fields:
+                item = value.get(name)
+                if item.__class__ in CONTAINERS:
                     self.fill(item, below)
+            additional = node.additional
+            if additional is not None and (additional.has_default or additional.deep_defaults):
+                self._fill_others(value, node.properties, additional)
         elif value.__class__ is list and node.items is not None:
             below = node.items
             if below.has_default and not below.nullable:
@@ -53,6 +52,16 @@ class Filler:
                 for item in value:
                     if item.__class__ in CONTAINERS:
                         self.fill(item, below)
+
+    def _fill_others(self, value: dict[str, Any], properties: Mapping[str, Node], below: Node) -> None:
+        """Set the defaults of and below the fields without a property."""
+        for name, item in value.items():
+            if name in properties:
+                continue
+            if item is None and not below.nullable and below.has_default:
+                value[name] = item = self._copy(below.default)
+            if below.deep_defaults and item.__class__ in CONTAINERS:
+                self.fill(item, below)
 
     def _copy(self, default: Any) -> Any:
         self.left -= 1

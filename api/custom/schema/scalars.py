@@ -105,7 +105,7 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str) ->
         return None
     kind = f"type {type_name} with format {format_name}" if format_name else f"type {type_name} (default format)"
 
-    lowest, highest = _sure_range(schema, type_name, format_name) if integer else (1, 0)
+    lowest, highest = sure_range(schema, type_name, format_name) if integer else (1, 0)
 
     def check(value: Number, where: Where, failures: Failures, old: Correlated | None) -> int:
         if lowest <= value <= highest:
@@ -119,7 +119,7 @@ def number_check(schema: Schema, cls: type, type_name: str, format_name: str) ->
     return check
 
 
-def _sure_range(schema: Schema, type_name: str, format_name: str) -> tuple[Number, Number]:
+def sure_range(schema: Schema, type_name: str, format_name: str) -> tuple[Number, Number]:
     """Return a range within which no integer fails: most values need one comparison."""
     if schema.get("multipleOf") is not None:
         return 1, 0

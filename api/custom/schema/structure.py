@@ -25,6 +25,7 @@ class Node:
     """One level of a structural schema.
 
     ``additional``: the schema of other fields; ``open``: additionalProperties is given, maybe without a schema.
+    ``fillers``, ``default_fields``: the fields with a default, and those that have one below them.
     ``deep_defaults``, ``deep_embedded``, ``deep_lists``: whether the level or one below it has a default, an embedded
     resource, or a list that is a set or map. Walks skip all other levels.
     """
@@ -35,6 +36,7 @@ class Node:
         "deep_embedded",
         "deep_lists",
         "default",
+        "default_fields",
         "embedded",
         "fillers",
         "has_default",
@@ -73,6 +75,7 @@ class Node:
         )
         below = [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
         self.deep_defaults: bool = any(node.has_default or node.deep_defaults for node in below)
+        self.default_fields = tuple((name, node) for name, node in self.properties.items() if node.deep_defaults)
         self.deep_embedded: bool = self.embedded or any(node.deep_embedded for node in below)
         self.list_fields = {name: node for name, node in self.properties.items() if node.deep_lists}
         self.deep_lists: bool = self.list_type in ("set", "map") or any(node.deep_lists for node in below)

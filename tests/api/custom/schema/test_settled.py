@@ -8,7 +8,6 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from kubechronicle.api.custom.schema import pruning
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.custom.schema.settled import MAX_KNOWN, KnownContents, digest_of
 
@@ -29,9 +28,9 @@ def schema_of(spec: Any = SPEC, **more: Any) -> CompiledSchema:
 
 def walks(schema: CompiledSchema, obj: dict[str, Any]) -> bool:
     """Settle an object. Return whether that took a walk."""
-    with patch.object(pruning, "prune", wraps=pruning.prune) as prune:
+    with patch.object(CompiledSchema, "default", autospec=True, side_effect=CompiledSchema.default) as default:
         schema.settle(obj)
-    return bool(prune.called)
+    return bool(default.called)
 
 
 def test_a_settled_object_is_known() -> None:
