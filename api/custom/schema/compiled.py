@@ -54,12 +54,13 @@ class CompiledSchema:
             self.default(obj)
             return unknown
         unknown = embedded.coerce_root(obj, drop_malformed=drop_malformed)
+        if drop_malformed and digest_of(obj) in known:  # a stored object, which is mostly known as it is
+            return unknown
+        # Neither step needs the other's result. In this order, most objects conform before anything is pruned.
+        self.default(obj)
         digest = digest_of(obj)
         if digest in known:
             return unknown
-        # Neither step needs the other's result. In this order, most objects conform before anything is pruned.
-        if self.default(obj):
-            digest = digest_of(obj)
         if not self.conforms(obj, digest):
             unknown += self.prune(obj)
             digest = digest_of(obj)
@@ -107,16 +108,10 @@ class CompiledSchema:
         unknown += self.prune(obj)
         return unknown + embedded.coerce_embedded(obj, self.root, drop_malformed=drop_malformed)
 
-    def default(self, obj: Object) -> bool:
-        """Set structural defaults, in place. Return whether there were any to set.
-
-        defaults.TooManyDefaultsError if they make the object too large.
-        """
-        if not self.root.deep_defaults:
-            return False
-        filler = defaults.Filler()
-        filler.fill(obj, self.root)
-        return filler.left < defaults.MAX_FILLED
+    def default(self, obj: Object) -> None:
+        """Set structural defaults, in place. defaults.TooManyDefaultsError if they make the object too large."""
+        if self.root.deep_defaults:
+            defaults.Filler().fill(obj, self.root)
 
     def complete(self, obj: Object) -> None:
         """Bring a merged object into form, without malformed metadata, and set its defaults, in place."""
