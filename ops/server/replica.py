@@ -34,8 +34,8 @@ RETENTION_INTERVAL = 300.0
 FIRST_RETENTION = 30.0  # seconds after the start, when clients have reconnected
 # Thresholds of the cycle collector (gc.set_threshold). The connections of 5,000 nodes are 1.5 million objects: a full
 # collection stops the process for two seconds, and with the default (700, 10, 10) ran every few seconds while the nodes
-# connected. The cost: memory held by a cycle may be freed late. Writes that wait hold some
-# hundred objects each: with a first threshold of 2,000, collections that found nothing took 1.9 % of the CPU time.
+# connected. The cost: memory held by a cycle may be freed late. Writes that wait hold some hundred objects each: with a
+# first threshold of 2,000, collections that found nothing took 1.9 % of the CPU time.
 COLLECTOR_THRESHOLDS = (10_000, 5, 20)
 # Seconds after which a thread that computes lets another one run (sys.setswitchinterval). The event loop waits so long
 # several times a request while the rules of a large body run in a thread (actors/large_work.py); Python's default is
