@@ -369,5 +369,5 @@ def prepare_delete(
     """
     prepared = deleting.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
     if prepared.outcome is Outcome.STORE_THEN_GONE:
-        return Proposal(replace(prepared, outcome=Outcome.STORE), then_delete=True)
+        return Proposal(structs.replace(prepared, outcome=Outcome.STORE), then_delete=True)
     return Proposal(prepared)

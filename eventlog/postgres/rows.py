@@ -57,7 +57,7 @@ def _extra(extra: Mapping[str, tuple[str, ...]]) -> str | None:
 
 def _who_columns(who: Who) -> tuple[str | None, ...]:
     """Return the columns of ``who`` in the order of the arguments of append()."""
-    texts = (
+    texts: tuple[str, ...] = (
         who.user,
         who.uid,
         who.impersonator,

@@ -89,11 +89,12 @@ class Dispatch:
         dry_run = attributes.dry_run or self.state.only_dry_runs
         if dry_run and not webhook.dry_runs:
             raise rejections.no_dry_run(webhook.name)
+        kind = requested_kind(attributes, rt)
         request = reviews.request_of(
             rt=rt,
-            kind=requested_kind(attributes, rt),
+            kind=kind,
             requested=attributes.rt,
-            requested_kind=requested_kind(attributes, attributes.rt),
+            requested_kind=kind if rt is attributes.rt else requested_kind(attributes, attributes.rt),
             subresource=attributes.subresource,
             name=name_of(attributes),
             namespace=namespace_of(attributes),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import trio
 
 from kubechronicle.actors.admission.chain import Attributes, State
@@ -29,7 +30,7 @@ PARTS: Final = {
 NO_ANSWERS: Final[Mapping[object, object]] = MappingProxyType({})
 
 
-class _Ended(NamedTuple):
+class _Ended(msgspec.Struct, frozen=True):
     """The end of a call: the answer or failure, and the seconds that it took."""
 
     answer: Answer | CallFailed
