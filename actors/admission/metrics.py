@@ -10,7 +10,6 @@ Sources: k8s.io/apiserver ``pkg/admission/metrics``, ``pkg/admission/plugin/poli
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -84,12 +83,13 @@ class Counts:
     __slots__ = ("series",)
 
     def __init__(self) -> None:
-        self.series: Counter[Labels] = Counter()
+        self.series: dict[Labels, int] = {}
 
     def add(self, labels: Labels, seconds: float = 0.0) -> None:
         """Count one more. ``seconds`` is for Histograms only."""
-        if labels in self.series or len(self.series) < MOST_SERIES:
-            self.series[labels] += 1
+        number = self.series.get(labels, 0)
+        if number or len(self.series) < MOST_SERIES:
+            self.series[labels] = number + 1
 
 
 Measurement = tuple[Count, float]
