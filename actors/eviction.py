@@ -165,7 +165,7 @@ class _Eviction:
         if proposal.prepared.outcome is Outcome.UNCHANGED and disrupted != pod:
             # Another deletion has marked it already: only the condition is new.
             del disrupted["metadata"]["resourceVersion"]
-            return replace(proposal.prepared, outcome=Outcome.STORE, object=disrupted)
+            return structs.replace(proposal.prepared, outcome=Outcome.STORE, object=disrupted)
         return proposal.prepared
 
     def _mark(self, entry: Entry, pod: Object, disrupted: Object) -> Prepared:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import trio
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
@@ -107,15 +108,13 @@ class Commit:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """Message: the commit of this key is finished."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(msgspec.Struct, frozen=True):
     """Message: a sender's handling of a message failed. The actor raises its error."""
 
     error: Exception
@@ -124,26 +123,22 @@ class Crashed:
 # -- the decision -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class KeyState:
+class KeyState(msgspec.Struct, frozen=True):
     """The actor's knowledge of a key: its revision in the view (0: absent), and if a commit is in flight."""
 
     revision: int
     in_flight: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """The commit may go to the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Another commit of the key is in flight. Decide again when it has finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """The key is not at the expected revision."""
 
     actual: int

@@ -138,16 +138,17 @@ class Observer:
             if progress is None:
                 return read(*given)
             reading: Reading = (read, given)
-            known = progress.observations.get(reading, _UNREAD)
+            observations = progress.observations
+            known = observations.get(reading, _UNREAD)
             if known is not _UNREAD and not progress.repeats:
                 return known  # type: ignore[no-any-return]
             found = read(*given)
-            if follows and reading[1][0] not in followed:
-                self._begin_to_follow(reading[1][0])
-            if follows and known is _UNREAD:
-                progress.observations[reading] = found
-            else:
+            if known is not _UNREAD or not follows:
                 progress.note(reading, found)
+                return found
+            if reading[1][0] not in followed:
+                self._begin_to_follow(reading[1][0])
+            observations[reading] = found
             return found
 
         return noted

@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 import trio
 
 from kubechronicle.eventlog.backoff import delays
@@ -75,8 +76,7 @@ SHUTDOWN_GRACE = 10.0
 """Seconds in which a stopping server waits for the outcome of the batch under way."""
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """A transaction in the queue.
 
     ``report``: called once, with the outcome.

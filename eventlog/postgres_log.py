@@ -122,6 +122,8 @@ class PostgresLog(StandbyReads):
                 statement, arguments = clock_sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
             else:
                 statement, arguments = clock_sql.APPEND, rows.batch_arguments(batch)
+                if (joined := rows.joined_arguments(arguments)) is not None:
+                    statement, arguments = clock_sql.APPEND_JOINED, joined
             try:
                 result = await session.fetch_uninterrupted(
                     statement,

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
 
-from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Labels, Measurement
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Labels, Measurement
 from kubechronicle.actors.admission.state import Judgement as Judgement
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -205,10 +206,10 @@ class StorageHook(Protocol):
 
 
 class Step(NamedTuple):
-    """A step of one plugin. ``passed``, ``rejected``: the labels of its duration."""
+    """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects."""
 
     run: Callable[[Attributes, State], None]
-    passed: Labels
+    passed: Count
     rejected: Labels
 
 
@@ -217,9 +218,8 @@ class AdmissionChain:
         self._plugins = tuple(plugins)
         self._state = state
         self._hooks = tuple(hooks)
-        # (resource, operation) → steps.
-        self._admit_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
-        self._validate_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
+        # (ADMIT or VALIDATE, resource, operation) → the steps, and the function that counts the duration of all.
+        self._measured: dict[tuple[str, str, str], tuple[tuple[Step, ...], Count]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
         self._observer = observer = Observer(state.follow)
@@ -251,62 +251,60 @@ class AdmissionChain:
 
     def admit(self, attributes: Attributes) -> None:
         """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects."""
-        place = (attributes.rt.resource, attributes.operation)
-        steps = self._admit_steps.get(place)
-        if steps is None:
-            steps = self._admit_steps[place] = self._measured_steps(ADMIT, *place)
         reinvocation = attributes.reinvocation
         try:
-            self._run(steps, attributes, ADMIT)
+            self._run(ADMIT, attributes)
             while reinvocation.wanted and not reinvocation.second:
                 reinvocation.second = True
-                self._run(steps, attributes, ADMIT)
+                self._run(ADMIT, attributes)
         except StatusError:
             reinvocation.forget(attributes.object)
             raise
 
     def validate(self, attributes: Attributes) -> None:
         """Run the validating plugins on the object about to be stored."""
-        place = (attributes.rt.resource, attributes.operation)
-        steps = self._validate_steps.get(place)
-        if steps is None:
-            steps = self._validate_steps[place] = self._measured_steps(VALIDATE, *place)
-        self._run(steps, attributes, VALIDATE)
+        self._run(VALIDATE, attributes)
 
-    def _run(self, steps: Sequence[Step], attributes: Attributes, kind: str) -> None:
+    def _run(self, kind: str, attributes: Attributes) -> None:
         """Run the steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
         state, metrics, measured, progress = self._state, self._state.metrics, attributes.measured, attributes.progress
-        metrics.waited = total = 0.0
+        place = (kind, attributes.rt.resource, attributes.operation)
+        steps, all_passed = self._measured.get(place) or self._measure(*place)
+        metrics.waited = waited = 0.0
         if progress is not None:
             state, steps = self._observed, steps[progress.step :]
-            metrics.waited, total = progress.seconds
+            metrics.waited, waited = progress.seconds
             self._observer.progress = progress
-        durations, begun = metrics.controllers, perf_counter()
+        start = begun = perf_counter()
         try:
-            for step in steps:
-                run, passed, _ = step
+            for run, passed, rejected in steps:  # noqa: B007 - used where a step rejects
                 run(attributes, state)
                 now = perf_counter()
-                seconds = now - begun + metrics.waited
-                measured.append((durations, passed, seconds))
-                begun, metrics.waited = now, 0.0
-                total += seconds
+                seconds = now - begun
+                if metrics.waited:
+                    seconds += metrics.waited
+                    waited += metrics.waited
+                    metrics.waited = 0.0
+                measured.append((passed, seconds))
+                begun = now
         except StatusError:
-            seconds = perf_counter() - begun + metrics.waited
-            measured.append((durations, step.rejected, seconds))
-            measured.append((metrics.steps, (kind, attributes.operation, "true"), total + seconds))
+            now = perf_counter()
+            waited += metrics.waited
+            measured.append((partial(metrics.controllers.add, rejected), now - begun + metrics.waited))
+            measured.append((partial(metrics.steps.add, (kind, attributes.operation, "true")), now - start + waited))
             raise
         except NeedsExternalAnswer:
             self._expectations.asked((attributes.rt.resource, attributes.operation))
             if progress is not None:
-                progress.stop(steps.index(step), perf_counter() - begun + metrics.waited, total)
+                seconds = perf_counter() - begun + metrics.waited
+                progress.stop(steps.index((run, passed, rejected)), seconds, begun - start + waited)
             raise
         finally:
             if progress is not None:
                 self._observer.progress = None
         if progress is not None:
             progress.reset()
-        measured.append((metrics.steps, (kind, attributes.operation, "false"), total))
+        measured.append((all_passed, begun - start + waited))
 
     def begin_write(self, attributes: Attributes) -> None:
         """Run the storage hooks."""
@@ -341,11 +339,14 @@ class AdmissionChain:
             steps = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
         return [key for step in steps for key in step(rt, operation, namespace, self._state)]
 
-    def _measured_steps(self, kind: str, resource: str, operation: str) -> tuple[Step, ...]:
-        return tuple(
-            Step(step, (step.__self__.name, kind, operation, "false"), (step.__self__.name, kind, operation, "true"))
+    def _measure(self, kind: str, resource: str, operation: str) -> tuple[tuple[Step, ...], Count]:
+        metrics, passed, rejected = self._state.metrics, (kind, operation, "false"), (kind, operation, "true")
+        steps = tuple(
+            Step(step, metrics.controllers.of((step.__self__.name, *passed)), (step.__self__.name, *rejected))
             for step in self._steps(kind, resource, operation)
         )
+        found = self._measured[kind, resource, operation] = (steps, metrics.steps.of(passed))
+        return found
 
     def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
         steps: list[Any] = []

@@ -122,6 +122,8 @@ class Versions:
 
     def old(self, rt: ResourceType) -> Object | None:
         """Return the old object in the version of ``rt``, for reading. StatusError 500: it cannot be converted."""
+        if self._attributes.old is None:
+            return None
         if rt not in self._old:
             self._old[rt] = self._former(rt)
         return self._old[rt]

@@ -102,7 +102,8 @@ class Preparation:
                         work.admit(work.prepared)
                     assert work.prepared is not None
                     assert work.admitted is not None
-                    await self._on_newest_state(self._admission.validate, work.admitted)
+                    if not self._passes(self._admission.validate, work.admitted):
+                        await self._pass_on_newest_state(self._admission.validate, work.admitted)
                     break
                 except NeedsExternalAnswer as missing:
                     await self._resolve_here(missing, target, work, turn)
@@ -124,13 +125,15 @@ class Preparation:
 
     async def _finish_creation(self, work: _Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
         accepted, attributes = work.accepted, work.attributes
-        await self._on_newest_state(self._admission.admit, attributes)
+        if not self._passes(self._admission.admit, attributes):
+            await self._pass_on_newest_state(self._admission.admit, attributes)
         tracking.keep_usable(accepted, work.managed, attributes.warnings)
         if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it, not the request
             attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
         # Addresses and ports are allocated to the final name.
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
-        await self._on_newest_state(self._admission.begin_write, attributes)
+        if not self._passes(self._admission.begin_write, attributes):
+            await self._pass_on_newest_state(self._admission.begin_write, attributes)
         prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
         attributes.warnings.extend(prepared.warnings)
         if target.rt.namespaced and not target.namespace:
@@ -253,16 +256,18 @@ class Preparation:
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
         with Measured(attributes.measured):
-            await self._on_newest_state(self._admission.admit, attributes)
+            if not self._passes(self._admission.admit, attributes):
+                await self._pass_on_newest_state(self._admission.admit, attributes)
             if complete is not None:
                 await complete(obj)
-            await self._on_newest_state(self._admission.validate, attributes)
+            if not self._passes(self._admission.validate, attributes):
+                await self._pass_on_newest_state(self._admission.validate, attributes)
         if obj != sent:
             sent.clear()
             sent.update(obj)
 
-    async def _on_newest_state(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
-        """Run an admission step of a creation. If it rejects, run it again once the view is up to date.
+    def _passes(self, check: Callable[[Attributes], None], attributes: Attributes) -> bool:
+        """Run an admission step of a creation. False: it rejects, perhaps on an old state; ``_pass_on_newest_state``.
 
         The namespace, for one, may just have been created on another replica.
         """
@@ -273,15 +278,19 @@ class Preparation:
         try:
             check(attributes)
             if not attributes.causes:
-                return
+                return True
         except status.StatusError:
             pass
         del attributes.companions[before:]
         del attributes.measured[measured:]
         attributes.causes.clear()
-        if progress is not None:
-            progress.reset()
-            progress.repeats = True
+        return False
+
+    async def _pass_on_newest_state(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
+        """Run a step that has rejected again, once the view is up to date. StatusError: it rejects."""
+        if attributes.progress is not None:
+            attributes.progress.reset()
+            attributes.progress.repeats = True
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
 
@@ -369,5 +378,5 @@ def prepare_delete(
     """
     prepared = deleting.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
     if prepared.outcome is Outcome.STORE_THEN_GONE:
-        return Proposal(replace(prepared, outcome=Outcome.STORE), then_delete=True)
+        return Proposal(structs.replace(prepared, outcome=Outcome.STORE), then_delete=True)
     return Proposal(prepared)

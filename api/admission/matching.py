@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.label_selectors import LabelSelector, selector_from_spec
 
@@ -52,7 +54,7 @@ class GroupVersionKind(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class WriteKind(NamedTuple):
+class WriteKind(msgspec.Struct, frozen=True):
     """The part of a request that rules look at, but for the object's name.
 
     ``type``: the resource, in the version of the request.
@@ -154,7 +156,7 @@ def _named(rule: Rule, name: str | None) -> bool:
     return name is None or not rule.names or name in rule.names
 
 
-class Labels(NamedTuple):
+class Labels(msgspec.Struct, frozen=True):
     """The labels that selectors look at.
 
     ``new``, ``old``: those of the new and the old object; None: there is none, or one without metadata.

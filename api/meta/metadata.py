@@ -30,8 +30,9 @@ STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDelet
 
 IMMUTABLE: Final = "field is immutable"
 
-_SYSTEM_FIELDS: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
-_DELETION_FIELDS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_UNMARKED: Final = frozenset(("uid", "creationTimestamp", "selfLink"))
+_SYSTEM_FIELDS: Final = _UNMARKED | {"deletionTimestamp", "deletionGracePeriodSeconds"}
+"""System fields, without and with the marks of a deletion."""
 _IMMUTABLE_FIELDS: Final = (
     "name",
     "namespace",
@@ -47,9 +48,8 @@ NAMESPACE_MISMATCH: Final = "the namespace of the provided object does not match
 
 def drop_system_fields(metadata: dict[str, Any], *, deletion: bool = True) -> None:
     """Drop the client's values of system fields. A creation by PUT or apply keeps the marks of a ``deletion``."""
-    for name in _SYSTEM_FIELDS:
-        if deletion or name not in _DELETION_FIELDS:
-            metadata.pop(name, None)
+    for name in metadata.keys() & (_SYSTEM_FIELDS if deletion else _UNMARKED):
+        del metadata[name]
 
 
 def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix: str) -> None:

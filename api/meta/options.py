@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, not_supported, required
 from kubechronicle.api.errors.status import StatusError
@@ -25,8 +27,7 @@ FIELD_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 OPTIONS_GROUP: Final = "meta.k8s.io"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateOptions:
+class CreateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a create. ``field_validation`` is Strict, Warn or Ignore."""
 
     dry_run: bool = False
@@ -34,13 +35,11 @@ class CreateOptions:
     field_validation: str = "Warn"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateOptions(CreateOptions):
+class UpdateOptions(CreateOptions, frozen=True, kw_only=True):
     """Options of an update."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchOptions(CreateOptions):
+class PatchOptions(CreateOptions, frozen=True, kw_only=True):
     """Options of a patch. ``force`` is None if absent."""
 
     force: bool | None = None

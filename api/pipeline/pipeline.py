@@ -16,8 +16,9 @@ Every rejection is a StatusError. Functions change the new object and return it;
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
@@ -285,7 +286,7 @@ def finish_update(
         comparison.keep_times(rt, old, new)
     shown = _shown(new, emptied) if emptied else None
     prepared = _conclude(rt, old, new, expected, warnings)
-    return prepared if shown is None else replace(prepared, requested=shown)
+    return prepared if shown is None else structs.replace(prepared, requested=shown)
 
 
 def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
@@ -293,7 +294,7 @@ def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
     if not rules_of(rt).changes_when_read(prepared.object):
         return prepared
     meta = {name: value for name, value in prepared.object["metadata"].items() if name != "resourceVersion"}
-    return replace(prepared, outcome=Outcome.STORE, object={**prepared.object, "metadata": meta})
+    return structs.replace(prepared, outcome=Outcome.STORE, object={**prepared.object, "metadata": meta})
 
 
 def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:

@@ -96,8 +96,7 @@ class Outcome(enum.Enum):
     STORE_THEN_GONE = "store-then-gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A write that passed all rules.
 
     ``object``: in the stored version. To store and to answer, without resourceVersion, which the log assigns. For

@@ -7,15 +7,15 @@ resolves it and calls again (``decide_with_answers``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.messages import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Identified:
+class Identified(msgspec.Struct, frozen=True):
     """The user of a token.
 
     ``audiences``: those of the requested audiences for which the token is valid; none: a token of its kind names none

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kubechronicle.actors.large_work import LARGE_BYTES
@@ -47,7 +48,7 @@ INTERNAL_META = "meta.k8s.io/__internal"
 Options = TypeVar("Options", bound=CreateOptions | DeleteOptions)
 
 
-class Body(NamedTuple):
+class Body(msgspec.Struct, frozen=True):
     """A request's body.
 
     ``raw``: the bytes as sent.

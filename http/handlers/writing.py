@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
@@ -105,9 +107,9 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
         raise AssertionError("a deletion is prepared")
     written = await in_version(backend, written)
     if written.object is not None:
-        prepared = replace(prepared, object=written.object)
+        prepared = structs.replace(prepared, object=written.object)
     elif backend.converted is not None and written.entry is not None:
-        prepared = replace(prepared, object=written.entry.object())
+        prepared = structs.replace(prepared, object=written.entry.object())
     _note_deletion(context, written, dry_run=write.target.dry_run)
     answer = deleting.delete_answer(rt, prepared, write.target.name)
     pending = prepared.outcome is not pipeline.Outcome.GONE and not deletion.is_over(prepared.object)

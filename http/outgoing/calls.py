@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import trio
 
 from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
@@ -58,10 +60,10 @@ class Call:
         """True if something else came than an answer."""
         return self._failure is not None and not self._failure.late
 
-    async def wait(self) -> None:
-        """Wait for ``wake``."""
+    def wait(self) -> Awaitable[object]:
+        """Wait for ``wake``. Await the result at once."""
         self._task = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._abort)
+        return trio.lowlevel.wait_task_rescheduled(self._abort)  # noqa: ASYNC105 - a coroutine more would cost time
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._task = None

@@ -12,7 +12,6 @@ send none.
 from __future__ import annotations
 
 import logging
-import math
 import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -86,7 +85,7 @@ class Client:
         self._credentials: Credentials | None = None
         self._loading = trio.Lock()
         self._pool: Pool | None = None
-        self._used = -math.inf
+        self._used = 0  # the round of the last use
         self._constant = peer.plugin is None and not peer.version()  # there are no files, which could change
 
     @property
@@ -174,7 +173,7 @@ class Client:
             self._slots.release()
             self._outgoing.metrics.ended(target.host, method, code, perf_counter() - began, len(body), size)
             pool.in_use -= 1
-            self._used = trio.current_time()
+            self._used = self._outgoing.round
             if pool.retired and not pool.in_use:
                 await pool.close()
         return answer_of(method, target, found)
@@ -270,13 +269,13 @@ class Client:
         if pool is None:
             pool = self._pool = self._new_pool()
         pool.in_use += 1
-        self._used = trio.current_time()
+        self._used = self._outgoing.round
         return pool
 
     async def _leave(self, pool: Pool) -> None:
         """End the use of a pool. That of former files is closed after its last request."""
         pool.in_use -= 1
-        self._used = trio.current_time()
+        self._used = self._outgoing.round
         if pool.retired and not pool.in_use:
             await pool.close()
 
@@ -325,7 +324,8 @@ class Client:
 
     # -- for Outgoing only --------------------------------------------------------------------------------------------
 
-    async def close_if_idle(self, since: float) -> None:
+    async def close_if_idle(self, since: int) -> None:
+        """Close the connections if none was used after the round ``since``."""
         if self._pool is not None and not self._pool.in_use and self._used <= since:
             await self._retire()
 
@@ -376,8 +376,9 @@ class Outgoing(Shared):
                 task_status.started()
                 while True:
                     await trio.sleep(self.idle / 2)
+                    self.round += 1
                     for client in list(self._clients):
-                        await client.close_if_idle(trio.current_time() - self.idle)
+                        await client.close_if_idle(self.round - 3)
         finally:
             self.nursery = None
             with trio.CancelScope(shield=True):

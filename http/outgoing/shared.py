@@ -17,11 +17,13 @@ class Shared:
     """``idle``: seconds for which an unused connection is kept. ``networks``: the ways to other servers.
 
     ``metrics``: counts the requests.
+    ``round``: counts the halves of ``idle``, so that a request need not look at the clock.
     ``nursery``: of requests that several tasks wait for; None while the server starts or stops.
     """
 
     def __init__(self, *, idle: float, networks: Networks) -> None:
         self.idle = idle
+        self.round = 0
         self.networks = networks
         self.metrics = OutgoingMetrics()
         self.deadlines = Deadlines()

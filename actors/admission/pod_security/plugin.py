@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
@@ -152,7 +153,7 @@ class PodSecurity(AdmissionPlugin):
 
 def _exempt(attributes: Attributes, state: State, reason: str) -> None:
     attributes.annotations[EXEMPT] = reason
-    attributes.measured.append((state.metrics.pod_security_exemptions, _labels(attributes), 0.0))
+    attributes.measured.append((partial(state.metrics.pod_security_exemptions.add, _labels(attributes)), 0.0))
 
 
 def _count(attributes: Attributes, state: State, standard: Standard, mode: str, *, denied: bool) -> None:
@@ -161,7 +162,7 @@ def _count(attributes: Attributes, state: State, standard: Standard, mode: str, 
     if version != LATEST and int(version.removeprefix("v1.")) > standards.NEWEST_MINOR:
         version = "future"
     labels = ("deny" if denied else "allow", standard.level, version, mode, *_labels(attributes))
-    attributes.measured.append((state.metrics.pod_security, labels, 0.0))
+    attributes.measured.append((partial(state.metrics.pod_security.add, labels), 0.0))
 
 
 def _labels(attributes: Attributes) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -204,7 +205,8 @@ class _Dispatch:
                 problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
             labels = (policy.name, invocation.binding.name, problem)
-            self._attributes.measured.append((self._state.metrics.mutations, labels, perf_counter() - begun))
+            count = partial(self._state.metrics.mutations.add, labels)
+            self._attributes.measured.append((count, perf_counter() - begun))
         if obj is before or same_json(obj, before):
             return False
         reinvocation = self._attributes.reinvocation

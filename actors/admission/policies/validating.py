@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -138,7 +139,7 @@ class _Dispatch:
             problem = error_type(failure.message) if failure.error else NO_ERROR
             for action in binding.actions:
                 labels = (policy, binding.name, problem, action.lower())
-                self._attributes.measured.append((self._metrics.validations, labels, seconds))
+                self._attributes.measured.append((partial(self._metrics.validations.add, labels), seconds))
 
     def _judged(
         self,

@@ -6,7 +6,7 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Final
 
@@ -72,13 +72,13 @@ class Dispatch:
         begun = perf_counter()
         try:
             matches = conditions.match({**values, **reading.authorizer})
-            measured.append((metrics.conditions, labels, perf_counter() - begun))
+            measured.append((partial(metrics.conditions.add, labels), perf_counter() - begun))
             if not matches:
-                measured.append((metrics.condition_exclusions, labels, 0.0))
+                measured.append((partial(metrics.condition_exclusions.add, labels), 0.0))
             return matches
         except ConditionsFailed as error:
-            measured.append((metrics.conditions, labels, perf_counter() - begun))
-            measured.append((metrics.condition_errors, labels, 0.0))
+            measured.append((partial(metrics.conditions.add, labels), perf_counter() - begun))
+            measured.append((partial(metrics.condition_errors.add, labels), 0.0))
             if webhook.ignores:
                 return False
             raise status.forbidden(attributes.rt, name_of(attributes), str(error)) from None
@@ -89,11 +89,12 @@ class Dispatch:
         dry_run = attributes.dry_run or self.state.only_dry_runs
         if dry_run and not webhook.dry_runs:
             raise rejections.no_dry_run(webhook.name)
+        kind = requested_kind(attributes, rt)
         request = reviews.request_of(
             rt=rt,
-            kind=requested_kind(attributes, rt),
+            kind=kind,
             requested=attributes.rt,
-            requested_kind=requested_kind(attributes, attributes.rt),
+            requested_kind=kind if rt is attributes.rt else requested_kind(attributes, attributes.rt),
             subresource=attributes.subresource,
             name=name_of(attributes),
             namespace=namespace_of(attributes),

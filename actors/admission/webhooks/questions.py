@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import trio
 
 from kubechronicle.actors.admission.chain import Attributes, State
@@ -18,7 +19,7 @@ from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.eventlog import request_parts
-from kubechronicle.eventlog.request_parts import timed
+from kubechronicle.eventlog.request_parts import CURRENT
 
 PARTS: Final = {
     True: (request_parts.MUTATING, "Call mutating webhook"),
@@ -29,7 +30,7 @@ PARTS: Final = {
 NO_ANSWERS: Final[Mapping[object, object]] = MappingProxyType({})
 
 
-class _Ended(NamedTuple):
+class _Ended(msgspec.Struct, frozen=True):
     """The end of a call: the answer or failure, and the seconds that it took."""
 
     answer: Answer | CallFailed
@@ -85,31 +86,36 @@ class Question:
 
     async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, deadline: float) -> None:
         """Ask the webhook, and keep its answer or its failure. ``deadline``: trio time."""
-        webhook, begun = self.webhook, perf_counter()
+        webhook, parts, begun = self.webhook, CURRENT.get(), perf_counter()
         call = (webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         kind, title = PARTS[self.mutating]
-        with timed(kind, title, self._shown, longest=not self.mutating):
-            try:
-                if ask is None:
-                    raise CallFailed("failed to call webhook: this server sends no requests to others")
-                uid, left = new_uid(), deadline - trio.current_time()
-                body = reviews.encoded(self._request, uid=uid, version=self.version)
-                timeout = webhook.timeout if webhook.timeout < left else max(left, 0.0)
-                value = await ask(webhook.client, body, timeout=timeout)
-                answer = reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
-            except CallFailed as error:
-                failure = error
-            except WebhookError as error:
-                failure = CallFailed(f"failed to call webhook: {error}", code=error.code)
-            else:
-                seconds = perf_counter() - begun
-                self._ended = _Ended(answer, seconds)
-                rejection = 0 if answer.allowed else rejections.denial(webhook.name, answer.result).code
-                metrics.call_ended(*call, seconds, rejection=rejection)
-                return
-        seconds = perf_counter() - begun
-        self._ended = _Ended(failure, seconds)
-        metrics.call_failed(*call, seconds, code=failure.code, ignored=webhook.ignores)
+        span = None if parts is None or parts.spans is None else parts.spans.begin(title, self._shown())
+        answer: Answer | CallFailed
+        try:
+            if ask is None:
+                raise CallFailed("failed to call webhook: this server sends no requests to others")
+            uid, left = new_uid(), deadline - trio.current_time()
+            body = reviews.encoded(self._request, uid=uid, version=self.version)
+            timeout = webhook.timeout if webhook.timeout < left else max(left, 0.0)
+            value = await ask(webhook.client, body, timeout=timeout)
+            answer = reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
+        except CallFailed as error:
+            answer = error
+        except WebhookError as error:
+            answer = CallFailed(f"failed to call webhook: {error}", code=error.code)
+        finally:
+            # As ``timed`` does it, without its calls.
+            seconds = perf_counter() - begun
+            if parts is not None:
+                parts.add(kind, seconds, longest=not self.mutating)
+            if span is not None:
+                span.end()
+        self._ended = _Ended(answer, seconds)
+        if isinstance(answer, CallFailed):
+            metrics.call_failed(*call, seconds, code=answer.code, ignored=webhook.ignores)
+        else:
+            rejection = 0 if answer.allowed else rejections.denial(webhook.name, answer.result).code
+            metrics.call_ended(*call, seconds, rejection=rejection)
 
     def _shown(self) -> Mapping[str, str]:
         """Return the attributes of the span."""

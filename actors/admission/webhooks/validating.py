@@ -51,17 +51,22 @@ class _Calls:
 
     def conclude(self) -> None:
         """Raise the first denial. NeedsExternalAnswer: some answers are not there yet."""
-        dispatch = self._dispatch
-        questions = [question for _, question in self._asked if isinstance(question, Question)]
-        missing = [question for question in questions if question.ended() is None]
+        dispatch, missing, longest = self._dispatch, [], 0.0
+        for _, question in self._asked:
+            if isinstance(question, Question):
+                if question.ended() is None:
+                    missing.append(question)
+                longest = max(longest, question.seconds)
         if missing:
             stop(dispatch.attributes, self)
             raise NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)
-        dispatch.state.metrics.waited += max((question.seconds for question in questions), default=0.0)
-        problems = [_problem(dispatch, index, *each) for index, each in enumerate(self._asked)]
-        for problem in problems:
-            if problem is not None:
-                raise problem
+        dispatch.state.metrics.waited += longest
+        first: StatusError | None = None
+        for index, each in enumerate(self._asked):
+            problem = _problem(dispatch, index, *each)  # all answers may have warnings
+            first = first or problem
+        if first is not None:
+            raise first
 
 
 def _problem(

@@ -47,6 +47,8 @@ FRAMING = frozenset(
     }
 )
 """Fields that affect framing. A head with one of them is always parsed."""
+CHECKED = frozenset({b"host", b"connection", b"expect", b"transfer-encoding"})
+"""Fields that each parsed head is checked for."""
 KNOWN_HEADS = 4
 KNOWN_BYTES = 2048
 """Number and bytes of the parsed field sections that a connection remembers, to recognize them."""
@@ -274,6 +276,8 @@ class Http1Protocol:
         hosts = 0
         exchange.keep_alive = version == "1.1"
         for name, value in self._fields:
+            if name not in CHECKED:
+                continue
             if name == b"host":
                 hosts += 1
             elif name == b"connection":

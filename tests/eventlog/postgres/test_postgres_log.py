@@ -430,3 +430,12 @@ async def test_a_server_of_the_previous_version_works_after_the_database_was_mig
         (row[0], row[1]) for row in (first, second, third)
     ]
     assert (await log.verify()).problem is None
+
+
+async def test_a_text_of_a_batch_contains_the_separator_of_joined_texts(replicas: Opener) -> None:
+    log, who = await replicas(), Who(user="a\x1fb", verb="create")
+    await log.append(batch(create("a"), create("b"), who=who))
+    async with open_session_of(log) as session:
+        assert [row[:] for row in await session.fetch("select user_name, verb, reason from kubechronicle.log")] == [
+            ("a\x1fb", "create", "")
+        ] * 2
