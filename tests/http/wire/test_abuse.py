@@ -330,7 +330,7 @@ async def test_plain_bytes_instead_of_tls(wire: Any) -> None:
 
 
 async def test_handshake_that_stalls_is_cut(wire: Any) -> None:
-    served = await wire(hello, handshake=0.1)
+    served = await wire(hello, handshake=1.0)  # enough for check_alive on a busy machine
     tcp = await trio.open_tcp_stream("127.0.0.1", served.server.port)
     with trio.fail_after(60), contextlib.suppress(trio.BrokenResourceError):
         assert await tcp.receive_some() == b""
