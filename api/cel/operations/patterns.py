@@ -2,7 +2,7 @@
 
 Lives here: compiling, finding and testing. Not here: Kubernetes' own patterns, which use Python's ``re``.
 
-At most CACHED compiled patterns are kept, each of at most MAX_MEMORY bytes and 30 KB of known texts.
+At most CACHED compiled patterns are kept, each of at most MAX_MEMORY bytes and 100 KB of known texts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import re2
 CACHED: Final = 256
 MAX_MEMORY: Final = 2 << 20
 MAX_KNOWN: Final = 256
+"""Texts of at most MAX_KNOWN_LENGTH characters that a pattern is known to match."""
+
 MAX_KNOWN_LENGTH: Final = 64
 
 _WORDS: Final = (

@@ -2,8 +2,8 @@
 
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
-only the first time costs a walk (settled.py). Most contents need none of these steps, which one walk proves
-(conforming.py), or a type that has learned the fields in use (learned.py).
+only the first time costs a walk (settled.py). Most contents need no step but defaults. A type that has learned the
+fields in use proves that (learned.py), or one walk (conforming.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 

@@ -1,7 +1,7 @@
 """Forms: types of msgspec, made from a schema, that prove most of what conforming.py proves, in C.
 
-A form has only the fields that objects use (learned.py). What no type can express (patterns, formats, keys of lists,
-combinations) is left to a walk along these parts.
+A form has only the fields that objects use (learned.py). Types cannot express patterns, formats, keys of lists and
+combinations: a short walk looks at these parts.
 
     {"type": "string", "maxLength": 9}     Annotated[str, Meta(max_length=9)]
     {"type": "integer", "minimum": 1}      Annotated[int, Meta(ge=1)]
@@ -155,6 +155,8 @@ def _formatted(schema: Schema) -> list[Proof]:
 
 
 def _checked(check: Check) -> Proof:
+    """Return the proof that a check notes no failure."""
+
     def prove(value: Any, failures: Failures) -> bool:
         check(value, None, failures, None)
         return not failures
@@ -246,7 +248,6 @@ def _map(node: Node, values: Node, table: Table, level: Level, depth: int) -> Fo
     bounded = _bounded(dict[str, kind], min_length=schema.get("minProperties"), max_length=schema.get("maxProperties"))  # type: ignore[valid-type]
     if rest is None:
         return bounded, None
-
     return bounded, lambda value, failures: all(map(rest, value.values(), repeat(failures)))
 
 
@@ -263,10 +264,7 @@ def _list(node: Node, table: Table, level: Level, depth: int) -> Form | None:
 
 
 def _items_rest(rest: Proof | None) -> Proof | None:
-    if rest is None:
-        return None
-
-    return lambda value, failures: all(map(rest, value, repeat(failures)))
+    return None if rest is None else lambda value, failures: all(map(rest, value, repeat(failures)))
 
 
 def _list_type_rest(node: Node) -> Proof | None:
