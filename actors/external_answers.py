@@ -64,7 +64,8 @@ class NeedsExternalAnswer(Exception):
     async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
         """Do the same for the present attempt, which keeps its ``answers``, until the deadline (trio time).
 
-        False: this answer is for another attempt only, and nothing was requested.
+        False: this answer is for another attempt only, and nothing was requested. StatusError 504: the deadline has
+        passed without an answer.
         """
         return False
 

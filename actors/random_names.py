@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,7 +12,10 @@ from kubechronicle.api.meta.metadata import NAME_ALPHABET
 DRAWN: Final = 256
 """Uids that are made at once: each alone would take a system call, and four times as long."""
 
-_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_VERSION: Final = bytes(0x40 | byte & 0x0F for byte in range(256))
+_VARIANT: Final = bytes(0x80 | byte & 0x3F for byte in range(256))
+"""The bytes of a UUID that tell its version and variant, by the random ones there."""
+_PARTS: Final = re.compile("(.{8})(.{4})(.{4})(.{4})(.{12})")
 
 _unused: Final[list[str]] = []
 os.register_at_fork(after_in_child=_unused.clear)
@@ -27,10 +31,10 @@ def new_uid() -> str:
 
 
 def _random_uids() -> Iterator[str]:
-    digits = os.urandom(16 * DRAWN).hex()
-    for at in range(0, len(digits), 32):
-        d = digits[at : at + 32]
-        yield f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{_VARIANTS[d[16]]}{d[17:20]}-{d[20:]}"
+    drawn = bytearray(os.urandom(16 * DRAWN))
+    drawn[6::16] = drawn[6::16].translate(_VERSION)
+    drawn[8::16] = drawn[8::16].translate(_VARIANT)
+    return map("-".join, _PARTS.findall(drawn.hex()))
 
 
 def name_suffix() -> str:

@@ -13,7 +13,8 @@ has changed at all, nothing is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
@@ -24,7 +25,8 @@ EXPECTED: Final = 64
 """Decisions of one kind without a question, after which no further one is expected to ask."""
 
 
-Reading = tuple[Callable[..., Any], tuple[Any, ...]]
+Read = Callable[..., Any]
+Reading = tuple[Read, tuple[Any, ...]]
 """A function that reads, and its arguments."""
 
 Follow = Callable[[str, Callable[[], None]], None]
@@ -39,15 +41,17 @@ class Progress:
     ``step``: the index of the step to run next.
     ``held``: the unfinished work of that step, for itself; without any, the whole decision begins again.
     ``seconds``: spent in this step, and in all steps before it, so far.
-    ``observations``: the result of each reading. ``certain``: they are all that matters, and each had one result.
+    ``observations``: the result of each reading, by the function and its arguments. ``certain``: they are all that
+    matters, and each had one result.
     ``answers``: those that the decision has waited for where it stopped, by their keys. Its attempts share them.
-    ``begun``: (companions, measurements) of the write when the steps began.
+    ``begun``: numbers of (companions, measurements) of the write when the steps began; None: they have not begun.
     ``repeats``: readings are repeated, as the decision was refused on what it had read.
     """
 
     __slots__ = (
         "_changes",
         "_observer",
+        "_outdated",
         "_unfollowed",
         "answers",
         "begun",
@@ -61,9 +65,9 @@ class Progress:
 
     def __init__(self, observer: Observer | None = None) -> None:
         self._observer = observer
-        self._changes = 0 if observer is None else observer.changes
+        self._changes, self._outdated = (0, 0) if observer is None else (observer.changes, observer.outdated)
         self._unfollowed: list[Reading] = []
-        self.observations: dict[Reading, Any] = {}
+        self.observations: defaultdict[Read, dict[tuple[Any, ...], Any]] = defaultdict(dict)
         self.answers: dict[object, object] = {}
         self.certain = True
         self.repeats = False
@@ -76,12 +80,6 @@ class Progress:
         self.seconds = (0.0, 0.0)
         self.begun: tuple[int, int] | None = None
 
-    def begin(self, companions: int, measured: int) -> tuple[int, int]:
-        """Return the numbers of companions and measurements when the steps began: these, unless they go on."""
-        if self.begun is None:
-            self.begun = (companions, measured)
-        return self.begun
-
     def stop(self, steps: int, seconds: float, before: float) -> None:
         """Stop for an answer, ``steps`` further. ``seconds``, ``before``: spent in this step, and in all before it."""
         self.step += steps
@@ -89,40 +87,48 @@ class Progress:
         if self.held is None:
             self.certain = False  # the step may have changed something already
 
-    def note(self, reading: Reading, found: Any) -> None:
+    def note(self, read: Read, given: tuple[Any, ...], found: Any) -> None:
         """Note the result of a reading whose changes nothing tells, or of a repeated one."""
-        observations = self.observations
-        if reading in observations:
-            self.certain = self.certain and observations[reading] is found
+        seen = self.observations[read]
+        if given in seen:
+            self.certain = self.certain and seen[given] is found
             return
-        observations[reading] = found
-        self._unfollowed.append(reading)
+        seen[given] = found
+        self._unfollowed.append((read, given))
 
     def is_current(self) -> bool:
         """Tell whether everything that was read is still so."""
         if not self.certain:
             return False
-        changes = 0 if self._observer is None else self._observer.changes
+        observer, changes = self._observer, self._changes
+        if observer is not None:
+            if observer.outdated != self._outdated:
+                return False
+            changes = observer.changes
         observations = self.observations
-        readings = self._unfollowed if changes == self._changes else observations
-        for reading in readings:
-            read, given = reading
-            if read(*given) is not observations[reading]:
+        readings = self._unfollowed if changes == self._changes else self._readings()
+        for read, given in readings:
+            if read(*given) is not observations[read][given]:
                 return False
         self._changes = changes
         return True
+
+    def _readings(self) -> Iterable[Reading]:
+        return ((read, given) for read, seen in self.observations.items() for given in seen)
 
 
 class Observer:
     """Notes the reads of the decision whose turn it is (``progress``); there is one at a time.
 
     ``follow``: tells of changes; None: every reading is repeated for a comparison. ``changes``: of the resources of
-    which something was ever read. While there is none, readings of them are not repeated.
+    which something was ever read. While there is none, readings of them are not repeated. ``outdated``: calls of
+    ``outdate``.
     """
 
     def __init__(self, follow: Follow | None = None) -> None:
         self.progress: Progress | None = None
         self.changes = 0
+        self.outdated = 0
         self._follow = follow
         self._followed: set[str] = set()
 
@@ -137,18 +143,17 @@ class Observer:
             progress = self.progress
             if progress is None:
                 return read(*given)
-            reading: Reading = (read, given)
-            observations = progress.observations
-            known = observations.get(reading, _UNREAD)
+            seen = progress.observations[read]
+            known = seen.get(given, _UNREAD)
             if known is not _UNREAD and not progress.repeats:
                 return known  # type: ignore[no-any-return]
             found = read(*given)
             if known is not _UNREAD or not follows:
-                progress.note(reading, found)
+                progress.note(read, given, found)
                 return found
-            if reading[1][0] not in followed:
-                self._begin_to_follow(reading[1][0])
-            observations[reading] = found
+            if given[0] not in followed:  # type: ignore[misc]
+                self._begin_to_follow(given[0])  # type: ignore[misc]
+            seen[given] = found
             return found
 
         return noted
@@ -162,6 +167,10 @@ class Observer:
             return read(*given, **named)
 
         return noted
+
+    def outdate(self) -> None:
+        """Let all decisions that wait for an answer begin again, since something has changed that is not noted."""
+        self.outdated += 1
 
     def _begin_to_follow(self, resource: str) -> None:
         assert self._follow is not None

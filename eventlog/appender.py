@@ -98,7 +98,7 @@ class Pending(msgspec.Struct, eq=False):
 
 @dataclass(slots=True, eq=False)
 class Siblings:
-    """Writes that wait for an answer of a webhook, ``count`` of them: their transactions may come soon.
+    """Calls of webhooks that writes wait for, ``count`` of them: the transactions of these writes may come soon.
 
     The answers of webhooks arrive one by one, and would make small batches. A batch costs Postgres as much as ten of
     its changes. Postgres has commit_delay and commit_siblings for the same purpose.

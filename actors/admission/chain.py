@@ -26,8 +26,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 import msgspec
 import trio
 
-from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Labels, Measurement
-from kubechronicle.actors.admission.state import Judgement as Judgement
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Labels, Measured, Measurement
+from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
@@ -216,7 +216,6 @@ class Step(NamedTuple):
 class AdmissionChain:
     def __init__(self, plugins: Sequence[MinimalPlugin], state: State, hooks: Sequence[StorageHook] = ()) -> None:
         self._plugins = tuple(plugins)
-        self._state = state
         self._hooks = tuple(hooks)
         # (ADMIT or VALIDATE, resource, operation) → the steps, and the function that counts the duration of all.
         self._measured: dict[tuple[str, str, str], tuple[tuple[Step, ...], Count]] = {}
@@ -224,8 +223,9 @@ class AdmissionChain:
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
         self._observer = observer = Observer(state.follow)
         self._expectations = Expectations(observer)
+        self._state = replace(state, held=HeldLists(state.entries, state.follow, observer.outdate))
         self._observed = replace(
-            state,
+            self._state,
             peek=observer.reading(state.peek, of_resource=True),
             entries=observer.reading(state.entries, of_resource=True),
             registry=observer.reading(state.registry),
@@ -236,6 +236,10 @@ class AdmissionChain:
     def over(self, other: Callable[[State], State]) -> AdmissionChain:
         """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
         return AdmissionChain(self._plugins, other(self._state), self._hooks)
+
+    def measured(self, attributes: Attributes) -> Measured:
+        """Return a block in which a write is decided. What is measured is counted at its end."""
+        return Measured(self._state.metrics, attributes.measured)
 
     def progress_of(
         self, rt: ResourceType, operation: str, answers: dict[object, object] | None = None
@@ -267,11 +271,12 @@ class AdmissionChain:
 
     def _run(self, kind: str, attributes: Attributes) -> None:
         """Run the steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
-        state, metrics, measured, progress = self._state, self._state.metrics, attributes.measured, attributes.progress
-        place = (kind, attributes.rt.resource, attributes.operation)
-        steps, all_passed = self._measured.get(place) or self._measure(*place)
-        metrics.waited = waited = 0.0
-        if progress is not None:
+        state, measured, progress = self._state, attributes.measured, attributes.progress
+        metrics, resource, operation = state.metrics, attributes.rt.resource, attributes.operation
+        steps, all_passed = self._measured.get((kind, resource, operation)) or self._measure(kind, resource, operation)
+        if progress is None:
+            metrics.waited = waited = 0.0
+        else:
             state, steps = self._observed, steps[progress.step :]
             metrics.waited, waited = progress.seconds
             self._observer.progress = progress
@@ -280,21 +285,21 @@ class AdmissionChain:
             for run, passed, rejected in steps:  # noqa: B007 - used where a step rejects
                 run(attributes, state)
                 now = perf_counter()
-                seconds = now - begun
                 if metrics.waited:
-                    seconds += metrics.waited
                     waited += metrics.waited
+                    measured.append((passed, now - begun + metrics.waited))
                     metrics.waited = 0.0
-                measured.append((passed, seconds))
+                else:
+                    measured.append((passed, now - begun))
                 begun = now
         except StatusError:
             now = perf_counter()
             waited += metrics.waited
             measured.append((partial(metrics.controllers.add, rejected), now - begun + metrics.waited))
-            measured.append((partial(metrics.steps.add, (kind, attributes.operation, "true")), now - start + waited))
+            measured.append((partial(metrics.steps.add, (kind, operation, "true")), now - start + waited))
             raise
         except NeedsExternalAnswer:
-            self._expectations.asked((attributes.rt.resource, attributes.operation))
+            self._expectations.asked((resource, operation))
             if progress is not None:
                 seconds = perf_counter() - begun + metrics.waited
                 progress.stop(steps.index((run, passed, rejected)), seconds, begun - start + waited)
@@ -345,8 +350,7 @@ class AdmissionChain:
             Step(step, metrics.controllers.of((step.__self__.name, *passed)), (step.__self__.name, *rejected))
             for step in self._steps(kind, resource, operation)
         )
-        found = self._measured[kind, resource, operation] = (steps, metrics.steps.of(passed))
-        return found
+        return self._measured.setdefault((kind, resource, operation), (steps, metrics.steps.of(passed)))
 
     def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
         steps: list[Any] = []

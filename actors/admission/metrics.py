@@ -9,13 +9,14 @@ Sources: k8s.io/apiserver ``pkg/admission/metrics``, ``pkg/admission/plugin/poli
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.api.values import buckets
 
 Labels = tuple[str, ...]
 
@@ -38,8 +39,12 @@ COMPILE_ERROR: Final = "compile_error"
 INVALID_ERROR: Final = "invalid_error"
 OUT_OF_BUDGET: Final = "out_of_budget"
 MOST_CODE: Final = 600
+REJECTED, ADMITTED = "true", "false"
+"""Values of the label ``rejected``."""
 MOST_SERIES: Final = 10_000
 """Combinations of labels per metric; further ones are not counted, since names of webhooks come from clients."""
+MOST_NOTED: Final = 1024
+"""Durations that wait to be counted."""
 
 
 Count = Callable[[float], None]
@@ -47,34 +52,63 @@ Count = Callable[[float], None]
 
 
 class Histograms:
-    """Durations by labels. Each has the numbers of its buckets, of which the last has no bound, and a sum."""
+    """Durations by labels, first noted and later counted: a write only appends its own to lists.
 
-    __slots__ = ("bounds", "series")
+    ``series``: by labels, the numbers of the buckets, of which the last has no bound, and the sum. They are complete
+    after ``fold``.
+    """
+
+    __slots__ = ("_noted", "bounds", "series")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.series: dict[Labels, list[float]] = {}
+        self._noted: dict[Labels, list[float]] = {}
 
     def add(self, labels: Labels, seconds: float) -> None:
-        series = self.series.get(labels) or self._new(labels)
-        series[bisect_left(self.bounds, seconds)] += 1
-        series[-1] += seconds
+        noted = self._noted.get(labels)
+        if noted is None:
+            self.of(labels)(seconds)
+            return
+        noted.append(seconds)
+        if len(noted) >= MOST_NOTED:
+            self.fold()
 
     def of(self, labels: Labels) -> Count:
-        """Return the function that adds to the durations with these labels: faster than ``add`` if it is kept."""
-        bounds, series = self.bounds, self.series.get(labels) or self._new(labels)
+        """Return the function that adds to the durations with these labels: faster than ``add`` if it is kept.
 
-        def add(seconds: float) -> None:
-            series[bisect_left(bounds, seconds)] += 1
-            series[-1] += seconds
+        The caller calls ``fold`` at least each time that it has added MOST_NOTED durations.
+        """
+        noted = self._noted.get(labels)
+        if noted is None:
+            if len(self._noted) >= MOST_SERIES:
+                return _uncounted
+            noted = self._noted[labels] = []
+            self.series[labels] = [0] * (len(self.bounds) + 1) + [0.0]
+        return noted.append
 
-        return add
+    def fold(self) -> None:
+        """Count the durations that were noted."""
+        for labels, noted in self._noted.items():
+            buckets.fill(self.series[labels], self.bounds, noted)
 
-    def _new(self, labels: Labels) -> list[float]:
-        series = [0] * (len(self.bounds) + 1) + [0.0]
-        if len(self.series) < MOST_SERIES:
-            self.series[labels] = series
-        return series
+    def take(self) -> dict[Labels, list[float]]:
+        """Return the series, and begin anew. Functions that ``of`` has returned must not be used any more."""
+        self.fold()
+        found = self.series
+        self.series, self._noted = {}, {}
+        return found
+
+    def merge(self, labels: Labels, other: list[float]) -> None:
+        """Add the numbers and the sum of another series with the same bounds."""
+        self.of(labels)
+        series = self.series.get(labels)
+        if series is not None:
+            series[:] = map(operator.add, series, other)
+
+
+def _uncounted(seconds: float) -> None:
+    """Count nothing, as there are too many combinations of labels."""
 
 
 class Counts:
@@ -85,11 +119,11 @@ class Counts:
     def __init__(self) -> None:
         self.series: dict[Labels, int] = {}
 
-    def add(self, labels: Labels, seconds: float = 0.0) -> None:
-        """Count one more. ``seconds`` is for Histograms only."""
-        number = self.series.get(labels, 0)
-        if number or len(self.series) < MOST_SERIES:
-            self.series[labels] = number + 1
+    def add(self, labels: Labels, seconds: float = 0.0, *, number: int = 1) -> None:
+        """Count some more. ``seconds`` is for Histograms only."""
+        before = self.series.get(labels, 0)
+        if before or len(self.series) < MOST_SERIES:
+            self.series[labels] = before + number
 
 
 Measurement = tuple[Count, float]
@@ -100,6 +134,8 @@ Measurement = tuple[Count, float]
 class AdmissionMetrics:
     """All metrics of admission.
 
+    ``allowing``: calls of webhooks that allowed the write, by name, step and operation; ``fold`` adds them to
+    ``webhooks`` and ``webhook_requests``.
     ``waited``: seconds that the present plugin has waited for answers in earlier attempts of the write. The chain sets
     it to 0 before each plugin, and adds it to the time of the plugin.
     """
@@ -107,6 +143,7 @@ class AdmissionMetrics:
     steps: Histograms = field(default_factory=lambda: Histograms(STEPS))
     controllers: Histograms = field(default_factory=lambda: Histograms(STEPS))
     webhooks: Histograms = field(default_factory=lambda: Histograms(WEBHOOKS))
+    allowing: Histograms = field(default_factory=lambda: Histograms(WEBHOOKS))
     webhook_requests: Counts = field(default_factory=Counts)
     webhook_rejections: Counts = field(default_factory=Counts)
     webhook_fail_opens: Counts = field(default_factory=Counts)
@@ -118,13 +155,33 @@ class AdmissionMetrics:
     pod_security: Counts = field(default_factory=Counts)
     pod_security_exemptions: Counts = field(default_factory=Counts)
     waited: float = 0.0
+    _noted: int = 0
 
-    def call_ended(self, name: str, step: str, operation: str, seconds: float, *, rejection: int = 0) -> None:
-        """Count a call of a webhook that gave an answer. ``rejection``: the code of its denial; 0: it allows."""
-        code = str(min(rejection, MOST_CODE) or 200)
-        if rejection:
-            self.webhook_rejections.add((name, step, operation, NO_ERROR, code))
-        self._request(name, step, operation, seconds, code, rejected=bool(rejection))
+    def count(self, measurements: Sequence[Measurement]) -> None:
+        """Count what was measured for one write."""
+        for count, seconds in measurements:
+            count(seconds)
+        self._noted += len(measurements)
+        if self._noted >= MOST_NOTED:
+            self.fold()
+
+    def fold(self) -> None:
+        """Complete the series of all histograms, and of the counters that come with them."""
+        self._noted = 0
+        all_histograms = (
+            self.steps, self.controllers, self.webhooks, self.conditions, self.validations, self.mutations,
+        )  # fmt: skip
+        for histograms in all_histograms:
+            histograms.fold()
+        for call, series in self.allowing.take().items():
+            self.webhooks.merge((*call, ADMITTED), series)
+            self.webhook_requests.add((*call, "200", ADMITTED), number=int(sum(series[:-1])))
+
+    def call_denied(self, name: str, step: str, operation: str, seconds: float, *, code: int) -> None:
+        """Count a call of a webhook that denied the write. One that allows it is added to ``allowing``."""
+        shown = str(min(code, MOST_CODE))
+        self.webhook_rejections.add((name, step, operation, NO_ERROR, shown))
+        self._request(name, step, operation, seconds, shown, rejected=True)
 
     def call_failed(self, name: str, step: str, operation: str, seconds: float, *, code: int, ignored: bool) -> None:
         """Count a call of a webhook that gave no usable answer. ``code``: of its HTTP answer, or the error's."""
@@ -136,7 +193,7 @@ class AdmissionMetrics:
         self._request(name, step, operation, seconds, shown, rejected=not ignored)
 
     def _request(self, name: str, step: str, operation: str, seconds: float, code: str, *, rejected: bool) -> None:
-        shown = "true" if rejected else "false"
+        shown = REJECTED if rejected else ADMITTED
         self.webhook_requests.add((name, step, operation, code, shown))
         self.webhooks.add((name, step, operation, shown), seconds)
 
@@ -144,9 +201,10 @@ class AdmissionMetrics:
 class Measured:
     """Counts the measurements within the block, unless it asks for an answer from outside."""
 
-    __slots__ = ("_measurements",)
+    __slots__ = ("_measurements", "_metrics")
 
-    def __init__(self, measurements: list[Measurement]) -> None:
+    def __init__(self, metrics: AdmissionMetrics, measurements: Sequence[Measurement]) -> None:
+        self._metrics = metrics
         self._measurements = measurements
 
     def __enter__(self) -> None:
@@ -156,5 +214,4 @@ class Measured:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if not isinstance(error, NeedsExternalAnswer):
-            for count, seconds in self._measurements:
-                count(seconds)
+            self._metrics.count(self._measurements)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
@@ -70,12 +71,48 @@ class CurrentManifests:
         self.current = current
 
 
+class HeldLists(dict[str, Sequence[Entry]]):
+    """All objects of resources that rarely change, by resource. Each list is read once until it changes.
+
+    ``entries``: as in State. ``follow``: tells of changes; None: nothing does, and nothing is held.
+    ``changed``: called with each change of a list that was held.
+    """
+
+    __slots__ = ("_changed", "_entries", "_follow", "_followed")
+
+    def __init__(
+        self,
+        entries: Callable[[str, str], Sequence[Entry]],
+        follow: Follow | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self._entries = entries
+        self._follow = follow
+        self._changed = changed
+        self._followed: set[str] = set()
+
+    def __missing__(self, resource: str) -> Sequence[Entry]:
+        found = self._entries(resource, "")
+        if self._follow is not None:
+            if resource not in self._followed:
+                self._followed.add(resource)
+                self._follow(resource, partial(self._forget, resource))
+            self[resource] = found
+        return found
+
+    def _forget(self, resource: str) -> None:
+        self.pop(resource, None)
+        self._changed()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The state plugins may read: this replica's views, which may lag.
 
     ``peek(resource, namespace, name)``: one object.
     ``entries(resource, namespace)``: all objects of a namespace.
+    ``held[resource]``: all objects of a resource that rarely changes. A write begins again if one of them changes.
     ``follow(resource, changed)``: calls ``changed`` with each change of the resource; None: nothing tells of changes.
     ``permits``: other permissions of the requester.
     ``ask``: posts to a webhook; None: the server sends no requests to others.
@@ -104,3 +141,8 @@ class State:
     manifests: Mapping[str, CurrentManifests] = field(default_factory=dict)
     siblings: Siblings = field(default_factory=Siblings)
     only_dry_runs: bool = False
+    held: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.held, HeldLists):
+            object.__setattr__(self, "held", HeldLists(self.entries))

@@ -9,6 +9,7 @@ Source: k8s.io/apiserver ``pkg/admission/conversion.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
@@ -52,18 +53,18 @@ def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind
     return kind_of(rt, attributes.subresource) or GroupVersionKind(rt.group, rt.version, rt.kind)
 
 
-def user_of(who: Who) -> dict[str, Any]:
+def user_of(who: Who) -> Mapping[str, Any]:
     """Return the userInfo of the requester, without its empty members."""
-    info: dict[str, Any] = {}
-    if who.user:
-        info["username"] = who.user
-    if who.uid:
-        info["uid"] = who.uid
-    if who.groups:
-        info["groups"] = list(who.groups)
-    if who.extra:
-        info["extra"] = {key: list(values) for key, values in sorted(who.extra.items())}
-    return info
+    info = _user(who.user, who.uid, who.groups)
+    if not who.extra:
+        return info
+    return {**info, "extra": {key: list(values) for key, values in sorted(who.extra.items())}}
+
+
+@lru_cache(maxsize=64)
+def _user(user: str, uid: str, groups: tuple[str, ...]) -> Mapping[str, Any]:
+    members = {"username": user, "uid": uid, "groups": list(groups)}
+    return {name: value for name, value in members.items() if value}
 
 
 def labels_of(attributes: Attributes, state: State) -> Labels:

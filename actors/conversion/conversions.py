@@ -48,9 +48,14 @@ class WebhookError(Exception):
 
 
 class AskWebhook(Protocol):
-    """Post a body to a webhook's clientConfig, and return the decoded answer. Raises WebhookError."""
+    """Post a body to a webhook's clientConfig, and return the decoded answer. Raises WebhookError.
 
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any: ...
+    ``timeout``: seconds. ``deadline``: the trio time at which it ends, if the caller knows that already.
+    """
+
+    async def __call__(
+        self, config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None
+    ) -> Any: ...
 
 
 class Conversions:
@@ -144,7 +149,7 @@ class Conversions:
 def without_webhooks() -> Conversions:
     """Return conversions of a server that asks no webhook: each one fails."""
 
-    async def ask(config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
+    async def ask(config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None) -> Any:
         raise WebhookError("this server sends no requests to others")
 
     return Conversions(ask)

@@ -54,7 +54,7 @@ class Overlay:
             self._entries[change.key] = self._entry(change) if is_there else None
 
     def over(self, state: State) -> State:
-        """Return the state with these changes."""
+        """Return the state with these changes. Nothing tells of further ones."""
         peek, entries = state.peek, state.entries
 
         def overlaid_peek(resource: str, namespace: str, name: str) -> Entry | None:
@@ -73,7 +73,7 @@ class Overlay:
             kept = [own.pop(entry.key, entry) for entry in found]
             return [entry for entry in (*kept, *own.values()) if entry is not None]
 
-        return replace(state, peek=overlaid_peek, entries=overlaid_entries)
+        return replace(state, peek=overlaid_peek, entries=overlaid_entries, follow=None)
 
     def _entry(self, change: Change) -> Entry:
         revision = next(_REVISIONS)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import trio
 from msgspec import structs
 
 from kubechronicle.actors.admission.chain import (
@@ -24,10 +23,9 @@ from kubechronicle.actors.admission.chain import (
     Attributes,
     retry_while_not_yet,
 )
-from kubechronicle.actors.admission.metrics import Measured
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
-from kubechronicle.actors.external_answers import TIMED_OUT, NeedsExternalAnswer, take_work
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
@@ -92,7 +90,7 @@ class Preparation:
         work = _unfinished(target, None)
         if work is None:
             work = await self._begin_creation(target, make, context, turn, size)
-        with Measured(work.attributes.measured):
+        with self._admission.measured(work.attributes):
             while True:
                 try:
                     if work.admitted is None:
@@ -153,7 +151,7 @@ class Preparation:
             attributes = attributes_of(target, UPDATE, accepted, old, seed=seed, progress=progress)
             managed = accepted["metadata"].get("managedFields")
             work = _Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
-        with Measured(work.attributes.measured):
+        with self._admission.measured(work.attributes):
             while True:
                 try:
                     if work.admitted is None:
@@ -217,7 +215,7 @@ class Preparation:
         if work is None:
             progress = self._admission.progress_of(target.rt, DELETE)
             work = _Work(attributes=attributes_of(shown, DELETE, None, old, collection=collection, progress=progress))
-        with Measured(work.attributes.measured):
+        with self._admission.measured(work.attributes):
             try:
                 if work.admitted is None:
                     self._admission.admit(work.attributes)
@@ -234,10 +232,7 @@ class Preparation:
         """
         progress = work.attributes.progress
         if progress is not None and progress.held is not None and turn.may_wait:
-            deadline = turn.waits_until
-            if await missing.resolve_here(progress.answers, deadline):
-                if trio.current_time() >= deadline:
-                    raise status.timeout(TIMED_OUT)
+            if await missing.resolve_here(progress.answers, turn.waits_until):
                 old = work.attributes.old
                 same = old is None or self._reads.peek(target.rt.resource, target.namespace, target.name) is old
                 if same and progress.is_current():
@@ -255,7 +250,7 @@ class Preparation:
         """
         obj = copy_object(sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
-        with Measured(attributes.measured):
+        with self._admission.measured(attributes):
             if not self._passes(self._admission.admit, attributes):
                 await self._pass_on_newest_state(self._admission.admit, attributes)
             if complete is not None:
@@ -272,16 +267,19 @@ class Preparation:
         The namespace, for one, may just have been created on another replica.
         """
         progress = attributes.progress
-        before, measured = len(attributes.companions), len(attributes.measured)
-        if progress is not None:
-            before, measured = progress.begin(before, measured)
+        begun = None if progress is None else progress.begun
+        if begun is None:
+            begun = len(attributes.companions), len(attributes.measured)
+            if progress is not None:
+                progress.begun = begun
         try:
             check(attributes)
             if not attributes.causes:
                 return True
         except status.StatusError:
             pass
-        del attributes.companions[before:]
+        companions, measured = begun
+        del attributes.companions[companions:]
         del attributes.measured[measured:]
         attributes.causes.clear()
         return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing
 from time import perf_counter
 from types import MappingProxyType
@@ -114,7 +114,7 @@ class Client:
         except trio.TooSlowError:
             raise failed(method, target_of(self.peer.url, url).url, LATE, timed_out=True) from None
 
-    async def exchange(
+    def exchange(
         self,
         method: str,
         url: str = "",
@@ -122,20 +122,22 @@ class Client:
         body: bytes = b"",
         headers: Mapping[str, str] = NO_HEADERS,
         deadline: float = NEVER,
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         """Send a request as ``ask`` does, until a deadline (trio time): without one, the caller has a time-out.
 
-        It costs least if each request has the same object as ``headers``.
+        Await the result at once. It costs least if each request has the same object as ``headers``.
         """
         pool = self._pool
         if pool is not None and body and self._is_ready(pool):
             head = pool.known_head(method, url, headers)
             connection = None if head is None or pool.kept is None else pool.kept.take()
             if head is not None and connection is not None:
-                try:
-                    return await self._sent_at_once(pool, connection, head, body, method, url, deadline)
-                except Unprocessed:
-                    pass  # it may be sent on another connection
+                return self._sent_at_once(pool, connection, head, body, method, url, headers, deadline)
+        return self._exchange_in_time(method, url, body, headers, deadline)
+
+    async def _exchange_in_time(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], deadline: float
+    ) -> Answer:
         if deadline == NEVER:
             return await self._exchange_of_any_kind(method, url, body, headers)
         with trio.move_on_at(deadline):
@@ -156,17 +158,19 @@ class Client:
         body: bytes,
         method: str,
         url: str,
+        headers: Mapping[str, str],
         deadline: float,
     ) -> Answer:
-        """Send a request on a connection of the pool. AskError; Unprocessed."""
+        """Send a request on a connection of the pool, or on another one if that does not take it. AskError."""
         self._slots.acquire_nowait()
         pool.in_use += 1
         target, began, code, size = target_of(self.peer.url, url), perf_counter(), FAILED, 0
+        found: Answer | None = None
         try:
             found = await connection.exchange(head, body, limit=self._max_answer, deadline=deadline)
             code, size = str(found.status), len(found.body)
         except Unprocessed:
-            raise
+            pass
         except BadAnswer as error:
             raise unusable(method, target, error) from None
         finally:
@@ -176,6 +180,8 @@ class Client:
             self._used = self._outgoing.round
             if pool.retired and not pool.in_use:
                 await pool.close()
+        if found is None:
+            return await self._exchange_in_time(method, url, body, headers, deadline)
         return answer_of(method, target, found)
 
     async def _exchange_of_any_kind(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
@@ -10,6 +10,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+from kubechronicle.api.values import buckets
 
 DURATIONS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -19,22 +21,46 @@ MOST_SERIES: Final = 1000
 """Combinations of host and method. Further ones are not counted: the URLs of webhooks come from clients."""
 
 
-class _Series:
-    """The requests to one host by one method. Histograms: the numbers of the buckets, then the sum."""
+MOST_NOTED: Final = 1024
+"""Requests that wait to be counted."""
 
-    __slots__ = ("answered", "codes", "durations", "sent")
+
+class _Histogram:
+    """Values, first noted, and later counted in buckets; see buckets.py."""
+
+    __slots__ = ("bounds", "noted", "numbers")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.noted: list[float] = []
+        self.numbers: list[float] = [0] * (len(bounds) + 1) + [0.0]
+
+    def fold(self) -> None:
+        buckets.fill(self.numbers, self.bounds, self.noted)
+
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        *numbers, total = self.numbers
+        names = [*map(floatToGoString, self.bounds), "+Inf"]
+        family.add_metric(labels, list(zip(names, accumulate(numbers), strict=True)), total)
+
+
+class _Series:
+    """The requests to one host by one method. ``noted``: codes that wait to be counted."""
+
+    __slots__ = ("answered", "codes", "durations", "noted", "sent")
 
     def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-        self.durations: list[float] = [0] * (len(DURATIONS) + 1) + [0.0]
-        self.sent: list[float] = [0] * (len(SIZES) + 1) + [0.0]
-        self.answered = list(self.sent)
+        self.codes: Counter[str] = Counter()
+        self.noted: list[str] = []
+        self.durations = _Histogram(DURATIONS)
+        self.sent = _Histogram(SIZES)
+        self.answered = _Histogram(SIZES)
 
-
-def _add_to(family: HistogramMetricFamily, labels: Sequence[str], bounds: Sequence[float], series: list[float]) -> None:
-    *numbers, total = series
-    names = [*map(floatToGoString, bounds), "+Inf"]
-    family.add_metric(labels, list(zip(names, accumulate(numbers), strict=True)), total)
+    def fold(self) -> None:
+        self.codes.update(self.noted)
+        self.noted.clear()
+        for histogram in (self.durations, self.sent, self.answered):
+            histogram.fold()
 
 
 class OutgoingMetrics(Collector):
@@ -50,14 +76,13 @@ class OutgoingMetrics(Collector):
             if len(self._series) >= MOST_SERIES:
                 return
             series = self._series[host, method] = _Series()
-        series.codes[code] = series.codes.get(code, 0) + 1
-        series.durations[bisect_left(DURATIONS, seconds)] += 1
-        series.durations[-1] += seconds
-        series.sent[bisect_left(SIZES, sent)] += 1
-        series.sent[-1] += sent
+        series.noted.append(code)
+        series.durations.noted.append(seconds)
+        series.sent.noted.append(sent)
         if code != FAILED:
-            series.answered[bisect_left(SIZES, answered)] += 1
-            series.answered[-1] += answered
+            series.answered.noted.append(answered)
+        if len(series.noted) >= MOST_NOTED:
+            series.fold()
 
     def collect(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
@@ -74,9 +99,10 @@ class OutgoingMetrics(Collector):
             "rest_client_response_size_bytes", "Bytes of the bodies of the answers.", labels=of_host
         )
         for (host, method), series in self._series.items():
+            series.fold()
             for code, count in series.codes.items():
                 total.add_metric((code, host, method), count)
-            _add_to(durations, (host, method), DURATIONS, series.durations)
-            _add_to(sent, (host, method), SIZES, series.sent)
-            _add_to(answered, (host, method), SIZES, series.answered)
+            series.durations.add_to(durations, (host, method))
+            series.sent.add_to(sent, (host, method))
+            series.answered.add_to(answered, (host, method))
         yield from (total, durations, sent, answered)

@@ -81,9 +81,13 @@ class Webhooks:
         """Return a poster with these credentials, and with connections of its own."""
         return Webhooks(self.outgoing, self._services, users)
 
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
-        """Return the decoded answer to a POST. ``timeout``: seconds. Raises WebhookError."""
-        deadline, seconds = trio.current_time() + timeout, math.ceil(timeout)
+    async def __call__(
+        self, config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None
+    ) -> Any:
+        """Return the decoded answer to a POST. ``timeout``, ``deadline``: as for AskWebhook. Raises WebhookError."""
+        if deadline is None:
+            deadline = trio.current_time() + timeout
+        seconds = math.ceil(timeout)
         address = self._known_address(config, seconds)
         if address is None:
             with trio.move_on_at(deadline):

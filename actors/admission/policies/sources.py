@@ -60,10 +60,10 @@ class Policies(Generic[T]):
             self._take(manifests.current)
         if is_exempt(rt):
             return _NO_POLICIES if is_review(rt) else self._static_index
-        policies = state.entries(self._resources[0], "")
+        policies = state.held[self._resources[0]]
         if not policies and not self._seen[0]:
             return self._index
-        bindings = state.entries(self._resources[1], "")
+        bindings = state.held[self._resources[1]]
         if policies is not self._seen[0] or bindings is not self._seen[1]:
             self._read(policies, bindings)
             self._seen = (policies, bindings)

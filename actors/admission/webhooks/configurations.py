@@ -83,7 +83,7 @@ class Configurations:
             self._take(manifests.current)
         if rt.group == EXEMPT_GROUP and rt.kind in EXEMPT_KINDS:
             return self._static_index if self._static_webhooks else None
-        entries = state.entries(self._resource, "")
+        entries = state.held[self._resource]
         if not entries and not self._static_webhooks:
             return None
         if entries is not self._entries:  # a view returns the same tuple until it changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
 from typing import Final
@@ -14,11 +14,19 @@ from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATING, AdmissionMetrics
 from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, decision_deadline, recall_answer, remember_answer
+from kubechronicle.actors.external_answers import (
+    TIMED_OUT,
+    NeedsExternalAnswer,
+    decision_deadline,
+    recall_answer,
+    remember_answer,
+)
 from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.errors import status
 from kubechronicle.eventlog import request_parts
+from kubechronicle.eventlog.appender import Siblings
 from kubechronicle.eventlog.request_parts import CURRENT
 
 PARTS: Final = {
@@ -84,26 +92,29 @@ class Question:
         """Return the end of the call; None: the webhook has neither answered nor failed for this decision."""
         return self._ended
 
-    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, deadline: float) -> None:
+    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, siblings: Siblings, deadline: float) -> None:
         """Ask the webhook, and keep its answer or its failure. ``deadline``: trio time."""
         webhook, parts, begun = self.webhook, CURRENT.get(), perf_counter()
         call = (webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         kind, title = PARTS[self.mutating]
         span = None if parts is None or parts.spans is None else parts.spans.begin(title, self._shown())
         answer: Answer | CallFailed
+        siblings.count += 1
         try:
             if ask is None:
                 raise CallFailed("failed to call webhook: this server sends no requests to others")
-            uid, left = new_uid(), deadline - trio.current_time()
+            uid, now, timeout = new_uid(), trio.current_time(), webhook.timeout
             body = reviews.encoded(self._request, uid=uid, version=self.version)
-            timeout = webhook.timeout if webhook.timeout < left else max(left, 0.0)
-            value = await ask(webhook.client, body, timeout=timeout)
+            if now + timeout > deadline:
+                timeout = max(deadline - now, 0.0)
+            value = await ask(webhook.client, body, timeout=timeout, deadline=now + timeout)
             answer = reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
         except CallFailed as error:
             answer = error
         except WebhookError as error:
             answer = CallFailed(f"failed to call webhook: {error}", code=error.code)
         finally:
+            siblings.count -= 1
             # As ``timed`` does it, without its calls.
             seconds = perf_counter() - begun
             if parts is not None:
@@ -113,9 +124,10 @@ class Question:
         self._ended = _Ended(answer, seconds)
         if isinstance(answer, CallFailed):
             metrics.call_failed(*call, seconds, code=answer.code, ignored=webhook.ignores)
+        elif answer.allowed:
+            metrics.allowing.add(call, seconds)
         else:
-            rejection = 0 if answer.allowed else rejections.denial(webhook.name, answer.result).code
-            metrics.call_ended(*call, seconds, rejection=rejection)
+            metrics.call_denied(*call, seconds, code=rejections.denial(webhook.name, answer.result).code)
 
     def _shown(self) -> Mapping[str, str]:
         """Return the attributes of the span."""
@@ -162,20 +174,20 @@ class NeedsAnswers(NeedsExternalAnswer):
     async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
         await self._asked(deadline)
         for question in self._questions:
-            answers[question.key] = question.ended()
+            ended = answers[question.key] = question.ended()
+            # Only a call without an answer can have come to the deadline.
+            if ended is not None and isinstance(ended.answer, CallFailed) and trio.current_time() >= deadline:
+                raise status.timeout(TIMED_OUT)
         return True
 
-    async def _asked(self, deadline: float) -> None:
-        """Ask the webhooks that have not answered yet."""
+    def _asked(self, deadline: float) -> Awaitable[None]:
+        """Ask the webhooks that have not answered yet. Await the result at once."""
         missing = [question for question in self._questions if question.ended() is None]
-        if not missing:
-            return None
-        self._siblings.count += 1
-        try:
-            if len(missing) == 1:
-                return await missing[0].ask(self._ask, self._metrics, deadline)
-            async with trio.open_nursery() as nursery:
-                for question in missing:
-                    nursery.start_soon(question.ask, self._ask, self._metrics, deadline)
-        finally:
-            self._siblings.count -= 1
+        if len(missing) == 1:  # without a coroutine that each wake-up of the task would pass through
+            return missing[0].ask(self._ask, self._metrics, self._siblings, deadline)
+        return self._ask_all(missing, deadline)
+
+    async def _ask_all(self, questions: Sequence[Question], deadline: float) -> None:
+        async with trio.open_nursery() as nursery:
+            for question in questions:
+                nursery.start_soon(question.ask, self._ask, self._metrics, self._siblings, deadline)

@@ -140,6 +140,17 @@ def header_frames(stream_id: int, block: bytes, size: int, *, end: bool) -> list
     return parts
 
 
+def request(stream_id: int, block: bytes, body: bytes) -> bytes:
+    """Return the frames of a whole request, whose block and body fit into one frame each."""
+    long, size = len(block), len(body)
+    return b"%b%b%b%b" % (
+        _HEAD.pack(long >> 8, long & 0xFF, HEADERS, END_HEADERS, stream_id),
+        block,
+        _HEAD.pack(size >> 8, size & 0xFF, DATA, END_STREAM, stream_id),
+        body,
+    )
+
+
 def settings_frame(values: dict[Setting, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
 

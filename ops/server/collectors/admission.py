@@ -105,6 +105,7 @@ class AdmissionCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
+        self._metrics.fold()
         labels_of = {}
         for attribute, name, labels, text in HISTOGRAMS:
             labels_of[attribute] = labels

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from admission.prepared_webhooks import MAPS, Hooks, adding, configure, webhook
 from in_process import PODS, InProcess, configmap, open_server, pod
 
+from kubechronicle.actors.admission import metrics as admission_metrics
+from kubechronicle.actors.admission.metrics import MOST_NOTED, AdmissionMetrics, Histograms
 from kubechronicle.actors.conversion.conversions import WebhookError
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -88,3 +91,27 @@ async def test_checks_of_pod_security() -> None:
         ("deny", "warn", "restricted", "latest", "create", "pod", ""): 1,
         ("deny", "enforce", "baseline", "latest", "create", "pod", ""): 1,
     }
+
+
+def test_noted_durations_are_counted_in_time() -> None:
+    metrics = AdmissionMetrics()
+    count = metrics.steps.of(("admit",))
+    for _ in range(MOST_NOTED - 1):
+        metrics.count([(count, 0.25)])
+    assert metrics.steps.series["admit",][-1] == 0
+    metrics.count([(count, 3.0)])
+    series = metrics.steps.series["admit",]
+    assert series == [0, 0, 0, MOST_NOTED - 1, 0, 0, 1, 0.25 * (MOST_NOTED - 1) + 3.0]
+    for _ in range(MOST_NOTED + 1):
+        metrics.validations.add(("p",), 0.5)
+    assert metrics.validations.series["p",][4] == MOST_NOTED
+
+
+def test_further_combinations_of_labels_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_metrics, "MOST_SERIES", 1)
+    histograms = Histograms((1.0,))
+    for name in "ab":
+        histograms.add((name,), 2.0)
+        histograms.of((name,))(0.5)
+    histograms.fold()
+    assert histograms.series == {("a",): [1, 1, 2.5]}

@@ -26,11 +26,13 @@ class Unsteady(Hook):
         self.works = False
         self.asked = trio.Event()
 
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
+    async def __call__(
+        self, config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None
+    ) -> Any:
         self.asked.set()
         if not self.works:
             raise WebhookError("out of order")
-        return await super().__call__(config, body, timeout=timeout)
+        return await super().__call__(config, body, timeout=timeout, deadline=deadline)
 
     async def mend(self) -> None:
         """Let it work after its first failure."""

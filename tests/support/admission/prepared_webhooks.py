@@ -27,7 +27,9 @@ class Hooks:
         self.timeouts: list[float] = []
         self.replies: dict[str, dict[str, Any] | Reply | WebhookError] = {}
 
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
+    async def __call__(
+        self, config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None
+    ) -> Any:
         review = json.loads(body)
         host = config["url"].removeprefix("https://")
         self.asked.append((host, review["request"]))

@@ -15,7 +15,9 @@ CONVERSION = {
 class Hook:
     """Converts {hostPort: host:port} of v1 to {host, port} of v2, and back."""
 
-    async def __call__(self, config: Mapping[str, Any], body: bytes, *, timeout: float) -> Any:
+    async def __call__(
+        self, config: Mapping[str, Any], body: bytes, *, timeout: float, deadline: float | None = None
+    ) -> Any:
         request = json.loads(body)["request"]
         wanted = request["desiredAPIVersion"]
         objects = [self.converted(obj, wanted) for obj in request["objects"]]

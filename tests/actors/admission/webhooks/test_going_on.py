@@ -11,7 +11,9 @@ from in_process import InProcess, configmap, open_server
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.unfinished_work import EXPECTED, Expectations, Observer, Progress
+from kubechronicle.eventlog.entries import Entry
 
 
 @pytest.fixture
@@ -198,6 +200,41 @@ def test_readings_are_compared_after_a_change_alone() -> None:
     progress.repeats = True
     assert read("a") is state["a"]
     assert not progress.certain
+
+
+def test_lists_are_held_until_they_change() -> None:
+    state: dict[str, tuple[Entry, ...]] = {"a": (), "b": ()}
+    reads: list[str] = []
+    changed: dict[str, Callable[[], None]] = {}
+
+    def entries(resource: str, namespace: str) -> tuple[Entry, ...]:
+        reads.append(resource)
+        return state[resource]
+
+    observer = Observer(changed.__setitem__)
+    progress = Progress(observer)
+    held = HeldLists(entries, changed.__setitem__, observer.outdate)
+    assert held["a"] is held["a"] is state["a"]
+    assert held["b"] == ()
+    assert reads == ["a", "b"]
+    assert progress.is_current()
+    changed["a"]()
+    assert not progress.is_current()
+    assert Progress(observer).is_current()
+    assert (held["a"], held["b"]) == ((), ())
+    assert reads == ["a", "b", "a"]
+
+
+def test_lists_are_read_again_where_nothing_tells_of_changes() -> None:
+    reads: list[str] = []
+
+    def entries(resource: str, namespace: str) -> tuple[Entry, ...]:
+        reads.append(resource)
+        return ()
+
+    held = HeldLists(entries)
+    assert held["a"] == held["a"] == ()
+    assert reads == ["a", "a"]
 
 
 def test_expectations_end() -> None:
