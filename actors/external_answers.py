@@ -61,13 +61,15 @@ class NeedsExternalAnswer(Exception):
         """Request the answer, within a timeout of its own, and remember it, or that there is none, for the next
         attempt. Raises nothing but trio.Cancelled."""
 
-    async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
-        """Do the same for the present attempt, which keeps its ``answers``, until the deadline (trio time).
+    def resolve_here(self, deadline: float) -> Awaitable[None] | None:
+        """Do the same for the present attempt until the deadline (trio time). Await the result at once.
 
-        False: this answer is for another attempt only, and nothing was requested. StatusError 504: the deadline has
-        passed without an answer.
+        Then the attempt keeps the answers by ``keep_answers``. None: this answer is for another attempt only.
         """
-        return False
+        return None
+
+    def keep_answers(self, answers: dict[object, object], deadline: float) -> None:
+        """Put the requested answers among those of the present attempt. StatusError 504: there is none in time."""
 
 
 def remember_answer(key: object, answer: object) -> None:

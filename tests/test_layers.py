@@ -51,6 +51,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.records",
     "eventlog.request_parts",
     "eventlog.views",
+    "eventlog.waking",
     "eventlog.watching",
 )
 # The client is a program of its own: it knows the API, and shares three leaves with the command line.

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
+from msgspec import structs
 
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Labels, Measured, Measurement
 from kubechronicle.actors.admission.state import HeldLists
@@ -122,26 +123,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_object(self, obj: dict[str, Any], requested: dict[str, Any] | None = None) -> Attributes:
         """Return the same attributes with the object about to be stored. ``requested``: as in Prepared."""
-        return Attributes(
-            rt=self.rt,
-            operation=self.operation,
-            namespace=self.namespace,
-            name=self.name,
-            subresource=self.subresource,
-            object=obj,
-            old=self.old,
-            dry_run=self.dry_run,
-            warnings=self.warnings,
-            companions=self.companions,
-            who=self.who,
-            options=self.options,
-            annotations=self.annotations,
-            collection=self.collection,
-            seed=self.seed,
-            requested=requested,
-            measured=self.measured,
-            progress=self.progress,
-        )
+        return structs.replace(self, object=obj, requested=requested, causes=[], reinvocation=Reinvocation())
 
 
 class NotYet(StatusError):

@@ -50,7 +50,12 @@ def write_kind(attributes: Attributes) -> WriteKind:
 
 def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind:
     """Return the kind of the objects of the request, in the version of ``rt``."""
-    return kind_of(rt, attributes.subresource) or GroupVersionKind(rt.group, rt.version, rt.kind)
+    return _kind(rt, attributes.subresource)
+
+
+@lru_cache(maxsize=256)
+def _kind(rt: ResourceType, subresource: str) -> GroupVersionKind:
+    return kind_of(rt, subresource) or GroupVersionKind(rt.group, rt.version, rt.kind)
 
 
 def user_of(who: Who) -> Mapping[str, Any]:

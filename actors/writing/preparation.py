@@ -105,6 +105,7 @@ class Preparation:
                     break
                 except NeedsExternalAnswer as missing:
                     await self._resolve_here(missing, target, work, turn)
+                    self._go_on(missing, target, work, turn)
             if work.prepared.rejection is not None:
                 raise work.prepared.rejection
             return Proposal(work.prepared, work.attributes.companions, bool(context.name_suffix) and not work.name)
@@ -162,6 +163,7 @@ class Preparation:
                     break
                 except NeedsExternalAnswer as missing:
                     await self._resolve_here(missing, target, work, turn)
+                    self._go_on(missing, target, work, turn)
             return Proposal(work.prepared, work.attributes.companions)
 
     async def _finish_update(
@@ -225,21 +227,33 @@ class Preparation:
                 _keep(missing, target, work)
                 raise
 
-    async def _resolve_here(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> None:
-        """Wait for an answer, and return if the write may go on from where it is. Raises ``missing`` otherwise.
+    def _resolve_here(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> Awaitable[None]:
+        """Request an answer where the write is, if it can go on from there. Await the result at once, and ``_go_on``.
 
-        StatusError 504: the deadline has passed.
+        Raises ``missing`` otherwise.
         """
         progress = work.attributes.progress
         if progress is not None and progress.held is not None and turn.may_wait:
-            if await missing.resolve_here(progress.answers, turn.waits_until):
-                old = work.attributes.old
-                same = old is None or self._reads.peek(target.rt.resource, target.namespace, target.name) is old
-                if same and progress.is_current():
-                    return
+            answer = missing.resolve_here(turn.waits_until)
+            if answer is not None:
+                return answer
             missing.known = progress.answers
         _keep(missing, target, work)
         raise missing
+
+    def _go_on(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> None:
+        """Keep the answer that the write has waited for. Raises ``missing`` if the write must begin again.
+
+        StatusError 504: the deadline has passed.
+        """
+        progress, old = work.attributes.progress, work.attributes.old
+        assert progress is not None
+        missing.keep_answers(progress.answers, turn.waits_until)
+        same = old is None or self._reads.peek(target.rt.resource, target.namespace, target.name) is old
+        if not (same and progress.is_current()):
+            missing.known = progress.answers
+            _keep(missing, target, work)
+            raise missing
 
     async def admit(
         self, target: Target, sent: Any, *, operation: str = CREATE, complete: Complete | None = None

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.waking import WOKEN
 
 TIME_SLICE = 0.0005
 """Seconds of delivery after which other tasks run. A request needs a dozen turns. Requests run before event delivery:
@@ -103,7 +104,7 @@ class WatcherGroup:
         """End the watcher's wait; everything up to the revision has been delivered to it."""
         task = self.waiting.pop(watcher)
         watcher.wake(revision)
-        trio.lowlevel.reschedule(task)
+        trio.lowlevel.reschedule(task, WOKEN)
 
 
 class Dispatcher:

@@ -24,6 +24,7 @@ from typing import Protocol, TypeAlias
 import trio
 
 from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.waking import WOKEN
 from kubechronicle.eventlog.watching.dispatcher import DeliveryWatcher, Dispatcher, WatcherGroup
 
 Interest: TypeAlias = tuple[str, ...]
@@ -158,7 +159,7 @@ class WatcherGroups:
             if not woken:
                 self._remove(watcher.interest)
             watcher.wake(revision)
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, WOKEN)
             return
         group = self._delivered.get(watcher.interest)
         if group is not None and watcher in group.waiting:
@@ -167,7 +168,7 @@ class WatcherGroups:
     def _wake_group(self, interest: Interest, revision: int) -> None:
         for watcher, task in self._remove(interest).items():
             watcher.wake(revision)
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, WOKEN)
 
     def _remove(self, interest: Interest) -> dict[Watcher, trio.lowlevel.Task]:
         self._count_field(interest, -1)

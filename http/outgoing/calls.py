@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 
 import trio
 
+from kubechronicle.eventlog.waking import WOKEN
 from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
 from kubechronicle.http.wire.http2.answers import AnswerHead
 
@@ -25,35 +26,18 @@ class Call:
     ``reset``: it has reset the stream, or never took it. ``over``: the task has nothing to wait for any more.
     """
 
-    __slots__ = (
-        "_body",
-        "_failure",
-        "_framing",
-        "_limit",
-        "_size",
-        "_task",
-        "ended",
-        "head",
-        "number",
-        "over",
-        "reads",
-        "reset",
-        "sent",
-        "window",
-    )
+    head: AnswerHead | None = None
+    sent = ended = reset = over = False
+    _framing = _size = 0
+    _failure: BadAnswer | None = None
+    _task: trio.lowlevel.Task | None = None
 
     def __init__(self, number: int, *, limit: int, window: int, reads: int) -> None:
         self.number = number
         self.window = window
         self.reads = reads
-        self.head: AnswerHead | None = None
-        self.sent = self.ended = self.reset = self.over = False
         self._limit = limit
-        self._framing = 0
         self._body: list[bytes] = []
-        self._size = 0
-        self._failure: BadAnswer | None = None
-        self._task: trio.lowlevel.Task | None = None
 
     @property
     def unusable(self) -> bool:
@@ -72,7 +56,7 @@ class Call:
     def wake(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, WOKEN)
 
     def received(self) -> Received:
         """Return the answer. BadAnswer: it cannot be used."""

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import httptools
+import msgspec
 import trio
 
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
@@ -39,7 +40,7 @@ class BadAnswer(Exception):
         self.late = late
 
 
-class Received(NamedTuple):
+class Received(msgspec.Struct, frozen=True):
     """An answer: status, headers by names in lower case (the last of equal names), and body."""
 
     status: int

@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.eventlog.waking import WOKEN
 from kubechronicle.http.outgoing.calls import Call, Unprocessed
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.outgoing.keep_alive import DISCONNECTED, MAX_HEADERS, BadAnswer, Received, RequestHead
@@ -195,7 +196,7 @@ class Multiplexed:
         self._waiting += len(data)
         writer, self._idle_writer = self._idle_writer, None
         if writer is not None:
-            trio.lowlevel.reschedule(writer)
+            trio.lowlevel.reschedule(writer, WOKEN)
 
     def _send_at_once(self, data: bytes) -> None:
         """Send the frames of the only request while the writer has nothing to do; the writer sends the rest."""

@@ -171,14 +171,15 @@ class NeedsAnswers(NeedsExternalAnswer):
         for question in self._questions:
             remember_answer(question.key, question.ended())
 
-    async def resolve_here(self, answers: dict[object, object], deadline: float) -> bool:
-        await self._asked(deadline)
+    def resolve_here(self, deadline: float) -> Awaitable[None]:
+        return self._asked(deadline)
+
+    def keep_answers(self, answers: dict[object, object], deadline: float) -> None:
         for question in self._questions:
             ended = answers[question.key] = question.ended()
             # Only a call without an answer can have come to the deadline.
             if ended is not None and isinstance(ended.answer, CallFailed) and trio.current_time() >= deadline:
                 raise status.timeout(TIMED_OUT)
-        return True
 
     def _asked(self, deadline: float) -> Awaitable[None]:
         """Ask the webhooks that have not answered yet. Await the result at once."""

@@ -100,8 +100,9 @@ class FrameReader:
                 self._keep(data, len(PREFACE))
                 return
             self._begun, at = True, len(PREFACE)
-        while size - at >= _HEAD_SIZE:
-            long, short, kind, flags, stream_id = _HEAD.unpack_from(data, at)
+        unpack, last = _HEAD.unpack_from, size - _HEAD_SIZE
+        while at <= last:
+            long, short, kind, flags, stream_id = unpack(data, at)
             length = long << 8 | short
             if length > FRAME_SIZE:
                 raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)

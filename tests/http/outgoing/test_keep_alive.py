@@ -84,8 +84,8 @@ async def ask(kept: Connections) -> tuple[int, bytes]:
     with trio.fail_after(60):
         head = request_head("POST", "/", {"host": "localhost"})
         assert head is not None
-        status, _, body = await kept.send(head, b"{}", limit=LIMIT)
-    return status, body
+        answer = await kept.send(head, b"{}", limit=LIMIT)
+    return answer.status, answer.body
 
 
 @pytest.mark.parametrize(

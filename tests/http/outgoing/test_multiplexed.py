@@ -127,8 +127,8 @@ def head() -> RequestHead:
 
 async def ask(kept: Connections, body: bytes = b"[]") -> tuple[int, bytes]:
     with trio.fail_after(PATIENCE):
-        status, _, answer = await kept.send(head(), body, limit=LIMIT)
-    return status, answer
+        answer = await kept.send(head(), body, limit=LIMIT)
+    return answer.status, answer.body
 
 
 async def ask_many(kept: Connections, count: int) -> list[tuple[int, bytes]]:
