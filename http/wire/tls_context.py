@@ -5,7 +5,8 @@ none of the authorities (for clients or for the authenticating proxy) or is not 
 the handshake and answers 401 instead, but Python's `ssl` cannot request a certificate without verifying it. Either way
 the certificate authenticates nobody. For each request, authenticators check the issuing authority and all dates
 (authentication/authorities.py): an expired certificate is answered by 401, as in kube-apiserver, or accompanied by a
-token. Sessions are not resumed: a resumed session would keep a certificate without a check against a changed CA.
+token. Sessions of TLS 1.3 are not resumed. One of TLS 1.2 may be, while the context is the same. It has the whole chain
+of its first handshake, which authenticators check as any other.
 
 A further certificate (--tls-sni-cert-key) is chosen by the name that the client asks for (SNI, RFC 6066 §3), or by the
 local address if it asks for none.

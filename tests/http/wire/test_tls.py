@@ -68,24 +68,36 @@ async def test_versions_and_alpn(wire: Any, version: ssl.TLSVersion, alpn: str) 
     assert stream.selected_alpn_protocol() == alpn
 
 
-async def test_sessions_are_not_resumed(wire: Any) -> None:
-    """A resumed session would keep a client certificate beyond its dates and a changed CA."""
-    served = await wire(client_identity)
-    context = served.context()
+async def client_chain(request: Request) -> Response:
+    identity = await client_identity(request)
+    return Response(200, [], b"%b and %d more" % (bytes(identity.body), len(request.peer_intermediates)))
 
-    def connect(session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession | None]:
+
+async def test_a_resumed_session_has_the_whole_chain(wire: Any, authority: Any) -> None:
+    """No session of TLS 1.3 is resumed. OpenSSL may resume one of TLS 1.2, on the same context alone."""
+    served = await wire(client_chain)
+    certificate, key = authority.issue("alice", client=True)
+    certificate.write_bytes(certificate.read_bytes() + authority.file.read_bytes())
+    context = served.context(certificate=(certificate, key))
+
+    def ask(session: ssl.SSLSession | None) -> tuple[bytes, bool, ssl.SSLSession | None]:
         tcp = socket.create_connection(("127.0.0.1", served.server.port))
         with tcp, context.wrap_socket(tcp, server_hostname="localhost", session=session) as stream:
             stream.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            stream.recv(100)
-            return bool(stream.session_reused), stream.session
+            answer = b""
+            while not answer.endswith(b"more"):
+                answer += stream.recv(1000)
+            found = answer.rpartition(b"\r\n")[2], bool(stream.session_reused), stream.session
+            stream.unwrap()  # OpenSSL forgets the session of a connection that ends without
+            return found
 
-    for version in (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2):
+    for version, resumed in ((ssl.TLSVersion.TLSv1_3, False), (ssl.TLSVersion.TLSv1_2, True)):
         context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, version
-        _, session = await trio.to_thread.run_sync(connect, None)
+        body, _, session = await trio.to_thread.run_sync(ask, None)
+        assert body == b"CN=alice and 1 more"
         usable = session if session is not None and session.id else None
-        reused, _ = await trio.to_thread.run_sync(connect, usable)
-        assert not reused
+        body, reused, _ = await trio.to_thread.run_sync(ask, usable)
+        assert (body, reused) == (b"CN=alice and 1 more", resumed)
 
 
 def copied(files: tuple[Path, Path], to: Path) -> tls_context.TLSFiles:
