@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from kubechronicle.api.codecs import unstructured
@@ -39,24 +40,23 @@ METADATA_ORDER: Final = (
 
 def encode_stored(obj: dict[str, Any]) -> bytes:
     """Return the stored JSON of an object. ``obj`` is not changed."""
-    given = obj["metadata"]
-    metadata = {key: given[key] for key in METADATA_ORDER if key in given}
-    for key, value in given.items():
-        if key not in metadata and key != "resourceVersion":
-            metadata[key] = value
-    ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
-    for key, value in obj.items():
-        if key not in ordered:
-            ordered[key] = value
-    return orjson.dumps(ordered)
+    metadata = {**_ALL_FIELDS, **obj["metadata"]}
+    for name in METADATA_ORDER:
+        if metadata[name] is _ABSENT:
+            del metadata[name]
+    metadata.pop("resourceVersion", None)
+    return orjson.dumps({**_FIRST, **obj, "metadata": metadata})
+
+
+_ABSENT: Final = object()
+_ALL_FIELDS: Final = dict.fromkeys(METADATA_ORDER, _ABSENT)
+_FIRST: Final = dict.fromkeys(("apiVersion", "kind", "metadata"))
+"""The fields that come first; the values of an object take these places."""
 
 
 def is_sortable(obj: dict[str, Any]) -> bool:
     """Return whether a custom object can be stored with sorted keys: apiVersion, kind and metadata come first then."""
     return "uid" in obj["metadata"] and all(key >= "metadata" or key in _FIRST for key in obj)
-
-
-_FIRST: Final = frozenset(("apiVersion", "kind"))
 
 
 def encode_custom(obj: dict[str, Any]) -> bytes:
@@ -73,12 +73,19 @@ def encode_custom(obj: dict[str, Any]) -> bytes:
 
 
 def copy_object(value: Any) -> Any:
-    """Return a deep copy of decoded JSON; several times cheaper than copy.deepcopy."""
+    """Return a deep copy of decoded JSON; many times cheaper than copy.deepcopy. Texts and numbers are shared."""
+    if value.__class__ not in _CONTAINERS:
+        return value
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError):  # it knows no lone surrogates, and no numbers that print as they were written
+        return _copy(value)
+
+
+def _copy(value: Any) -> Any:
     if value.__class__ is dict:
-        return {key: copy_object(item) if item.__class__ in _CONTAINERS else item for key, item in value.items()}
-    if value.__class__ is list:
-        return [copy_object(item) if item.__class__ in _CONTAINERS else item for item in value]
-    return value
+        return {key: _copy(item) if item.__class__ in _CONTAINERS else item for key, item in value.items()}
+    return [_copy(item) if item.__class__ in _CONTAINERS else item for item in value]
 
 
 _CONTAINERS: Final = frozenset((dict, list))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubechronicle.api.codecs import unstructured
-from kubechronicle.api.meta.encoding import encode_custom, encode_stored, is_sortable
+from kubechronicle.api.codecs.json import WrittenNumber
+from kubechronicle.api.meta.encoding import METADATA_ORDER, copy_object, encode_custom, encode_stored, is_sortable
 from kubechronicle.eventlog.encryption.providers import Value
 from kubechronicle.eventlog.encryption.stored_form import decode, encode
 from kubechronicle.eventlog.entries import seal
@@ -59,3 +60,33 @@ def test_no_text_passes_for_the_place_of_the_revision(annotations: dict[str, str
     obj = custom({"annotations": {**annotations, "uid": UID}}, spec=spec, zeta={"uid": UID})
     sealed = seal(encode_custom(obj), 7)
     assert sealed == unstructured.encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": "7"}})
+
+
+FIELDS = st.permutations((*METADATA_ORDER, "selfLink", "resourceVersion", "other"))
+
+
+@given(FIELDS, st.integers(0, 16), st.permutations(("apiVersion", "kind", "metadata", "data", "a")))
+def test_the_fields_of_metadata_are_stored_in_the_order_of_kubernetes(
+    fields: list[str], count: int, members: list[str]
+) -> None:
+    meta = dict.fromkeys(fields[:count], 1)
+    obj = {**dict.fromkeys(members, "x"), "metadata": meta}
+    stored = json.loads(encode_stored(obj))
+    assert list(stored) == ["apiVersion", "kind", "metadata", *[name for name in members if name in ("data", "a")]]
+    known = [name for name in METADATA_ORDER if name in meta]
+    others = [name for name in meta if name not in METADATA_ORDER and name != "resourceVersion"]
+    assert list(stored["metadata"]) == [*known, *others]
+    assert list(obj) == members
+    assert list(meta) == fields[:count]
+
+
+@pytest.mark.parametrize("leaf", ["é", "\ud800", WrittenNumber("1e3"), 2**70, 0.5, float("inf"), True, None])
+def test_a_copy_shares_no_containers(leaf: Any) -> None:
+    value = {"a": {"b": [leaf, {"c": leaf}, []]}, "d": {}}
+    copied = copy_object(value)
+    assert copied == value
+    assert repr(copied) == repr(value)
+    copied["a"]["b"][1]["c"] = "changed"
+    copied["a"]["b"][2].append(1)
+    copied["d"]["e"] = 1
+    assert value == {"a": {"b": [leaf, {"c": leaf}, []]}, "d": {}}
