@@ -72,9 +72,10 @@ def as_object(value: Any) -> dict[str, Any]:
     if value.__class__ is not dict:
         problem = f"json: cannot unmarshal {go_kind(value)} into Go value of type {_VERSION_AND_KIND}"
         raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
-    for field in ("apiVersion", "kind"):
-        _check_type_field(field, value.get(field))
-    version = value.get("apiVersion")
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if version.__class__ is not str or kind.__class__ is not str:
+        _check_type_field("apiVersion", version)
+        _check_type_field("kind", kind)
     if version and version.count("/") > 1:
         raise DecodeError(f"unexpected GroupVersion string: {version}")
     result: dict[str, Any] = value

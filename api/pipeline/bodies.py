@@ -88,8 +88,10 @@ def as_warnings(texts: Sequence[str], validation: str) -> list[str]:
 
 def kind_type(rt: ResourceType) -> types.ObjectType | None:
     """Return the structural type of a resource's objects, None for kinds without one."""
+    if rt.definition:
+        return types.object_type(rt.definition)
     kind: types.ObjectType | None = None if rt.custom is None else rt.custom.kind_type
-    return types.object_type(rt.definition) if rt.definition else kind
+    return kind
 
 
 def decode(

@@ -66,6 +66,8 @@ def internal_kind(rt: ResourceType) -> str:
 
 def set_type(rt: ResourceType, obj: Object) -> None:
     """Fill in apiVersion and kind, or reject (400) another kind or version."""
+    if obj.get("apiVersion") == rt.api_version and obj.get("kind") == rt.kind:
+        return
     for name in ("apiVersion", "kind"):
         value = obj.get(name)
         if value is not None and not isinstance(value, str):

@@ -291,6 +291,7 @@ def definition_type(definition: str) -> Type:
     return AnyType(go_type, deduced=False)
 
 
+@functools.cache
 def object_type(definition: str) -> ObjectType:
     """Return the type of a kind's definition. KeyError if there is none, TypeError if it is no object."""
     found = definition_type(definition)
