@@ -122,6 +122,7 @@ class Reads:
         self.log = log
         self.past = PastStates(log=log, views=views, describe=describe)
         self._views = views
+        self._by_resource = views.by_resource
         self._consistency = consistency
         self.listed: dict[str, Listed] = {}
 
@@ -191,7 +192,7 @@ class Reads:
             await self._consistency.wait()
         elif revision:
             await self.wait_not_older(revision, rt.resource)
-        entry = self._views[rt.resource].get(namespace, name)
+        entry = self._by_resource[rt.resource].get(namespace, name)
         if entry is not None and entry.labels is UNREADABLE:
             return await self.readable(entry)
         return entry
@@ -219,18 +220,20 @@ class Reads:
 
     def peek(self, resource: str, namespace: str, name: str) -> Entry | None:
         """Return the object in this view, which may lag behind other replicas."""
-        return self._views[resource].get(namespace, name)
+        return self._by_resource[resource].get(namespace, name)
 
     def peek_for_rules(self, resource: str, namespace: str, name: str) -> Entry | None:
         """As ``peek``. StatusError 500: the object cannot be decrypted, so no rule may be decided without it."""
-        entry = self._views[resource].get(namespace, name)
+        entry = self._by_resource[resource].get(namespace, name)
         if entry is not None and entry.labels is UNREADABLE:
             raise unreadable_error(entry)
         return entry
 
     def entries_for_rules(self, resource: str, namespace: str) -> Sequence[Entry]:
         """As ``entries``. StatusError 500: one of the objects cannot be decrypted."""
-        view = self._views[resource]
+        view = self._by_resource[resource]
+        if not view.unreadable:
+            return view.entries(namespace)
         for of_namespace, name in view.unreadable:
             if not namespace or of_namespace == namespace:
                 entry = view.get(of_namespace, name)
@@ -243,7 +246,7 @@ class Reads:
 
     def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
         """Return the objects of a namespace ("": of all) in this view, which may lag behind other replicas."""
-        return self._views[resource].entries(namespace)
+        return self._by_resource[resource].entries(namespace)
 
     async def list(
         self,

@@ -42,8 +42,9 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-def _groups(groups: Sequence[str]) -> str:
-    """Return an array literal, since arrays of arrays must be rectangular."""
+@lru_cache(maxsize=256)
+def _groups(groups: tuple[str, ...]) -> str:
+    """Return an array literal, since arrays of arrays must be rectangular. Most writers make many writes."""
     quoted = ('"' + storable(group).replace("\\", "\\\\").replace('"', '\\"') + '"' for group in groups)
     return "{" + ",".join(quoted) + "}"
 

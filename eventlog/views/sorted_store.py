@@ -36,16 +36,19 @@ class NamespaceEntries:
         self.by_name = dict(zip(self.names, entries, strict=True))
         self._tuple: tuple[Entry, ...] | None = None
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> bool:
+        """Return whether the name is new."""
         name = entry.key.name
         index = bisect_left(self.names, name)
-        if name in self.by_name:
-            self.entries[index] = entry
-        else:
+        is_new = name not in self.by_name
+        if is_new:
             self.names.insert(index, name)
             self.entries.insert(index, entry)
+        else:
+            self.entries[index] = entry
         self.by_name[name] = entry
         self._tuple = None
+        return is_new
 
     def remove(self, name: str) -> None:
         index = bisect_left(self.names, name)
@@ -77,15 +80,14 @@ class SortedStore:
         return members.by_name.get(name) if members is not None else None
 
     def put(self, entry: Entry) -> None:
-        members = self._by_namespace.get(entry.key.namespace)
+        namespace = entry.key.namespace
+        members = self._by_namespace.get(namespace)
         if members is None:
-            self._by_namespace[entry.key.namespace] = NamespaceEntries([entry])
-            insort(self._namespaces, entry.key.namespace)
+            self._by_namespace[namespace] = NamespaceEntries([entry])
+            insort(self._namespaces, namespace)
             self.count += 1
-        else:
-            before = len(members.names)
-            members.put(entry)
-            self.count += len(members.names) - before
+        elif members.put(entry):
+            self.count += 1
         self._tuple = None
 
     def remove(self, namespace: str, name: str) -> None:

@@ -14,7 +14,7 @@ Invariant: the views are exactly the records 1..``applied`` applied in order. In
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -238,9 +238,21 @@ class View:
             del self._snapshots[old]
 
 
+class _ByResource(dict[str, View]):
+    """Views by resource. ``make``: makes those that are missing."""
+
+    def __init__(self, make: Callable[[str], View]) -> None:
+        self._make = make
+
+    def __missing__(self, resource: str) -> View:
+        view = self[resource] = self._make(resource)
+        return view
+
+
 class Views:
     """All views; ``views["pods"]`` is made at its first use, empty if there are no such objects.
 
+    ``by_resource``: the same as a mapping, for readers that are called often.
     ``read_history``: the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it.
     ``read_object``: the log's ``get_at``, for objects that could not be decrypted before; the tail sets it.
     ``dispatcher``: delivers events to waiting watchers; the tail runs it.
@@ -257,17 +269,18 @@ class Views:
         self._describe = describe
         self._plain = plain
         self._progress = Progress()
-        self._views: dict[str, View] = {}
+        self._views = _ByResource(self._new)
+        self.by_resource: Mapping[str, View] = self._views
         self._loaded = 0
         self._head = Head(revision=0, compacted=0)
         self._forgotten = False  # no view holds, or has to apply, history below the marks of ``_head``
 
     def __getitem__(self, resource: str) -> View:
-        view = self._views.get(resource)
-        if view is None:
-            view = View(resource, describe=self._describe, progress=self._progress, dispatcher=self.dispatcher)
-            view.window.reset(self._loaded)
-            self._views[resource] = view
+        return self._views[resource]
+
+    def _new(self, resource: str) -> View:
+        view = View(resource, describe=self._describe, progress=self._progress, dispatcher=self.dispatcher)
+        view.window.reset(self._loaded)
         return view
 
     def __iter__(self) -> Iterator[View]:
@@ -354,7 +367,7 @@ class Views:
         for revision, record in enumerate(records, self.applied + 1):
             if record.revision != revision:
                 raise LogCorrupt(f"revision {revision} is missing: the log continues with {record.revision}")
-            view = self[record.key.resource]
+            view = self._views[record.key.resource]
             events_by_view[view].append(view.apply(record))
         self._progress.advance(records[-1].revision)
         for view, events in events_by_view.items():
