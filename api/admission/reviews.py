@@ -10,9 +10,11 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
+import msgspec
 import orjson
+from msgspec import UNSET, UnsetType
 
 from kubechronicle.api.admission.matching import GroupVersionKind
 from kubechronicle.api.codecs import unstructured
@@ -46,7 +48,10 @@ class CallFailed(Exception):
 
 
 class Answer(NamedTuple):
-    """The answer of a webhook. ``result``: its Status; ``patch``: its JSON patch as sent, empty if there is none."""
+    """The answer of a webhook.
+
+    ``result``: the Status of a denial. ``patch``: its JSON patch as sent, empty if there is none.
+    """
 
     allowed: bool
     result: Mapping[str, Any]
@@ -145,13 +150,17 @@ def encoded(request: bytes, *, uid: str, version: str) -> bytes:
 
 def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
     """Return the answer in a decoded body. ``uid``, ``version``: those of the review. Raises CallFailed."""
+    try:
+        usual = msgspec.convert(value, _Usual).response
+    except msgspec.ValidationError:
+        usual = None
+    if usual is not None and usual.allowed and usual.uid == uid and version == "v1":
+        if usual.patch is UNSET and usual.patchType is UNSET:
+            return ALLOWED
+        if mutating and usual.patch and usual.patchType:
+            return Answer(True, {}, _decoded_patch(usual.patch), (), {})
     response = _response(value, uid, version)
     patch = _decoded_patch(response.get("patch"))
-    if version == "v1" and response.get("allowed") is True:
-        if response.keys() == _PLAIN:
-            return ALLOWED
-        if mutating and patch and response.keys() == _PATCHING and response["patchType"] == "JSONPatch":
-            return ALLOWED._replace(patch=patch)
     patch_type = _text(response, "patchType", f"{version}.PatchType")
     given = response.get("patchType") is not None
     if not mutating:
@@ -181,11 +190,29 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
 
 
 ALLOWED: Final = Answer(allowed=True, result={}, patch=b"", warnings=(), annotations={})
-_PLAIN: Final = {"uid", "allowed"}
-_PATCHING: Final = {*_PLAIN, "patchType", "patch"}
-"""The members of most answers."""
-_USUAL: Final = {"apiVersion", "kind", "response"}
-"""The members of most reviews that are answers."""
+
+
+class _UsualStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    metadata: dict[str, Any] | UnsetType = UNSET
+    code: Literal[200] | UnsetType = UNSET
+
+
+class _UsualResponse(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    uid: str
+    allowed: bool
+    status: _UsualStatus | UnsetType = UNSET
+    patch: str | UnsetType = UNSET
+    patchType: Literal["JSONPatch"] | UnsetType = UNSET
+
+
+class _Usual(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The form of most reviews that are answers. controller-runtime adds a status of code 200."""
+
+    apiVersion: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    response: _UsualResponse
+
+
 _OPTIONS: Final = ("List", "Get", "Create", "Update", "Patch", "Delete")
 _META_KINDS: Final = {"Status", "WatchEvent", *(f"{verb}Options" for verb in _OPTIONS)}
 """Kinds of meta/v1, which every group version of Kubernetes has."""
@@ -194,14 +221,7 @@ _UNVERSIONED_KINDS: Final = {"Status", "APIVersions", "APIGroup", "APIGroupList"
 
 
 def _response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
-    if _is_object(value) and value.keys() == _USUAL and value["apiVersion"] == f"{GROUP}/{version}":
-        usual = value["response"]
-        if value["kind"] == KIND and _is_object(usual) and (version != "v1" or usual.get("uid") == uid):
-            return usual
-    return _unusual_response({} if value is None else value, uid, version)
-
-
-def _unusual_response(value: Any, uid: str, version: str) -> Mapping[str, Any]:
+    value = {} if value is None else value
     if not _is_object(value):
         raise _no_kind(value, f"Go value of type {_TYPE_META}")
     for field in ("apiVersion", "kind"):
@@ -346,6 +366,10 @@ def _decoded_patch(value: Any) -> bytes:
         return b""
     if not isinstance(value, str):
         raise _mismatch(value, "patch", "[]uint8")
+    try:
+        return binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:  # binascii.Error, or characters beyond ASCII
+        pass
     text = value.rstrip("=\r\n")
     wrong = _NOT_BASE64.search(text)
     try:

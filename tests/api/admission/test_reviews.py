@@ -10,7 +10,7 @@ import pytest
 
 from kubechronicle.api.admission import patches
 from kubechronicle.api.admission.rejections import denial
-from kubechronicle.api.admission.reviews import Answer, CallFailed, answer_of, is_warning, version_of
+from kubechronicle.api.admission.reviews import ALLOWED, Answer, CallFailed, answer_of, is_warning, version_of
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import builtin_registry
 
@@ -86,6 +86,10 @@ SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
             FAILED + "json: cannot unmarshal number into Go struct field "
             "StatusCause.response.status.details.causes.field of type string",
         ),
+        (
+            {"status": {"code": 200.0}},
+            FAILED + "json: cannot unmarshal number into Go struct field Status.response.status.code of type int32",
+        ),
         ({"review": {"kind": "Status"}}, FAILED + "converting (v1.Status) to (v1.AdmissionReview): unknown conversion"),
         (
             {"review": {"kind": "APIGroup", "apiVersion": "v1"}},
@@ -106,6 +110,29 @@ def test_unusable_answers(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(CallFailed) as caught:
         answered(**fields)
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("fields", [{}, {"status": {}}, {"status": {"metadata": {}, "code": 200}}])
+@pytest.mark.parametrize("mutating", [True, False])
+def test_usual_answers(fields: dict[str, Any], mutating: bool) -> None:
+    assert answered(mutating=mutating, **fields) is ALLOWED
+    assert answered(mutating=mutating, allowed=False, **fields) == Answer(False, fields.get("status", {}), b"", [], {})
+    if mutating:
+        changing = answered(patch="W10=", patchType="JSONPatch", **fields)
+        assert (changing.allowed, changing.patch) == (True, b"[]")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"patch": None, "patchType": None, "warnings": None, "auditAnnotations": None, "status": None},
+        {"unknown": 1, "review": {"request": {}, "other": 2}},
+        {"status": {"code": 201, "message": "created", "details": {"causes": []}}},
+    ],
+)
+def test_other_answers_that_allow_a_write(fields: dict[str, Any]) -> None:
+    answer = answered(**fields)
+    assert (answer.allowed, answer.patch, answer.warnings, answer.annotations) == (True, b"", [], {})
 
 
 def test_the_old_version_checks_less() -> None:
