@@ -24,6 +24,7 @@ from kubechronicle.api.pipeline import bodies, defaulting
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.text_cache import cached
 
 MAX_OBJECT: Final = 3 * 1024 * 1024
 """Bytes of a patched object: those of a request body."""
@@ -39,7 +40,14 @@ _TYPE: Final = frozenset(("apiVersion", "kind"))
 
 
 def operations(patch: bytes) -> list[Any]:
-    """Return the operations of a patch as sent. Raises CallFailed."""
+    """Return the operations of a patch as sent, which may be changed. Raises CallFailed."""
+    found: list[Any] = copy_object(_operations(patch))
+    return found
+
+
+@cached(256)
+def _operations(patch: bytes) -> list[Any]:
+    """Return the operations of a patch. Many webhooks send the same one again and again."""
     try:
         return json_patch.decode(json.decode_value(patch)[0], checked=False)
     except DecodeError as error:
@@ -93,14 +101,14 @@ def _members(found: list[Any]) -> dict[str, set[str] | None] | None:
 
 def _copy(obj: Object, members: check.Members | None) -> Object:
     """Return a copy for a patch that changes these members. Managed fields are shared if it does not change them."""
+    copied: Object
     meta: Any = obj.get("metadata")
-    below = None if members is None else members.get("metadata", frozenset())
+    below = None if members is None else members.get("metadata", ())
     if below is None or "managedFields" in below or meta.__class__ is not dict or "managedFields" not in meta:
-        copied: Object = copy_object(obj)
-        return copied
-    shared = meta["managedFields"]
-    copied = copy_object({**obj, "metadata": {**meta, "managedFields": None}})
-    copied["metadata"]["managedFields"] = shared
+        copied = copy_object(obj)
+    else:
+        copied = copy_object({**obj, "metadata": {**meta, "managedFields": None}})
+        copied["metadata"]["managedFields"] = meta["managedFields"]
     return copied
 
 

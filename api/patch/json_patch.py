@@ -141,7 +141,7 @@ class Patching:
         for holder in self._entered.values():
             names = sorted(holder)
             if names != list(holder):
-                members = [(name, holder[name]) for name in names]
+                members = dict(zip(names, map(holder.__getitem__, names), strict=True))
                 holder.clear()
                 holder.update(members)
 
@@ -150,17 +150,19 @@ class Patching:
         _, *tokens = path.split("/")
         if not tokens:
             raise _NoHolder
+        last = tokens.pop()
         holder = self.document
         self.enter(holder)
-        for token in tokens[:-1]:
+        for token in tokens:
             try:
                 holder = _get(holder, _unescaped(token))
             except ValueError:
                 raise _NoHolder from None
-            self.enter(holder)
-            if holder.__class__ is not dict and holder.__class__ is not list:
+            if holder.__class__ is dict:
+                self._entered[id(holder)] = holder
+            elif holder.__class__ is not list:
                 raise _NoHolder
-        return holder, _unescaped(tokens[-1])
+        return holder, _unescaped(last)
 
     def copy(self, value: Any) -> Any:
         """Return a copy of a value, unless too many bytes were copied."""
@@ -257,11 +259,11 @@ def _text(operation: dict[str, Any], member: str, why: str) -> str:
 
 
 def _found(patching: Patching, path: str, why: str) -> tuple[Any, str]:
-    """Return the holder and the last token of a path. ValueError with the reason: nothing holds it."""
+    """Return the holder and the last token of a path. ValueError: nothing holds it. ``why``: a format of the path."""
     try:
         return patching.find(path)
     except _NoHolder:
-        raise ValueError(f"{why}: {_MISSING}") from None
+        raise ValueError(f"{why % path}: {_MISSING}") from None
 
 
 def _done(why: str, step: Callable[..., T], *given: Any) -> T:
@@ -274,13 +276,16 @@ def _done(why: str, step: Callable[..., T], *given: Any) -> T:
 
 def _run_add(patching: Patching, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", f"add operation failed to decode path: {_MISSING}")
-    holder, token = _found(patching, path, f'add operation does not apply: doc is missing path: "{path}"')
-    _done(f"error in add for path: '{path}'", _add, holder, token, operation.get("value"))
+    holder, token = _found(patching, path, 'add operation does not apply: doc is missing path: "%s"')
+    if holder.__class__ is dict:
+        holder[token] = operation.get("value")
+    else:
+        _done(f"error in add for path: '{path}'", _add, holder, token, operation.get("value"))
 
 
 def _run_remove(patching: Patching, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", f"remove operation failed to decode path: {_MISSING}")
-    holder, token = _found(patching, path, f'remove operation does not apply: doc is missing path: "{path}"')
+    holder, token = _found(patching, path, 'remove operation does not apply: doc is missing path: "%s"')
     _done(f"error in remove for path: '{path}'", _remove, holder, token)
 
 
@@ -292,7 +297,7 @@ def _run_replace(patching: Patching, operation: dict[str, Any]) -> None:
             raise ValueError("replace operation value must be object or array: %!w(<nil>)")
         patching.document = value
         return
-    holder, token = _found(patching, path, f"replace operation does not apply: doc is missing path: {path}")
+    holder, token = _found(patching, path, "replace operation does not apply: doc is missing path: %s")
     if holder.__class__ is dict:
         holder[token] = value
         return
@@ -305,22 +310,20 @@ def _run_replace(patching: Patching, operation: dict[str, Any]) -> None:
 
 def _run_move(patching: Patching, operation: dict[str, Any]) -> None:
     source = _text(operation, "from", f"move operation failed to decode from: {_NO_FROM}")
-    holder, token = _found(patching, source, f"move operation does not apply: doc is missing from path: {source}")
+    holder, token = _found(patching, source, "move operation does not apply: doc is missing from path: %s")
     value = _done(f"error in move for path: '{token}'", _get, holder, token)
     _done(f"error in move for path: '{token}'", _remove, holder, token)
     path = _text(operation, "path", f"move operation failed to decode path: {_NO_PATH}")
-    why = f"move operation does not apply: doc is missing destination path: {path}"
-    holder, token = _found(patching, path, why)
+    holder, token = _found(patching, path, "move operation does not apply: doc is missing destination path: %s")
     _done(f"error in move for path: '{path}'", _add, holder, token, value)
 
 
 def _run_copy(patching: Patching, operation: dict[str, Any]) -> None:
     source = _text(operation, "from", f"copy operation failed to decode from: {_NO_FROM}")
-    holder, token = _found(patching, source, f"copy operation does not apply: doc is missing from path: {source}")
+    holder, token = _found(patching, source, "copy operation does not apply: doc is missing from path: %s")
     value = _done(f"error in copy for from: '{source}'", _get, holder, token)
     path = _text(operation, "path", f"copy operation failed to decode path: {_MISSING}")
-    why = f"copy operation does not apply: doc is missing destination path: {path}"
-    holder, token = _found(patching, path, why)
+    holder, token = _found(patching, path, "copy operation does not apply: doc is missing destination path: %s")
     _done("error while adding value during copy", _add, holder, token, patching.copy(value))
 
 
@@ -328,7 +331,7 @@ def _run_test(patching: Patching, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", f"test operation failed to decode path: {_NO_PATH}")
     found = patching.document
     if path:
-        holder, token = _found(patching, path, f"test operation does not apply: is missing path: {path}")
+        holder, token = _found(patching, path, "test operation does not apply: is missing path: %s")
         found = _done(f"error in test for path: '{path}'", _get, holder, token)
     if not patching.equal(found, operation.get("value")):
         raise Unequal(f"testing value {path} failed: test failed")

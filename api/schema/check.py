@@ -16,7 +16,7 @@ one call, and paths are built only for reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any, Final
 
 from kubechronicle.api.schema import types, values
@@ -106,12 +106,12 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
 
 def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> None:
     """Check some members of an object, in place; ``check`` would find nothing to do in the others. TypeMismatch."""
-    whole = {name for name, below in members.items() if below is None}
+    whole: list[str] = []
     try:
         for name, below in members.items():
             field, item = kind.fields.get(name), value.get(name)
             if below is None or field is None or field.type.__class__ is not ObjectType or item.__class__ is not dict:
-                whole.add(name)
+                whole.append(name)
             else:
                 _check_some(item, field.type, below)
         if whole:
@@ -121,9 +121,9 @@ def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> 
         raise
 
 
-def _check_some(value: dict[str, Any], kind: ObjectType, names: Set[str]) -> None:
+def _check_some(value: dict[str, Any], kind: ObjectType, names: Collection[str]) -> None:
     """Check the members with these names."""
-    checked = {name: item for name, item in value.items() if name in names}
+    checked = {name: value[name] for name in names if name in value}
     _object(checked, kind, [])
     for name in names:
         if name in checked:

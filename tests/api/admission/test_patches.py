@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -124,6 +125,13 @@ def test_a_patch_has_the_effect_of_a_check_of_the_whole_object(rt: Any, make: An
         assert list(after) == list(expected)
         assert list(after["metadata"]) == list(expected["metadata"])
     assert obj == before
+
+
+def test_a_patch_that_is_sent_again_is_as_it_was() -> None:
+    sent = b'[{"op":"add","path":"/metadata/ownerReferences","value":[{"kind":"A","controller":null}]}]'
+    found = patches.operations(sent)
+    patches.patched(MAPS, bodies.decode(MAPS, config_map())[0], found)["metadata"]["ownerReferences"].append({})
+    assert patches.operations(sent) == json.loads(sent)
 
 
 def test_managed_fields_alone_are_shared() -> None:
