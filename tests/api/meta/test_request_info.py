@@ -170,3 +170,11 @@ def test_invalid_utf8_in_a_query_is_replaced() -> None:
 @pytest.mark.parametrize("pair", ["a=%zz", "a=1%", "a=%4", "%zz=a", "a;b=c", "a=1;b=2", ";"])
 def test_pairs_that_go_cannot_decode_are_dropped(pair: str) -> None:
     assert Query(f"x=1&{pair}&y=%32").as_dict() == {"x": ["1"], "y": ["2"]}
+
+
+def test_parameters_change_no_post() -> None:
+    path = "/api/v1/namespaces/a/pods"
+    plain = resolve("POST", path, Query(""))
+    assert (plain.verb, plain.field_selector) == ("create", "")
+    assert resolve("POST", path, Query("watch=1&fieldSelector=metadata.name%3Da")) == plain
+    assert resolve("GET", path, Query("fieldSelector=metadata.name%3Da")).field_selector == "metadata.name=a"
