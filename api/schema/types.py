@@ -169,12 +169,13 @@ class ObjectType(Type):
     """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
 
     ``always``: (name, maker of the value) of the fields that are written even if unset.
+    ``proof``: a cache of forms.py, as ``collector``.
     Of custom resources only, which are made with ``of_fields``:
     ``other``: the type of undeclared fields, None if there are none.
     ``free``: a value may also be a scalar or a list.
     """
 
-    __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other")
+    __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other", "proof")
 
     fields: dict[str, Field]
     always: tuple[tuple[str, Callable[[], Any]], ...]
@@ -187,6 +188,7 @@ class ObjectType(Type):
         self.atomic = atomic
         self.other: Type | None = None
         self.free = False
+        self.proof: Any = None
 
     @classmethod
     def of_fields(
