@@ -53,10 +53,13 @@ class Parts:
 
     def add(self, name: str, seconds: float, *, longest: bool = False) -> None:
         """Add seconds to a part. ``longest``: the parts of this name run side by side, and the longest one counts."""
-        if self.added is None:
-            self.added = {}
-        known = self.added.get(name, 0.0)
-        self.added[name] = max(known, seconds) if longest else known + seconds
+        added = self.added
+        if added is None:
+            self.added = {name: seconds}
+        elif name not in added:
+            added[name] = seconds
+        else:
+            added[name] = max(added[name], seconds) if longest else added[name] + seconds
 
     @property
     def seconds(self) -> Mapping[str, float]:

@@ -147,8 +147,8 @@ def validate(
     name = metadata.get("name", "")
     if not name:
         causes.append(required(f"{field}.name", "name or generateName is required"))
-    else:
-        causes += [invalid_value(f"{field}.name", name, problem) for problem in name_check(name, False)]
+    elif problems := name_check(name, False):
+        causes += [invalid_value(f"{field}.name", name, problem) for problem in problems]
     causes += _validate_namespace(metadata.get("namespace", ""), namespaced=namespaced, field=field)
     generation = metadata.get("generation", 0)
     if generation < 0:
@@ -157,7 +157,8 @@ def validate(
     finalizers = metadata.get("finalizers")
     if finalizers:
         causes += validate_finalizers(finalizers, f"{field}.finalizers")
-    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    if "managedFields" in metadata:
+        causes += _validate_managed_fields(metadata["managedFields"], field)
     if kube and finalizers:
         causes += validate_kube_finalizers(finalizers, f"{field}.finalizers")
     return causes
@@ -195,7 +196,8 @@ def _validate_namespace(namespace: str, *, namespaced: bool, field: str) -> Iter
         return [forbidden(f"{field}.namespace", "not allowed on this type")] if namespace else ()
     if not namespace:
         return [required(f"{field}.namespace")]
-    return [invalid_value(f"{field}.namespace", namespace, problem) for problem in names.dns_label(namespace)]
+    problems = names.dns_label(namespace)
+    return [invalid_value(f"{field}.namespace", namespace, problem) for problem in problems] if problems else ()
 
 
 def _validate_marks(metadata: Mapping[str, Any], field: str) -> list[Cause]:

@@ -57,7 +57,8 @@ def config_map(obj: Object) -> list[Cause]:
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     size = 0
     for key, value in data.items():
-        causes += [invalid_value(f"data[{key}]", key, problem) for problem in names.config_key(key)]
+        if problems := names.config_key(key):
+            causes += [invalid_value(f"data[{key}]", key, problem) for problem in problems]
         if key in binary:
             causes.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += len(value) if value.isascii() else len(value.encode())
