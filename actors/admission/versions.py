@@ -50,12 +50,13 @@ def write_kind(attributes: Attributes) -> WriteKind:
 
 def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind:
     """Return the kind of the objects of the request, in the version of ``rt``."""
-    return _kind(rt, attributes.subresource)
+    found = kind_of(rt, attributes.subresource) if attributes.subresource else None
+    return found or _kind(rt.group, rt.version, rt.kind)
 
 
 @lru_cache(maxsize=256)
-def _kind(rt: ResourceType, subresource: str) -> GroupVersionKind:
-    return kind_of(rt, subresource) or GroupVersionKind(rt.group, rt.version, rt.kind)
+def _kind(group: str, version: str, kind: str) -> GroupVersionKind:
+    return GroupVersionKind(group, version, kind)
 
 
 def user_of(who: Who) -> Mapping[str, Any]:
