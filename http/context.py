@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.authorization.decision import Verdict
 from kubechronicle.http.headers import utf8
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import Request, Response
 
 # Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
@@ -160,6 +160,10 @@ class Context:
     def now(self) -> datetime:
         """Return the time from which the answer computes ages."""
         return datetime.now(UTC) if self.at is None else self.at.time
+
+
+Step = Callable[[Request, Context], Awaitable[Response]]
+"""A filter that has the context of the request, or the handler behind all filters."""
 
 
 def authorized_as(context: Context) -> RequestInfo:

@@ -1,9 +1,9 @@
 """The filter chain that every request passes, outermost first, as one list (``FILTERS``).
 
-A filter gets the request, with the Context that earlier filters have attached, and calls the next step. It may answer
-itself, change the answer, or raise StatusError. Only the outermost filter turns errors into answers, and only it
-catches Exception. A filter that neither waits nor acts on the answer is an ordinary function, which returns the
-awaitable of the next step: a coroutine would cost time in every request.
+Two filters come before these: ``answer_errors`` turns errors into answers, and only it catches Exception; ``identify``
+makes the Context of the request. A filter gets the request and its context, and calls the next step. It may answer
+itself, change the answer, or raise StatusError. A filter that neither waits nor acts on the answer is an ordinary
+function, which returns the awaitable of the next step: a coroutine would cost time in every request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.context import Context, audit_ids, authorized_as
+from kubechronicle.http.context import Context, Step, audit_ids, authorized_as
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
@@ -87,10 +87,10 @@ class Services:
     reads: ReadRecorder | None = None
 
 
-Filter = Callable[[Services, Next], Next]
+Filter = Callable[[Services, Step], Step]
 
 
-def answer_errors(services: Services, following: Next) -> Next:
+def answer_errors(following: Next) -> Next:
     """Turn errors into Status answers; a bug into a 500 and a traceback in the log. Without memory, answer 503."""
     headroom = Headroom()
 
@@ -112,7 +112,7 @@ def answer_errors(services: Services, following: Next) -> Next:
     return filtered
 
 
-def identify(services: Services, following: Next) -> Next:
+def identify(following: Step) -> Next:
     """Attach the context: the request's id, and the information in its path and query. 500 if it is undetermined."""
     new_ids = audit_ids()
 
@@ -132,7 +132,7 @@ def identify(services: Services, following: Next) -> Next:
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
         try:
-            response = undetermined_request(request) if info.undetermined else await following(request)
+            response = undetermined_request(request) if info.undetermined else await following(request, context)
             response.headers.append(("audit-id", audit_id))
             response.headers.extend(context.flow_headers)
             if context.warnings:
@@ -146,19 +146,18 @@ def identify(services: Services, following: Next) -> Next:
     return filtered
 
 
-def measure(services: Services, following: Next) -> Next:
+def measure(services: Services, following: Step) -> Step:
     """Count requests and their durations by verb, resource and code."""
     return measured(services.metrics, services.is_served, following)
 
 
-def authenticate(services: Services, following: Next) -> Next:
+def authenticate(services: Services, following: Step) -> Step:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
     chain, annotates = services.authentication, services.audit is not None
     metrics = chain.metrics
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if annotates:
             context.credential_notes = {}
         started = time.perf_counter()
@@ -171,7 +170,7 @@ def authenticate(services: Services, following: Next) -> Next:
         context.authenticated = seconds = time.perf_counter() - started
         metrics.observe(SUCCESS, seconds, user.name)
         context.user = user
-        return following(request)
+        return following(request, context)
 
     async def authenticate_again(
         request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer, started: float
@@ -183,7 +182,7 @@ def authenticate(services: Services, following: Next) -> Next:
         context.authenticated = seconds = time.perf_counter() - started
         metrics.observe(SUCCESS, seconds, user.name)
         context.user = user
-        return await following(request)
+        return await following(request, context)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
@@ -214,12 +213,12 @@ async def _with_answers(services: Services, request: Request, undecided: NotSeen
     return await decide_with_answers(user)
 
 
-def audit(services: Services, following: Next) -> Next:
+def audit(services: Services, following: Step) -> Step:
     """Record the request as the audit policy says."""
     return following if services.audit is None else audited(services.audit, following)
 
 
-def trace(services: Services, following: Next) -> Next:
+def trace(services: Services, following: Step) -> Step:
     """Make a span of the request."""
     if services.tracing is None:
         return following
@@ -228,7 +227,7 @@ def trace(services: Services, following: Next) -> Next:
     return traced(services.tracing, following)
 
 
-def trace_handler(services: Services, following: Next) -> Next:
+def trace_handler(services: Services, following: Step) -> Step:
     """Make spans of the handler, and of the parts of its time."""
     if services.tracing is None:
         return following
@@ -237,18 +236,17 @@ def trace_handler(services: Services, following: Next) -> Next:
     return handler_spans(following)
 
 
-def impersonate(services: Services, following: Next) -> Next:
+def impersonate(services: Services, following: Step) -> Step:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain, last_modes = services.authorization, impersonation.LastModes()
     metrics = services.metrics.impersonations
 
-    def filtered(request: Request) -> Awaitable[Response]:
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
-            return impersonated(request)
-        return following(request)
+            return impersonated(request, context)
+        return following(request, context)
 
-    async def impersonated(request: Request) -> Response:
-        context = request.attached(Context)
+    async def impersonated(request: Request, context: Context) -> Response:
         wanted = impersonation.wanted_user(request.headers)
         if wanted is not None:
             requestor, started = context.user, time.perf_counter()
@@ -265,12 +263,12 @@ def impersonate(services: Services, following: Next) -> Next:
             context.impersonator = requestor.name
             if context.audit is not None:
                 context.audit.impersonates(context.user, last_modes.constraint(requestor))
-        return await following(request)
+        return await following(request, context)
 
     return filtered
 
 
-def limit_in_flight(services: Services, following: Next) -> Next:
+def limit_in_flight(services: Services, following: Step) -> Step:
     """Limit the requests in flight by priority and fairness. Without it, reads and writes are limited separately, and
     watches are not counted."""
     counts = services.metrics.in_flight
@@ -280,12 +278,11 @@ def limit_in_flight(services: Services, following: Next) -> Next:
     return with_limits(limits, counts, following)
 
 
-def authorize(services: Services, following: Next) -> Next:
+def authorize(services: Services, following: Step) -> Step:
     """Reject the request if the user does not have the right to it."""
     chain, metrics = services.authorization, services.metrics.authorizations
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         info = authorized_as(context)
         started = time.perf_counter()
         try:
@@ -297,7 +294,9 @@ def authorize(services: Services, following: Next) -> Next:
         metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
-        return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
+        if verdict.decision is Decision.ALLOW:
+            return following(request, context)
+        return reject(request, context, info, verdict)
 
     async def ask(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
@@ -308,9 +307,9 @@ def authorize(services: Services, following: Next) -> Next:
         metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
-        return await (
-            following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
-        )
+        if verdict.decision is Decision.ALLOW:
+            return await following(request, context)
+        return await reject(request, context, info, verdict)
 
     async def reject(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
         if verdict.error:
@@ -322,12 +321,11 @@ def authorize(services: Services, following: Next) -> Next:
     return filtered
 
 
-def limit_time(services: Services, following: Next) -> Next:
+def limit_time(services: Services, following: Step) -> Step:
     """End requests that are not long-running after --request-timeout, or after a shorter ?timeout=."""
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
-        return following(request) if context.long_running else limited(request, context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
+        return following(request, context) if context.long_running else limited(request, context)
 
     async def limited(request: Request, context: Context) -> Response:
         timeout, exchange = context.query.get("timeout"), request.exchange
@@ -339,7 +337,7 @@ def limit_time(services: Services, following: Next) -> Next:
             raise
         if not timeout and exchange.limit(context.deadline):
             try:
-                return await following(request)
+                return await following(request, context)
             except BaseException as error:
                 if not (exchange.overdue and only_cancelled(error)):
                     raise
@@ -347,22 +345,20 @@ def limit_time(services: Services, following: Next) -> Next:
                 exchange.limit(math.inf)
         else:
             with trio.CancelScope(deadline=context.deadline):
-                return await following(request)
+                return await following(request, context)
         context.terminated = True
         raise status.timeout("request did not complete within the allotted timeout")
 
     return filtered
 
 
-def record_reads(services: Services, following: Next) -> Next:
+def record_reads(services: Services, following: Step) -> Step:
     """Record reads in the database, as their own policy says."""
     return following if services.reads is None else services.reads.recorded(following)
 
 
 # Outermost first. The order is kube-apiserver's where both have the filter.
 FILTERS: tuple[Filter, ...] = (
-    answer_errors,
-    identify,
     measure,
     limit_time,
     authenticate,
@@ -376,8 +372,8 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
-def build(services: Services, handler: Next) -> Next:
+def build(services: Services, handler: Step) -> Next:
     """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
-    return handler
+    return answer_errors(identify(handler))

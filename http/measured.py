@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
@@ -20,8 +20,6 @@ from kubechronicle.http.request_metrics import NOT_SERVED, RequestLabels, Series
 from kubechronicle.http.slow_requests import SlowRequests
 from kubechronicle.http.wire.exchange import close_iterator
 
-Next = Callable[[Request], Awaitable[Response]]
-
 SLOW: Final = 0.5
 """Seconds from which a request is written to the server's log, as kube-apiserver writes traces."""
 BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -29,13 +27,12 @@ BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 VALIDATED: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
-def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Next) -> Next:
+def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Step) -> Step:
     """Return the filter. ``is_served``: tells if the resource and subresource of a request exist."""
 
     slow = SlowRequests()
 
-    async def filtered(request: Request) -> Response:
-        context = request.attached(Context)
+    async def filtered(request: Request, context: Context) -> Response:
         started = time.perf_counter()
         info = context.info
         if info.is_resource and not is_served(info):
@@ -55,7 +52,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
             taken = metrics.long_running(labels)
             taken.inc()
         try:
-            response = await following(request)
+            response = await following(request, context)
         except ClientDisconnected:
             raise
         except Exception as error:

@@ -5,35 +5,32 @@ A request keeps its seats until its answer is sent, a watch until its initial ev
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
 import trio
 
 from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS, Level
 from kubechronicle.api.flow_control.tickets import Ticket
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import FlowControl, KnownFlow
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import too_many_requests
 from kubechronicle.http.wire.exchange import close_iterator
 
-Next = Callable[[Request], Awaitable[Response]]
-
 LONGEST_WAIT: Final = 60.0
 """Seconds that a request waits at most; else a quarter of its time-out."""
 
 
-def with_seats(control: FlowControl, following: Next, request_timeout: float) -> Next:
+def with_seats(control: FlowControl, following: Step, request_timeout: float) -> Step:
     """Return the filter. It is one long function, because every request passes it and each call costs."""
     default_wait = min(request_timeout / 4, LONGEST_WAIT)
     estimate = control.estimates.work
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if context.long_running and context.info.verb != "watch":
-            return following(request)
+            return following(request, context)
         return started(request, context)
 
     async def started(request: Request, context: Context) -> Response:
@@ -63,7 +60,7 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
         if context.long_running:
             running = context.seats = Running(control, known, ticket, kind)
         try:
-            response = await following(request)
+            response = await following(request, context)
         except BaseException:
             if running is None:
                 end(control, known, ticket, kind)

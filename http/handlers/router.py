@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubechronicle.http.aggregation.aggregation import Aggregation
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
@@ -39,11 +39,10 @@ def router(
     flow_control: FlowControl | None = None,
     pages: OperatorPages | None = None,
     logs: bool = False,
-) -> Callable[[Request], Awaitable[Response]]:
+) -> Step:
     store = backend.store
 
-    def route(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def route(request: Request, context: Context) -> Awaitable[Response]:
         info = context.info
         if aggregation is not None and not context.moment and not context.branch:
             remote = aggregation.routes.find(request.path)
