@@ -204,7 +204,7 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
         impersonator=context.impersonator,
         verb=context.info.verb,
         request_uri=shown_uri(request)[:MAX_REQUEST_URI],
-        user_agent=request.headers.get("user-agent")[:MAX_USER_AGENT],
+        user_agent=request.headers.first.get("user-agent", "")[:MAX_USER_AGENT],
         source_address=request.client[0],
         field_manager=field_manager,
         audit_id=context.audit_id[:MAX_AUDIT_ID],
@@ -214,8 +214,8 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
 
 def _reason(request: Request, context: Context) -> str:
     """Return the reason of the request, the header's before that of the URL, and note it for audit. StatusError 400."""
-    given = request.headers.get(reasons.HEADER)
-    text = utf8(given) or context.reason
+    given = request.headers.first.get(reasons.HEADER, "")
+    text = utf8(given) if given else context.reason
     if not text:
         return ""
     try:

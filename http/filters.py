@@ -126,7 +126,7 @@ def identify(following: Step) -> Next:
         if request.path.startswith(HISTORY):
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
-        audit_id = request.headers.get("audit-id") or next(new_ids)
+        audit_id = request.headers.first.get("audit-id") or next(new_ids)
         context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
         context.moment, context.branch, context.reason = moment, branch, reason
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES

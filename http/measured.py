@@ -44,7 +44,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         if request.method in BODIES:
             context.parts = parts = Parts()
             token = CURRENT.set(parts)
-            length = request.headers.get("content-length")
+            length = request.headers.first.get("content-length", "")
             if length.isdecimal():
                 series.received(int(length))
         taken = None

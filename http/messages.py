@@ -250,7 +250,7 @@ class Request:
         exchange then discards the rest or closes the connection.
         """
         if self._body is None:
-            declared = self.headers.get("content-length")
+            declared = self.headers.first.get("content-length", "")
             if declared.isdecimal() and int(declared) > limit:
                 raise BodyTooLarge(limit)
             self._body = await self._read_body(limit, reserve)

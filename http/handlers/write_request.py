@@ -157,7 +157,7 @@ def _write_request(
         namespace=namespace_of(info, rt),
         name=info.name,
         subresource=info.subresource,
-        manager=manager_of(field_manager, request.headers.get("user-agent")),
+        manager=manager_of(field_manager, request.headers.first.get("user-agent", "")),
         dry_run=options.dry_run,
         field_validation=field_validation,
         options=sent_write_options(query) if query else NO_OPTIONS,
@@ -198,7 +198,7 @@ async def read_body(
     parse_options: Callable[[Mapping[str, Sequence[str]]], CreateOptions],
 ) -> tuple[CreateOptions, Body]:
     """Parse the options, and decode the body by its Content-Type. StatusError 400, 413, 415, 422, 429."""
-    content_type = request.headers.get("content-type")
+    content_type = request.headers.first.get("content-type", "")
     if request.method == "POST":
         negotiate.body_type(content_type)  # before the options, which for a PUT come first
     raw = await _raw_body(request, context)

@@ -26,12 +26,12 @@ class EncoderChoice:
 
     def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
         """Return the encoder of one answer. StatusError 400, 406."""
-        headers, query = request.headers, context.query
-        accept, include = headers.get("accept"), query.get("includeObject")
+        fields, query = request.headers.first, context.query
+        accept, include = fields.get("accept", ""), query.get("includeObject")
         if context.at is not None:
             form = object_form(request, context, protobuf=bool(rt.message))
             return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
-        pretty = wants_pretty(query.get("pretty"), headers.get("user-agent"))
+        pretty = wants_pretty(query.get("pretty"), fields.get("user-agent", ""))
         key = (rt, accept, pretty, include, has_tables(context.info))
         encoder = self._known.get(key)
         if encoder is None:
