@@ -66,6 +66,8 @@ class Headers:
         name = name.lower()
         if name not in self.first:
             return []
+        if len(self.first) == len(self._items):
+            return [self.first[name]]
         return [value for key, value in self._items if key == name]
 
     def has_prefix(self, prefix: str) -> bool:
