@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
 from kubechronicle.http.list_body import ListBody
-from kubechronicle.http.messages import Application, ClientDisconnected, Push, Request, Response
+from kubechronicle.http.messages import Application, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -38,7 +38,7 @@ COMMON_FIELDS = frozenset(
 """Fields of answers with few distinct values."""
 MAX_ENCODED = 256
 
-_encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+Encoded = TypeVar("Encoded")
 
 
 class Host(Protocol):
@@ -84,20 +84,30 @@ def split_target(target: bytes) -> tuple[str, str]:
     return raw_path, query_string
 
 
-def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Encode fields: names in lower case, values as UTF-8. Raises ValueError for a character that breaks framing."""
-    encoded = []
-    for field in headers:
-        pair = _encoded.get(field)
-        if pair is None:
-            name, value = field
-            if not FORBIDDEN.isdisjoint(value):
-                raise ValueError(f"header {name} has a line break or NUL in its value")
-            pair = (name.lower().encode("ascii"), value.encode())
-            if name in COMMON_FIELDS and len(_encoded) < MAX_ENCODED:
-                _encoded[field] = pair
-        encoded.append(pair)
-    return encoded
+class FieldEncoder(dict[tuple[str, str], Encoded]):
+    """Encodes fields: names in lower case, values as UTF-8. Remembers common ones.
+
+    ``encode``: makes the form on the wire from both.
+    """
+
+    def __init__(self, encode: Callable[[bytes, bytes], Encoded]) -> None:
+        self._encode = encode
+
+    def all(self, fields: Iterable[tuple[str, str]]) -> list[Encoded]:
+        """Encode fields. Raises ValueError for a character that breaks framing."""
+        return list(map(self.__getitem__, fields))
+
+    def __missing__(self, field: tuple[str, str]) -> Encoded:
+        name, value = field
+        if not (value.isprintable() or FORBIDDEN.isdisjoint(value)):
+            raise ValueError(f"header {name} has a line break or NUL in its value")
+        encoded = self._encode(name.lower().encode("ascii"), value.encode())
+        if name in COMMON_FIELDS and len(self) < MAX_ENCODED:
+            self[field] = encoded
+        return encoded
+
+
+encode_headers = FieldEncoder(lambda name, value: (name, value)).all
 
 
 async def close_iterator(body: AsyncIterator[bytes]) -> None:
@@ -107,8 +117,14 @@ async def close_iterator(body: AsyncIterator[bytes]) -> None:
         await aclose()
 
 
-class HttpExchange:
-    """One request and its answer; a protocol supplies the `_send_*` steps. `inline`: run by the connection's reader."""
+class HttpExchange(Generic[Encoded]):
+    """One request and its answer; a protocol supplies the `_send_*` steps.
+
+    `inline`: run by the connection's reader.
+    `_encode`: encodes fields for the protocol's wire. Raises ValueError for a character that breaks framing.
+    """
+
+    _encode: Callable[[HeaderList], list[Encoded]]
 
     # Attributes that most requests never change belong to the class.
     inline = False
@@ -260,7 +276,7 @@ class HttpExchange:
     async def _answer(self, response: Response) -> None:
         body = response.body
         try:
-            headers = encode_headers(response.headers)
+            headers = self._encode(response.headers)
         except ValueError as error:
             self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
             if not isinstance(body, bytes):
@@ -280,7 +296,7 @@ class HttpExchange:
             while not self._ended and not self._gone:
                 await self._wait_change()
 
-    async def _answer_stream(self, status: int, headers: list[tuple[bytes, bytes]], body: AsyncIterator[bytes]) -> None:
+    async def _answer_stream(self, status: int, headers: list[Encoded], body: AsyncIterator[bytes]) -> None:
         complete = False
         try:
             with trio.CancelScope() as self._stream_scope:
@@ -317,10 +333,10 @@ class HttpExchange:
     async def _consumed(self, size: int) -> None:
         """Note that the application has read ``size`` bytes of the body."""
 
-    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    async def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> None:
         raise NotImplementedError
 
-    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_head(self, status: int, headers: list[Encoded]) -> None:
         raise NotImplementedError
 
     async def _send_chunk(self, chunk: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kubechronicle.http.messages import Push, Response
-from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange, close_iterator
+from kubechronicle.http.wire.exchange import NO_BODY, FieldEncoder, HttpExchange, close_iterator
 from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import Takeover
@@ -39,8 +39,10 @@ class Exchanging(Protocol):
         """Note that the answer has been sent. ``goes_on``: another request may follow."""
 
 
-class Http1Exchange(HttpExchange):
-    """One request and its answer on an HTTP/1.1 connection."""
+class Http1Exchange(HttpExchange[bytes]):
+    """One request and its answer on an HTTP/1.1 connection. Its encoded fields are lines."""
+
+    _encode = staticmethod(FieldEncoder(lambda name, value: b"%b: %b\r\n" % (name, value)).all)
 
     keep_alive = True
     expects_continue = False
@@ -86,11 +88,10 @@ class Http1Exchange(HttpExchange):
     def _push(self, chunk: bytes) -> bool:
         return self._wire.push(framed(chunk) if self._chunked else chunk)
 
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
-        lines = [status_line(status)]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        lines += (self._protocol.date_line(), b"" if self.keep_alive else b"connection: close\r\n")
+    def _head(self, status: int, headers: list[bytes]) -> list[bytes]:
+        lines = [status_line(status), *headers, self._protocol.date_line()]
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
         return lines
 
     def _decide_keep_alive(self) -> None:
@@ -105,7 +106,7 @@ class Http1Exchange(HttpExchange):
             return False
         return int(declared) - self._received <= self._host.limits.discard_bytes
 
-    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    async def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> None:
         self._decide_keep_alive()
         head = self._head(status, headers)
         if status in NO_BODY:
@@ -120,9 +121,9 @@ class Http1Exchange(HttpExchange):
         if not self._ended and self.keep_alive:
             await self._discard_rest()
 
-    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_head(self, status: int, headers: list[bytes]) -> None:
         self._decide_keep_alive()
-        known_length = any(name == b"content-length" for name, _ in headers)
+        known_length = any(line.startswith(b"content-length:") for line in headers)
         if self.request.http_version == "1.0" or known_length:
             self._chunked = False
             self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
