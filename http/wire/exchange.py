@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from kubechronicle.http.list_body import ListBody
-from kubechronicle.http.messages import Application, ClientDisconnected, HeaderList, Push, Request, Response
+from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -51,7 +51,7 @@ class Host(Protocol):
     peer_intermediates: tuple[bytes, ...]
 
     def begin_exchange(self, exchange: Exchange) -> None:
-        """Count the exchange, and call its `disconnected()` when the client is gone."""
+        """Count the exchange as running, and call its `disconnected()` when the client is gone."""
 
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task in the connection's nursery."""
@@ -121,6 +121,7 @@ class HttpExchange(Generic[Encoded]):
     """One request and its answer; a protocol supplies the `_send_*` steps.
 
     `inline`: run by the connection's reader.
+    `received_whole`: the body has ended.
     `_encode`: encodes fields for the protocol's wire. Raises ValueError for a character that breaks framing.
     """
 
@@ -130,7 +131,7 @@ class HttpExchange(Generic[Encoded]):
     inline = False
     request: Request
     _buffered = 0
-    _ended = False
+    received_whole = False
     _discarding = False
     _answered = False
     _gone = False
@@ -154,12 +155,9 @@ class HttpExchange(Generic[Encoded]):
         return True
 
     def feed_end(self) -> None:
-        self._ended = True
-        self._notify()
-
-    @property
-    def received_whole(self) -> bool:
-        return self._ended
+        self.received_whole = True
+        if self._changed is not None:
+            self._notify()
 
     @property
     def buffer_full(self) -> bool:
@@ -192,7 +190,7 @@ class HttpExchange(Generic[Encoded]):
 
     async def receive_body(self) -> bytes:
         while not self._chunks:
-            if self._ended:
+            if self.received_whole:
                 return b""
             await self._wait_for_body()
         chunk = self._chunks.popleft()
@@ -204,7 +202,7 @@ class HttpExchange(Generic[Encoded]):
     async def _wait_for_body(self) -> None:
         """Wait for a chunk or the end. Raises ClientDisconnected if the client has left or sends nothing."""
         with trio.move_on_after(self._host.limits.body_wait):
-            while not (self._chunks or self._ended or self._gone):
+            while not (self._chunks or self.received_whole or self._gone):
                 await self._wait_change()
             if not self._gone:
                 return
@@ -257,7 +255,10 @@ class HttpExchange(Generic[Encoded]):
         else:
             self._host.start_task(self._complete, response)
 
-    async def _complete(self, response: Response | None) -> None:
+    def _complete(self, response: Response | None) -> Awaitable[None]:
+        return self._answer_and_finish(response)
+
+    async def _answer_and_finish(self, response: Response | None) -> None:
         try:
             if response is not None:
                 await self._answer(response)
@@ -268,32 +269,37 @@ class HttpExchange(Generic[Encoded]):
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        if self._buffered or not self._ended:
+        if self._buffered or not self.received_whole:
             await self._discard_buffered()
         await self._finish()
         del self.request  # breaks the reference cycle with the request, which the garbage collector would have to find
 
-    async def _answer(self, response: Response) -> None:
+    def _answer(self, response: Response) -> Awaitable[None]:
         body = response.body
         try:
             headers = self._encode(response.headers)
         except ValueError as error:
-            self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
-            if not isinstance(body, bytes):
-                await close_iterator(body)
-            response, headers, body = Response(500), [], b""
+            return self._answer_error(error, body)
         if not isinstance(body, bytes):
-            await self._answer_stream(response.status, headers, body)
-        elif self._gone:
+            return self._answer_stream(response.status, headers, body)
+        if self._gone:
             raise ClientDisconnected
-        else:
-            await self._send_answer(response.status, headers, body)
+        return self._send_answer(response.status, headers, body)
+
+    async def _answer_error(self, error: Exception, body: Body) -> None:
+        """Answer 500, because the fields of the answer cannot be sent."""
+        self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
+        if not isinstance(body, bytes):
+            await close_iterator(body)
+        if self._gone:
+            raise ClientDisconnected
+        await self._send_answer(500, [], b"")
 
     async def _discard_rest(self) -> None:
-        """Wait, within bounds, for the end of a body whose answer came first. `_ended` shows if it has come."""
+        """Wait, within bounds, for the end of a body whose answer came first. `received_whole` shows if it has come."""
         await self._discard_buffered()
         with trio.move_on_after(self._host.limits.discard_wait):
-            while not self._ended and not self._gone:
+            while not self.received_whole and not self._gone:
                 await self._wait_change()
 
     async def _answer_stream(self, status: int, headers: list[Encoded], body: AsyncIterator[bytes]) -> None:
@@ -333,7 +339,7 @@ class HttpExchange(Generic[Encoded]):
     async def _consumed(self, size: int) -> None:
         """Note that the application has read ``size`` bytes of the body."""
 
-    async def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> None:
+    def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> Awaitable[None]:
         raise NotImplementedError
 
     async def _send_head(self, status: int, headers: list[Encoded]) -> None:
@@ -345,6 +351,6 @@ class HttpExchange(Generic[Encoded]):
     async def _send_end(self) -> None:
         raise NotImplementedError
 
-    async def _finish(self) -> None:
+    def _finish(self) -> Awaitable[None]:
         """Continue with the next request, or end the connection or stream of an incomplete answer."""
         raise NotImplementedError

@@ -123,7 +123,8 @@ class Http1Protocol:
             protocol = WebSocketProtocol(self._host, request, self._handshake_fields(), self.date_line)
             await self._host.hand_over(protocol, rest)
             return
-        await self._advance(by_reader=True)
+        if self._queue or self._rejected:
+            await self._advance(by_reader=True)
         if self._receiving is not None:
             await self._receiving.wait_buffer()
         while len(self._queue) > PIPELINED and not self._closed:
@@ -342,8 +343,8 @@ class Http1Protocol:
         try:
             while self._current is None and self._queue and not self._closed and not self._host.overdue:
                 exchange = self._current = self._queue.popleft()
-                self._make_room()
-                self._host.busy()
+                if self._room is not None:
+                    self._make_room()
                 self._host.begin_exchange(exchange)
                 if exchange.received_whole and exchange.takeover is None:
                     exchange.inline = by_reader
@@ -364,14 +365,15 @@ class Http1Protocol:
         self._current = None
         if self._closed:
             return
-        held = self._take_held()
+        held = self._take_held() if self._held is not None else b""
         if not goes_on or self._leaving:
             self._close()
             return
         self._host.idle()
         if held:
             self._parse(held)
-        await self._advance(by_reader=False)
+        if not self._advancing:
+            await self._advance(by_reader=False)
 
     async def _send_rejection(self) -> None:
         line = status_line(self._rejected)

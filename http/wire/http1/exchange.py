@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from kubechronicle.http.messages import Push, Response
@@ -62,7 +63,7 @@ class Http1Exchange(HttpExchange[bytes]):
         return super().feed(data)
 
     async def receive_body(self) -> bytes:
-        if self.expects_continue and not self._chunks and not self._ended:
+        if self.expects_continue and not self._chunks and not self.received_whole:
             self.expects_continue = False
             await self._wire.write(CONTINUE)
         return await super().receive_body()
@@ -96,7 +97,7 @@ class Http1Exchange(HttpExchange[bytes]):
 
     def _decide_keep_alive(self) -> None:
         """Decide before the head is sent, so that no client sends a request into a connection that closes."""
-        if not (self._ended or self._will_end()) or self._host.draining.is_set():
+        if not (self.received_whole or self._will_end()) or self._host.draining.is_set():
             self.keep_alive = False
 
     def _will_end(self) -> bool:
@@ -106,7 +107,7 @@ class Http1Exchange(HttpExchange[bytes]):
             return False
         return int(declared) - self._received <= self._host.limits.discard_bytes
 
-    async def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> None:
+    def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> Awaitable[None]:
         self._decide_keep_alive()
         head = self._head(status, headers)
         if status in NO_BODY:
@@ -117,9 +118,12 @@ class Http1Exchange(HttpExchange[bytes]):
         if body and self.request.method != "HEAD":
             head.append(body)
         self._complete_answer = True
-        await self._wire.write(b"".join(head))
-        if not self._ended and self.keep_alive:
-            await self._discard_rest()
+        data = b"".join(head)
+        return self._wire.write(data) if self.received_whole or not self.keep_alive else self._send_and_discard(data)
+
+    async def _send_and_discard(self, data: bytes) -> None:
+        await self._wire.write(data)
+        await self._discard_rest()
 
     async def _send_head(self, status: int, headers: list[bytes]) -> None:
         self._decide_keep_alive()
@@ -150,15 +154,15 @@ class Http1Exchange(HttpExchange[bytes]):
         elif self._chunked and self.request.method != "HEAD":
             await self._wire.write(LAST_CHUNK)
 
-    async def _complete(self, response: Response | None) -> None:
+    def _complete(self, response: Response | None) -> Awaitable[None]:
         takeover = self.takeover
-        if takeover is None:
-            await super()._complete(response)
-            return
-        takeover.possible = False
-        if not takeover.taken:
-            await super()._complete(response)
-            return
+        if takeover is not None:
+            takeover.possible = False
+            if takeover.taken:
+                return self._end_takeover(takeover, response)
+        return self._answer_and_finish(response)
+
+    async def _end_takeover(self, takeover: Takeover, response: Response | None) -> None:
         try:
             if response is not None and not isinstance(response.body, bytes):
                 await close_iterator(response.body)
@@ -169,5 +173,5 @@ class Http1Exchange(HttpExchange[bytes]):
         await self._protocol.exchange_done(goes_on=False)
         del self.request
 
-    async def _finish(self) -> None:
-        await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)
+    def _finish(self) -> Awaitable[None]:
+        return self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self.received_whole)
