@@ -31,7 +31,7 @@ from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
+from kubechronicle.http.authentication.metrics import ERROR, FAILURE
 from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
@@ -40,6 +40,7 @@ from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
 from kubechronicle.http.flow_control.fixed_limits import with_limits
+from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -156,6 +157,7 @@ def authenticate(services: Services, following: Step) -> Step:
     replica has just issued: it is checked again after a consistent read."""
     chain, annotates = services.authentication, services.audit is not None
     metrics = chain.metrics
+    succeeded, seen = metrics.succeeded, metrics.seen
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if annotates:
@@ -168,7 +170,8 @@ def authenticate(services: Services, following: Step) -> Step:
         except Rejected as error:
             return refuse(request, context, error, started)
         context.authenticated = seconds = time.perf_counter() - started
-        metrics.observe(SUCCESS, seconds, user.name)
+        succeeded(seconds)
+        seen(user.name)
         context.user = user
         return following(request, context)
 
@@ -180,13 +183,14 @@ def authenticate(services: Services, following: Step) -> Step:
         except Rejected as error:
             return await refuse(request, context, error, started)
         context.authenticated = seconds = time.perf_counter() - started
-        metrics.observe(SUCCESS, seconds, user.name)
+        succeeded(seconds)
+        seen(user.name)
         context.user = user
         return await following(request, context)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
-        metrics.observe(why, time.perf_counter() - started)
+        metrics.failed(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
         refusal = status.unauthorized()
         if services.audit is not None:
@@ -271,16 +275,20 @@ def impersonate(services: Services, following: Step) -> Step:
 def limit_in_flight(services: Services, following: Step) -> Step:
     """Limit the requests in flight by priority and fairness. Without it, reads and writes are limited separately, and
     watches are not counted."""
-    counts = services.metrics.in_flight
-    if services.flow_control is not None:
-        return with_seats(services.flow_control, following, services.request_timeout)
-    limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
+    control = services.flow_control
+    if control is not None:
+        services.metrics.show_in_flight(control.kinds.current)
+        return with_seats(control, following, services.request_timeout)
+    limits = {READS: services.max_requests_inflight, WRITES: services.max_mutating_requests_inflight}
+    counts = dict.fromkeys(limits, 0)
+    services.metrics.show_in_flight(lambda: counts)
     return with_limits(limits, counts, following)
 
 
 def authorize(services: Services, following: Step) -> Step:
     """Reject the request if the user does not have the right to it."""
     chain, metrics = services.authorization, services.metrics.authorizations
+    allowed = metrics.allowed
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
         info = authorized_as(context)
@@ -291,11 +299,12 @@ def authorize(services: Services, following: Step) -> Step:
         except NeedsExternalAnswer as question:
             return ask(request, context, info, question, started)
         context.authorized = seconds = time.perf_counter() - started
-        metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
         if verdict.decision is Decision.ALLOW:
+            allowed(seconds)
             return following(request, context)
+        metrics.refused(verdict, seconds)
         return reject(request, context, info, verdict)
 
     async def ask(
@@ -304,11 +313,12 @@ def authorize(services: Services, following: Step) -> Step:
         decide = chain.decide if context.audit is None else chain.explain
         verdict = await decide_with_answers(partial(decide, context.user, info), question)
         context.authorized = seconds = time.perf_counter() - started
-        metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
         if verdict.decision is Decision.ALLOW:
+            allowed(seconds)
             return await following(request, context)
+        metrics.refused(verdict, seconds)
         return await reject(request, context, info, verdict)
 
     async def reject(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:

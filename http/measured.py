@@ -13,6 +13,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -34,6 +35,9 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
 
     async def filtered(request: Request, context: Context) -> Response:
         started = time.perf_counter()
+        metrics.noted += 1
+        if metrics.noted >= MOST_NOTED:
+            metrics.fold()
         info = context.info
         if info.is_resource and not is_served(info):
             labels = NOT_SERVED  # clients must not create metric series by requesting unknown resources
@@ -46,7 +50,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
             token = CURRENT.set(parts)
             length = request.headers.first.get("content-length", "")
             if length.isdecimal():
-                series.received(int(length))
+                series.bodies.note(int(length))
         taken = None
         if request.upgrade is not None and context.long_running:  # the handler converses until it returns
             taken = metrics.long_running(labels)
@@ -94,7 +98,7 @@ def _count(
         if request.method in VALIDATED and context.info.is_resource:
             validated = metrics.validations.get(context.query.get("fieldValidation"))
             if validated is not None:
-                validated.add(seconds)
+                validated.note(seconds)
         if seconds > SLOW and request.upgrade is None:
             slow.note(request, context, response.status, seconds)
         if context.terminated:

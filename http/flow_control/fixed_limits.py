@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Mapping, MutableMapping
 
 from kubechronicle.http.authentication.user import GROUP_MASTERS
 from kubechronicle.http.context import Context, Step
-from kubechronicle.http.flow_control.filter import READ_VERBS
+from kubechronicle.http.flow_control.control import READ_VERBS
+from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import too_many_requests
 
@@ -20,7 +21,7 @@ def with_limits(limits: Mapping[str, int], counts: MutableMapping[str, int], fol
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if context.long_running:
             return following(request, context)
-        return counted(request, context, "readOnly" if context.info.verb in READ_VERBS else "mutating")
+        return counted(request, context, READS if context.info.verb in READ_VERBS else WRITES)
 
     async def counted(request: Request, context: Context, kind: str) -> Response:
         limit = limits[kind]
