@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 from urllib.parse import unquote_plus
+
+import msgspec
 
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.errors import status
@@ -30,18 +32,6 @@ MAX_USER_AGENT = 512
 MAX_REQUEST_URI = 2048
 MAX_AUDIT_ID = 64
 REASON_ANNOTATION: Final = "history.kubechronicle.dev/reason"
-# Random bytes requested at once; an audit id takes 16.
-RANDOM_BYTES = 4096
-
-
-def audit_ids() -> Iterator[str]:
-    """Yield random UUIDs (RFC 9562 §5.4). The library's take ten times as long, mostly for a system call each."""
-    variants = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-    while True:
-        digits = os.urandom(RANDOM_BYTES).hex()
-        for at in range(0, len(digits), 32):
-            d = digits[at : at + 32]
-            yield f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{variants[d[16]]}{d[17:20]}-{d[20:]}"
 
 
 class AuditRecord(Protocol):
@@ -73,7 +63,7 @@ class Seats(Protocol):
     def end(self) -> None: ...
 
 
-class Context:
+class Context(msgspec.Struct, kw_only=True, eq=False):
     """One per request, attached to it (``Request.attached``).
 
     ``info``: the verb and resource, or the path, from the request line.
@@ -101,56 +91,31 @@ class Context:
     ``unchanged``: the request is a write that left its object as it was.
     """
 
-    __slots__ = (
-        "at",
-        "audit",
-        "audit_id",
-        "authenticated",
-        "authorized",
-        "branch",
-        "credential_notes",
-        "deadline",
-        "flow_headers",
-        "impersonated",
-        "impersonator",
-        "info",
-        "long_running",
-        "moment",
-        "parts",
-        "query",
-        "reason",
-        "received",
-        "seats",
-        "terminated",
-        "turn",
-        "unchanged",
-        "user",
-        "waited",
-        "warnings",
-    )
-
-    turn: Turn
-
-    def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
-        self.info = info
-        self.query = query
-        self.audit_id = audit_id
-        self.deadline = deadline
-        self.received = received
-        self.user: User = ANONYMOUS_USER
-        self.impersonator = ""
-        self.long_running = False
-        self.warnings: list[str] = []
-        self.moment = self.branch = self.reason = ""
-        self.at: Moment | None = None
-        self.flow_headers: tuple[tuple[str, str], ...] = ()
-        self.seats: Seats | None = None
-        self.waited = self.authenticated = self.impersonated = self.authorized = 0.0
-        self.parts: Parts | None = None
-        self.terminated = False
-        self.audit: AuditRecord | None = None
-        self.credential_notes: dict[str, str] | None = None
-        self.unchanged = False
+    info: RequestInfo
+    query: Query
+    audit_id: str
+    deadline: float = math.inf
+    received: float
+    user: User = ANONYMOUS_USER
+    impersonator: str = ""
+    long_running: bool = False
+    warnings: list[str] = []
+    reason: str = ""
+    moment: str = ""
+    at: Moment | None = None
+    branch: str = ""
+    turn: Turn = cast(Turn, None)
+    flow_headers: tuple[tuple[str, str], ...] = ()
+    waited: float = 0.0
+    authenticated: float = 0.0
+    impersonated: float = 0.0
+    authorized: float = 0.0
+    parts: Parts | None = None
+    terminated: bool = False
+    seats: Seats | None = None
+    audit: AuditRecord | None = None
+    credential_notes: dict[str, str] | None = None
+    unchanged: bool = False
 
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.actors.writing.targets import new_uid
 from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -35,7 +36,7 @@ from kubechronicle.http.authentication.metrics import ERROR, FAILURE
 from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.context import Context, Step, audit_ids, authorized_as
+from kubechronicle.http.context import Context, Step, authorized_as
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
@@ -115,22 +116,17 @@ def answer_errors(following: Next) -> Next:
 
 def identify(following: Step) -> Next:
     """Attach the context: the request's id, and the information in its path and query. 500 if it is undetermined."""
-    new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
-        query, moment, branch, reason = Query(request.query_string), "", "", ""
-        if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
-            reason, request.raw_path = split_reason(request.raw_path)
-            request.path = unquote(request.raw_path)
-        if request.path.startswith(BRANCH):
-            branch, request.path = split_branch(request.path)
-        if request.path.startswith(HISTORY):
-            moment, request.path = split_moment(request.path)
+        query = Query(request.query_string)
+        prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
         info = resolve(request.method, request.path, query)
-        audit_id = request.headers.first.get("audit-id") or next(new_ids)
-        context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
-        context.moment, context.branch, context.reason = moment, branch, reason
-        context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
+        audit_id = request.headers.first.get("audit-id") or new_uid()
+        context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
+        if prefixes is not None:
+            context.reason, context.branch, context.moment = prefixes
+        if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
+            context.long_running = True
         request.attach(context)
         try:
             response = undetermined_request(request) if info.undetermined else await following(request, context)
@@ -145,6 +141,19 @@ def identify(following: Step) -> Next:
         return response
 
     return filtered
+
+
+def _split_prefixes(request: Request) -> tuple[str, str, str]:
+    """Return the reason, the branch and the moment in the path of a request, and remove them from it."""
+    reason = branch = moment = ""
+    if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
+        reason, request.raw_path = split_reason(request.raw_path)
+        request.path = unquote(request.raw_path)
+    if request.path.startswith(BRANCH):
+        branch, request.path = split_branch(request.path)
+    if request.path.startswith(HISTORY):
+        moment, request.path = split_moment(request.path)
+    return reason, branch, moment
 
 
 def measure(services: Services, following: Step) -> Step:
