@@ -252,7 +252,8 @@ class Turn:
 
     def end(self) -> None:
         """Give everything back."""
-        self.pause()
+        if self._place:
+            self.pause()
         if self._bytes:
             self._work.free(self._bytes)
             self._bytes = 0

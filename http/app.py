@@ -201,7 +201,7 @@ def _documents(
 
 def _is_served(store: Store, info: RequestInfo) -> bool:
     """Tell whether the resource and subresource of a request exist."""
-    rt = store.registry.lookup(info.group, info.version, info.resource)
+    rt = store.served.registry.lookup(info.group, info.version, info.resource)
     return rt is not None and (not info.subresource or info.subresource in rt.subresources)
 
 

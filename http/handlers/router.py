@@ -19,7 +19,7 @@ from kubechronicle.http.handlers.branches.branch_requests import backend_in
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
 from kubechronicle.http.handlers.openapi import V2, V3, OpenApi, answer_converted
-from kubechronicle.http.handlers.resources import handle
+from kubechronicle.http.handlers.resources import answer, handle
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
 from kubechronicle.http.messages import Request, Response
@@ -40,7 +40,7 @@ def router(
     pages: OperatorPages | None = None,
     logs: bool = False,
 ) -> Step:
-    store = backend.store
+    served = backend.store.served
 
     def route(request: Request, context: Context) -> Awaitable[Response]:
         info = context.info
@@ -51,8 +51,10 @@ def router(
                 if converted is not None:
                     return answer_converted(request, context, converted)
                 return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
-        if info.is_resource and not context.moment and not context.branch and store.registry.versions(info.group):
-            return handle(backend, request, context)
+        if info.is_resource and not context.moment and not context.branch:
+            rt = served.registry.lookup(info.group, info.version, info.resource)
+            if rt is not None:
+                return answer(backend, request, context, rt)
         return route_other(request, context)
 
     own_page = _own_pages(health, metrics, ui, flow_control, pages, logs=logs)
