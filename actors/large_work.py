@@ -220,6 +220,10 @@ class Turn:
             self._work.hold(size - self._bytes)
             self._bytes = size
 
+    def is_small(self, size: int) -> bool:
+        """Tell whether ``run`` would call the function at once, and ``begin`` do nothing: a caller may do without."""
+        return size <= LARGE and not self._place
+
     async def begin(self, size: int) -> None:
         """Wait for a place, if the size is large and this request has none. StatusError 429.
 

@@ -112,6 +112,9 @@ class Exchange(Protocol):
     async def receive_body(self) -> bytes:
         """Return the next chunk of the body; b"" after its end. Raises ClientDisconnected."""
 
+    def body_at_once(self) -> bytes | None:
+        """Return the whole body, if it has been received in one piece. None: it must be received in chunks."""
+
     async def wait_disconnect(self) -> None:
         """Return when the client is gone. Discards the rest of the body."""
 
@@ -140,6 +143,9 @@ class BufferedExchange:
     async def receive_body(self) -> bytes:
         body, self._body = self._body, b""
         return body
+
+    def body_at_once(self) -> bytes | None:
+        return None
 
     async def wait_disconnect(self) -> None:
         await self.gone.wait()
@@ -240,6 +246,14 @@ class Request:
             client=client,
             peer_certificate=peer_certificate,
         )
+
+    def body_at_once(self, limit: int) -> bytes | None:
+        """Return the whole body as ``body`` does, if it is here in one piece; None: wait for it. BodyTooLarge."""
+        if self._body is None:
+            self._body = self.exchange.body_at_once()
+        if self._body is not None and len(self._body) > limit:
+            raise BodyTooLarge(limit)
+        return self._body
 
     async def body(self, limit: int, reserve: Callable[[int], None] | None = None) -> bytes:
         """Return the whole body, at most `limit` bytes. It is kept for later calls.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -32,7 +33,7 @@ from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
-from kubechronicle.eventlog.request_parts import LOG, timed
+from kubechronicle.eventlog.request_parts import CURRENT, LOG, timed
 
 _NOTHING: Final = nullcontext()
 
@@ -78,6 +79,8 @@ class WriteLoop:
         a large write is given back then: the answer may depend on another large write.
         """
         try:
+            if write.target.rt.custom is None:
+                return await self._attempts(write)
             with self.converting(write.target.rt):
                 return await self._attempts(write)
         except NeedsExternalAnswer:
@@ -236,8 +239,14 @@ class WriteLoop:
         """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
-            with timed(LOG, "Append to the log"):
+            parts = CURRENT.get()
+            if parts is None or parts.spans is not None:
+                with timed(LOG, "Append to the log"):
+                    outcome = await commit.wait(limited=caller.limited)
+            else:
+                began = perf_counter()
                 outcome = await commit.wait(limited=caller.limited)
+                parts.add(LOG, perf_counter() - began)
             if not isinstance(outcome, Exception):
                 return outcome
             # A crashed actor has submitted nothing; its next incarnation decides the transaction.

@@ -6,6 +6,7 @@ from time import perf_counter
 
 from msgspec import structs
 
+from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.actors.writing.writes import Written
@@ -69,15 +70,13 @@ def _part(encoder: EntryEncoder) -> str:
     return TRANSFORM if encoder.transforms else SERIALIZATION
 
 
-async def in_version(backend: Backend, written: Written) -> Written:
-    """Return the result of a write in the version of the request, if that takes a webhook. StatusError 500."""
-    if backend.converted is None:
-        return written
+async def in_version(converted: ConvertedEntries, written: Written) -> Written:
+    """Return the result of a write in the version of the request, which takes a webhook. StatusError 500."""
     if written.entry is not None:
-        return structs.replace(written, entry=await backend.converted.one(written.entry))
+        return structs.replace(written, entry=await converted.one(written.entry))
     if written.object is None:
         return written
-    return structs.replace(written, object=await backend.converted.object(written.object))
+    return structs.replace(written, object=await converted.object(written.object))
 
 
 def computed_response(code: int, form: Representation, rt: ResourceType, obj: Object) -> Response:

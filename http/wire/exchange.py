@@ -199,6 +199,9 @@ class HttpExchange(Generic[Encoded]):
         await self._consumed(len(chunk))
         return chunk
 
+    def body_at_once(self) -> bytes | None:
+        return None
+
     async def _wait_for_body(self) -> None:
         """Wait for a chunk or the end. Raises ClientDisconnected if the client has left or sends nothing."""
         with trio.move_on_after(self._host.limits.body_wait):

@@ -68,6 +68,12 @@ class Http1Exchange(HttpExchange[bytes]):
             await self._wire.write(CONTINUE)
         return await super().receive_body()
 
+    def body_at_once(self) -> bytes | None:
+        if not self.received_whole or len(self._chunks) != 1:
+            return None
+        self._buffered = 0
+        return self._chunks.popleft()
+
     async def wait_disconnect(self) -> None:
         while self.inline and not self._gone:
             await self._protocol.read_ahead()
