@@ -1,9 +1,9 @@
 """The filter chain that every request passes, outermost first, as one list (``FILTERS``).
 
-Two filters come before these: ``answer_errors`` turns errors into answers, and only it catches Exception; ``identify``
-makes the Context of the request. A filter gets the request and its context, and calls the next step. It may answer
-itself, change the answer, or raise StatusError. A filter that neither waits nor acts on the answer is an ordinary
-function, which returns the awaitable of the next step: a coroutine would cost time in every request.
+One filter comes before these: ``outermost`` makes the Context of the request, and turns errors into answers; only it
+catches Exception. A filter gets the request and its context, and calls the next step. It may answer itself, change the
+answer, or raise StatusError. A filter that neither waits nor acts on the answer is an ordinary function, which returns
+the awaitable of the next step: a coroutine would cost time in every request.
 """
 
 from __future__ import annotations
@@ -92,16 +92,27 @@ class Services:
 Filter = Callable[[Services, Step], Step]
 
 
-def answer_errors(following: Next) -> Next:
-    """Turn errors into Status answers; a bug into a 500 and a traceback in the log. Without memory, answer 503."""
+def outermost(following: Step) -> Next:
+    """Attach the context, and turn errors into Status answers; a bug into a 500 and a traceback in the log. Without
+    memory, answer 503."""
     headroom = Headroom()
 
     async def filtered(request: Request) -> Response:
+        context = None
         try:
             headroom.check()
-            return await following(request)
+            context = identify(request)
+            response = undetermined_request(request) if context.info.undetermined else await following(request, context)
+            response.headers.append(("audit-id", context.audit_id))
+            response.headers.extend(context.flow_headers)
+            if context.warnings:
+                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         except StatusError as error:
-            return status_response(request, error)
+            if context is None:
+                return status_response(request, error)
+            context.warnings.extend(error.warnings)
+            response = status_response(request, error)
+            response.headers.extend(context.flow_headers)
         except ClientDisconnected:
             raise
         except Exception as error:
@@ -110,37 +121,24 @@ def answer_errors(following: Next) -> Next:
                 log.exception("%s %s failed", request.method, request.raw_path)
                 known = status.internal_error("the server met an unexpected condition; its log tells which")
             return status_response(request, known)
-
-    return filtered
-
-
-def identify(following: Step) -> Next:
-    """Attach the context: the request's id, and the information in its path and query. 500 if it is undetermined."""
-
-    async def filtered(request: Request) -> Response:
-        query = Query(request.query_string)
-        prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
-        info = resolve(request.method, request.path, query)
-        audit_id = request.headers.first.get("audit-id") or new_uid()
-        context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
-        if prefixes is not None:
-            context.reason, context.branch, context.moment = prefixes
-        if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
-            context.long_running = True
-        request.attach(context)
-        try:
-            response = undetermined_request(request) if info.undetermined else await following(request, context)
-            response.headers.append(("audit-id", audit_id))
-            response.headers.extend(context.flow_headers)
-            if context.warnings:
-                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
-        except StatusError as error:
-            context.warnings.extend(error.warnings)
-            response = status_response(request, error)
-            response.headers.extend(context.flow_headers)
         return response
 
     return filtered
+
+
+def identify(request: Request) -> Context:
+    """Attach the context: the request's id, and the information in its path and query."""
+    query = Query(request.query_string)
+    prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
+    info = resolve(request.method, request.path, query)
+    audit_id = request.headers.first.get("audit-id") or new_uid()
+    context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
+    if prefixes is not None:
+        context.reason, context.branch, context.moment = prefixes
+    if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
+        context.long_running = True
+    request.attach(context)
+    return context
 
 
 def _split_prefixes(request: Request) -> tuple[str, str, str]:
@@ -395,4 +393,4 @@ def build(services: Services, handler: Step) -> Next:
     """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
-    return answer_errors(identify(handler))
+    return outermost(handler)

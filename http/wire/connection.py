@@ -254,14 +254,24 @@ class Connection:
         self._released.set()
 
     async def write(self, data: bytes) -> None:
+        rest = self.write_at_once(data)
+        if rest is not None:
+            await self.write_rest(rest)
+
+    def write_at_once(self, data: bytes) -> memoryview | None:
         if self._lost:
-            return
-        rest = memoryview(data)
+            return None
+        if self._held:
+            return memoryview(data)
         try:
-            if not self._held:
-                rest = rest[self._stream.send_nowait(data) :]
-                if not rest:
-                    return
+            sent = self._stream.send_nowait(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+            return None
+        return memoryview(data)[sent:] if sent < len(data) else None
+
+    async def write_rest(self, rest: memoryview) -> None:
+        try:
             with trio.CancelScope(shield=True):
                 await self._send_rest(rest)
         except (trio.BrokenResourceError, trio.ClosedResourceError):

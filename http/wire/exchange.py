@@ -263,8 +263,9 @@ class HttpExchange(Generic[Encoded]):
 
     async def _answer_and_finish(self, response: Response | None) -> None:
         try:
-            if response is not None:
-                await self._answer(response)
+            sending = self._answer(response) if response is not None else None
+            if sending is not None:
+                await sending
         except ClientDisconnected:
             pass
         except Exception as error:  # an answer that cannot be sent ends this request only
@@ -274,10 +275,12 @@ class HttpExchange(Generic[Encoded]):
             self._host.finish_exchange(self)
         if self._buffered or not self.received_whole:
             await self._discard_buffered()
-        await self._finish()
+        ending = self._finish()
+        if ending is not None:
+            await ending
         del self.request  # breaks the reference cycle with the request, which the garbage collector would have to find
 
-    def _answer(self, response: Response) -> Awaitable[None]:
+    def _answer(self, response: Response) -> Awaitable[None] | None:
         body = response.body
         try:
             headers = self._encode(response.headers)
@@ -296,7 +299,9 @@ class HttpExchange(Generic[Encoded]):
             await close_iterator(body)
         if self._gone:
             raise ClientDisconnected
-        await self._send_answer(500, [], b"")
+        sending = self._send_answer(500, [], b"")
+        if sending is not None:
+            await sending
 
     async def _discard_rest(self) -> None:
         """Wait, within bounds, for the end of a body whose answer came first. `received_whole` shows if it has come."""
@@ -342,7 +347,8 @@ class HttpExchange(Generic[Encoded]):
     async def _consumed(self, size: int) -> None:
         """Note that the application has read ``size`` bytes of the body."""
 
-    def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> Awaitable[None]:
+    def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> Awaitable[None] | None:
+        """Send an answer. None: it is sent."""
         raise NotImplementedError
 
     async def _send_head(self, status: int, headers: list[Encoded]) -> None:
@@ -354,6 +360,6 @@ class HttpExchange(Generic[Encoded]):
     async def _send_end(self) -> None:
         raise NotImplementedError
 
-    def _finish(self) -> Awaitable[None]:
+    def _finish(self) -> Awaitable[None] | None:
         """Continue with the next request, or end the connection or stream of an incomplete answer."""
         raise NotImplementedError

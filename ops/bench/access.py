@@ -203,7 +203,7 @@ def prepare() -> tuple[filters.Services, list[Case]]:
 
 
 def request_of(case: Case) -> Request:
-    """Return the request as it is after the filter ``identify``."""
+    """Return the request as it is after the filter ``outermost``."""
     _, fields, certificate = case
     sent = {
         "host": "127.0.0.1:6443",

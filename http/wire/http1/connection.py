@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Awaitable
 
 import httptools
 import trio
@@ -361,19 +362,18 @@ class Http1Protocol:
             self._room.set()
             self._room = None
 
-    async def exchange_done(self, *, goes_on: bool) -> None:
+    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
         self._current = None
         if self._closed:
-            return
+            return None
         held = self._take_held() if self._held is not None else b""
         if not goes_on or self._leaving:
             self._close()
-            return
+            return None
         self._host.idle()
         if held:
             self._parse(held)
-        if not self._advancing:
-            await self._advance(by_reader=False)
+        return None if self._advancing else self._advance(by_reader=False)
 
     async def _send_rejection(self) -> None:
         line = status_line(self._rejected)

@@ -36,8 +36,9 @@ class Exchanging(Protocol):
     async def read_ahead(self) -> None:
         """Read for an application that the reader itself runs and that waits for the end of its client."""
 
-    async def exchange_done(self, *, goes_on: bool) -> None:
-        """Note that the answer has been sent. ``goes_on``: another request may follow."""
+    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
+        """Note that the answer has been sent. ``goes_on``: another request may follow. Returns the work with the next
+        one, if it is for this task."""
 
 
 class Http1Exchange(HttpExchange[bytes]):
@@ -113,7 +114,7 @@ class Http1Exchange(HttpExchange[bytes]):
             return False
         return int(declared) - self._received <= self._host.limits.discard_bytes
 
-    def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> Awaitable[None]:
+    def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> Awaitable[None] | None:
         self._decide_keep_alive()
         head = self._head(status, headers)
         if status in NO_BODY:
@@ -125,11 +126,16 @@ class Http1Exchange(HttpExchange[bytes]):
             head.append(body)
         self._complete_answer = True
         data = b"".join(head)
-        return self._wire.write(data) if self.received_whole or not self.keep_alive else self._send_and_discard(data)
+        rest = self._wire.write_at_once(data)
+        if rest is None and (self.received_whole or not self.keep_alive):
+            return None
+        return self._send_and_discard(rest)
 
-    async def _send_and_discard(self, data: bytes) -> None:
-        await self._wire.write(data)
-        await self._discard_rest()
+    async def _send_and_discard(self, rest: memoryview | None) -> None:
+        if rest is not None:
+            await self._wire.write_rest(rest)
+        if not self.received_whole and self.keep_alive:
+            await self._discard_rest()
 
     async def _send_head(self, status: int, headers: list[bytes]) -> None:
         self._decide_keep_alive()
@@ -176,8 +182,8 @@ class Http1Exchange(HttpExchange[bytes]):
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        await self._protocol.exchange_done(goes_on=False)
+        self._protocol.exchange_done(goes_on=False)
         del self.request
 
-    def _finish(self) -> Awaitable[None]:
+    def _finish(self) -> Awaitable[None] | None:
         return self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self.received_whole)
