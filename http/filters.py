@@ -345,13 +345,16 @@ def limit_time(services: Services, following: Step) -> Step:
         return following(request, context) if context.long_running else limited(request, context)
 
     async def limited(request: Request, context: Context) -> Response:
-        timeout, exchange = context.query.get("timeout"), request.exchange
-        try:
-            context.deadline = trio.current_time() + seconds_of(timeout, services.request_timeout)
-        except StatusError as error:
-            if services.audit is not None:
-                await services.audit.refused(request, context, error)
-            raise
+        timeout, seconds, exchange = "", services.request_timeout, request.exchange
+        if request.query_string:
+            timeout = context.query.get("timeout")
+            try:
+                seconds = seconds_of(timeout, seconds)
+            except StatusError as error:
+                if services.audit is not None:
+                    await services.audit.refused(request, context, error)
+                raise
+        context.deadline = trio.current_time() + seconds
         if not timeout and exchange.limit(context.deadline):
             try:
                 return await following(request, context)

@@ -36,6 +36,7 @@ from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Tra
 from kubechronicle.eventlog.request_parts import CURRENT, LOG, timed
 
 _NOTHING: Final = nullcontext()
+UNCHANGED: Final = Outcome.UNCHANGED
 
 IsStale: TypeAlias = "Callable[[Key, int], Awaitable[bool]]"
 """Return whether the object's row of a revision would be stored in another form today: with another key."""
@@ -110,9 +111,9 @@ class WriteLoop:
                 turn.waits_until = 0.0 if keys else caller.deadline
                 await self.prepare(write)
                 proposal = write.proposal
-                if proposal is not None and proposal.prepared.outcome is Outcome.UNCHANGED:
+                if proposal is not None and proposal.prepared.outcome is UNCHANGED:
                     proposal = await self._rewritten(write, proposal)
-                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not UNCHANGED:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
                     namespace = self._reads.peek(NAMESPACES, "", target.namespace) if is_apart else None
                     if is_apart and len(transaction.changes) > 1:
@@ -215,7 +216,7 @@ class WriteLoop:
         StatusError: the rejection holds on the newest state.
         """
         old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
-        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not UNCHANGED:
             shown = with_revision(proposal.prepared.object, old.revision)
             return Written(object=shown, prepared=proposal.prepared, before=old)
         applied = await self._reads.wait_current(write.key.resource)

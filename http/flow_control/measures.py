@@ -82,14 +82,14 @@ class Number:
 
     def __init__(self) -> None:
         self.count = 0
-        self.times: dict[int, float] = {}
+        self.times: defaultdict[int, float] = defaultdict(float)
         self._last = 0.0
 
     def change(self, more: int, now: float) -> None:
         """Add to the number, which has been the same since the last call."""
         count, last = self.count, self._last
         if last:
-            self.times[count] = self.times.get(count, 0.0) + now - last
+            self.times[count] += now - last
         self._last = now
         self.count = count + more
 

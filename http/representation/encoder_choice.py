@@ -29,12 +29,13 @@ class EncoderChoice:
     def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
         """Return the encoder of one answer. StatusError 400, 406."""
         fields, query, info = request.headers.first, context.query, context.info
-        accept, include = fields.get("accept", ""), query.get("includeObject")
+        accept = fields.get("accept", "")
+        include, pretty = (query.get("includeObject"), query.get("pretty")) if request.query_string else ("", "")
         if context.at is not None:
             form = object_form(request, context, protobuf=bool(rt.message))
             return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
-        pretty = wants_pretty(query.get("pretty"), fields.get("user-agent", ""))
-        key = (rt, accept, pretty, include, info.subresource)
+        indents = wants_pretty(pretty, fields.get("user-agent", ""))
+        key = (rt, accept, indents, include, info.subresource)
         encoder = self._known.get(key)
         if encoder is None:
             form = object_form(request, context, protobuf=bool(rt.message))
