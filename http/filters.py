@@ -186,7 +186,7 @@ def authenticate(services: Services, following: Step) -> Step:
         request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer, started: float
     ) -> Response:
         try:
-            user = await _with_answers(services, request, undecided)
+            user = await _with_answers(services, request, context, undecided)
         except Rejected as error:
             return await refuse(request, context, error, started)
         context.authenticated = seconds = time.perf_counter() - started
@@ -207,9 +207,10 @@ def authenticate(services: Services, following: Step) -> Step:
     return filtered
 
 
-async def _with_answers(services: Services, request: Request, undecided: NotSeen | NeedsExternalAnswer) -> User:
+async def _with_answers(
+    services: Services, request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer
+) -> User:
     """Authenticate with the answers of external servers and, if that does not suffice, after a consistent read."""
-    context = request.attached(Context)
 
     def user() -> User:
         return services.authentication.authenticate(request, context.warnings, context.credential_notes)

@@ -246,8 +246,10 @@ class WriteLoop:
                     outcome = await commit.wait(limited=caller.limited)
             else:
                 began = perf_counter()
-                outcome = await commit.wait(limited=caller.limited)
-                parts.add(LOG, perf_counter() - began)
+                try:
+                    outcome = await commit.wait(limited=caller.limited)
+                finally:
+                    parts.add(LOG, perf_counter() - began)
             if not isinstance(outcome, Exception):
                 return outcome
             # A crashed actor has submitted nothing; its next incarnation decides the transaction.

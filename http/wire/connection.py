@@ -60,6 +60,7 @@ class Connection:
         self.server = local
         self.peer_certificate: bytes | None = None
         self.peer_intermediates: tuple[bytes, ...] = ()
+        # Without a deadline, the connection has been idle since the last pass of the reaper, which sets one.
         self.deadline: float | None = trio.current_time() + server.limits.handshake
         self._server = server
         self._stream = stream
