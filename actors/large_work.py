@@ -29,6 +29,7 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Final, TypeVar
 
+import msgspec
 import trio
 
 from kubechronicle.api.codecs import headroom
@@ -192,22 +193,19 @@ class _Waiting:
         self.size = size
 
 
-class Turn:
+class Turn(msgspec.Struct, eq=False):
     """The share of one request in the large work; see the head of this file.
 
     ``waits_until``: trio time until which its rules may wait where they are; 0: they hold a lock, or others do.
     ``answers``: those that they have waited for there, by their keys, for all attempts of the request.
     """
 
-    __slots__ = ("_bytes", "_place", "_user", "_work", "answers", "waits_until")
-
-    def __init__(self, work: LargeWork, user: str) -> None:
-        self._work = work
-        self._user = user
-        self._place = 0  # bytes
-        self._bytes = 0
-        self.waits_until = 0.0
-        self.answers: dict[object, object] = {}
+    _work: LargeWork
+    _user: str
+    _place: int = 0  # bytes
+    _bytes: int = 0
+    waits_until: float = 0.0
+    answers: dict[object, object] = {}
 
     @property
     def may_wait(self) -> bool:
@@ -219,6 +217,10 @@ class Turn:
         if size > LARGE_BYTES and size > self._bytes:
             self._work.hold(size - self._bytes)
             self._bytes = size
+
+    def is_small(self, size: int) -> bool:
+        """Tell whether ``run`` would call the function at once, and ``begin`` do nothing: a caller may do without."""
+        return size <= LARGE and not self._place
 
     async def begin(self, size: int) -> None:
         """Wait for a place, if the size is large and this request has none. StatusError 429.
@@ -252,7 +254,8 @@ class Turn:
 
     def end(self) -> None:
         """Give everything back."""
-        self.pause()
+        if self._place:
+            self.pause()
         if self._bytes:
             self._work.free(self._bytes)
             self._bytes = 0

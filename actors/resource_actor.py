@@ -17,7 +17,7 @@ would cost more than the decision. An exception raised then still counts as the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +27,7 @@ import trio
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.mailbox import DEFAULT_CAPACITY, Mailbox
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.records import Key, Record, Rejected, Transaction
+from kubechronicle.eventlog.records import Change, Key, Record, Rejected, Transaction
 
 CommitOutcome = tuple[Record, ...] | Rejected | Exception
 
@@ -65,8 +65,9 @@ class Commit:
         self._waiting: trio.lowlevel.Task | None = None
 
     @property
-    def key(self) -> Key:
-        return self.transaction.changes[self.transaction.main].key
+    def change(self) -> Change:
+        """The main change."""
+        return self.transaction.changes[self.transaction.main]
 
     def finish(self, outcome: CommitOutcome) -> None:
         self.outcome = outcome
@@ -74,38 +75,35 @@ class Commit:
             trio.lowlevel.reschedule(self._waiting)
             self._waiting = None
 
-    async def wait(self, *, limited: bool = False) -> CommitOutcome:
+    def wait(self, *, limited: bool = False) -> Awaitable[CommitOutcome]:
         """Return the outcome. At the deadline it is an error: nothing happened, or the outcome is not known yet.
 
         ``limited``: the caller is cancelled at the deadline or soon after, so no timer is needed here.
         """
-        try:
-            if limited:
-                await self._wait_finished()
-            else:
-                with trio.move_on_at(self.deadline):
-                    await self._wait_finished()
-        except trio.Cancelled:
-            self.abandoned = True
-            raise
+        return self._wait() if limited else self._wait_until_deadline()
+
+    async def _wait_until_deadline(self) -> CommitOutcome:
+        with trio.move_on_at(self.deadline):
+            return await self._wait()
+        if self.outcome is not None:
+            return self.outcome
+        if self.submitted:
+            return OutcomeUnknownForNow("the deadline passed before the outcome was known")
+        return LogUnavailable("the deadline passed before the change was sent")
+
+    async def _wait(self) -> CommitOutcome:
         if self.outcome is None:
-            self.abandoned = True
-            if self.submitted:
-                return OutcomeUnknownForNow("the deadline passed before the outcome was known")
-            return LogUnavailable("the deadline passed before the change was sent")
+            self._waiting = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abandon)
+        else:
+            await trio.lowlevel.checkpoint()
+        assert self.outcome is not None
         return self.outcome
 
-    async def _wait_finished(self) -> None:
-        if self.outcome is not None:
-            await trio.lowlevel.checkpoint()
-            return
-        self._waiting = trio.lowlevel.current_task()
-
-        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._waiting = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+    def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._waiting = None
+        self.abandoned = True
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -238,13 +236,13 @@ class ResourceActor:
         if commit.abandoned:
             return
         self._deciding = commit
-        key = commit.key
+        change = commit.change
+        key, expected = change.key, change.expected
         waiting = self._in_flight.get(key)
-        expected = commit.transaction.changes[commit.transaction.main].expected
         decision = decide(KeyState(self._current_revision(key.namespace, key.name), waiting is not None), expected)
         self._decided += 1
         if isinstance(decision, Append):
-            self._append(commit)
+            self._append(commit, key)
         elif isinstance(decision, Conflict):
             self._conflicts += 1
             commit.finish(Rejected(key=key, expected=expected, actual=decision.actual))
@@ -254,9 +252,7 @@ class ResourceActor:
             commit.finish(MailboxFull(f"{self.resource} {key.namespace}/{key.name}", MAX_WAITING_PER_KEY))
         self._deciding = None
 
-    def _append(self, commit: Commit) -> None:
-        key = commit.key
-
+    def _append(self, commit: Commit, key: Key) -> None:
         def done(outcome: CommitOutcome) -> None:
             commit.finish(outcome)
             self._put(Finished(key), reserved=True)

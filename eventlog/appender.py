@@ -355,7 +355,8 @@ class Appender:
 
 
 def _size(transaction: Transaction) -> int:
-    return sum(len(change.body) for change in transaction.changes)
+    changes = transaction.changes
+    return len(changes[0].body) if len(changes) == 1 else sum(len(change.body) for change in changes)
 
 
 def _in_time(pendings: Sequence[Pending]) -> list[Pending]:

@@ -125,7 +125,7 @@ def build_application(
     version = discovery.version_info(settings.server_version)
     documents, openapi = _documents(store, settings, version, issuer, health, ui)
     backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
-    metrics.registry.register(authentication.metrics)
+    metrics.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = _services(
         store, settings, authentication, authorization, metrics, flow_control, audit, recorder, tracing
@@ -201,7 +201,7 @@ def _documents(
 
 def _is_served(store: Store, info: RequestInfo) -> bool:
     """Tell whether the resource and subresource of a request exist."""
-    rt = store.registry.lookup(info.group, info.version, info.resource)
+    rt = store.served.registry.lookup(info.group, info.version, info.resource)
     return rt is not None and (not info.subresource or info.subresource in rt.subresources)
 
 
@@ -246,6 +246,6 @@ def _flow_control(store: Store, settings: HttpSettings, metrics: Metrics) -> Flo
     seats = settings.max_requests_inflight + settings.max_mutating_requests_inflight
     if not (settings.priority_and_fairness and seats):
         return None
-    control = FlowControl(store.reads.views, seats, metrics.in_flight, find=store.reads.find_view)
-    metrics.registry.register(FlowControlMetrics(control))
+    control = FlowControl(store.reads.views, seats, find=store.reads.find_view)
+    metrics.register(FlowControlMetrics(control))
     return control

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 from urllib.parse import unquote_plus
+
+import msgspec
 
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.api.errors import status
@@ -23,25 +25,13 @@ from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.authorization.decision import Verdict
 from kubechronicle.http.headers import utf8
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import Request, Response
 
 # Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
 MAX_REQUEST_URI = 2048
 MAX_AUDIT_ID = 64
 REASON_ANNOTATION: Final = "history.kubechronicle.dev/reason"
-# Random bytes requested at once; an audit id takes 16.
-RANDOM_BYTES = 4096
-
-
-def audit_ids() -> Iterator[str]:
-    """Yield random UUIDs (RFC 9562 §5.4). The library's take ten times as long, mostly for a system call each."""
-    variants = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-    while True:
-        digits = os.urandom(RANDOM_BYTES).hex()
-        for at in range(0, len(digits), 32):
-            d = digits[at : at + 32]
-            yield f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{variants[d[16]]}{d[17:20]}-{d[20:]}"
 
 
 class AuditRecord(Protocol):
@@ -73,7 +63,7 @@ class Seats(Protocol):
     def end(self) -> None: ...
 
 
-class Context:
+class Context(msgspec.Struct, kw_only=True, eq=False):
     """One per request, attached to it (``Request.attached``).
 
     ``info``: the verb and resource, or the path, from the request line.
@@ -101,56 +91,31 @@ class Context:
     ``unchanged``: the request is a write that left its object as it was.
     """
 
-    __slots__ = (
-        "at",
-        "audit",
-        "audit_id",
-        "authenticated",
-        "authorized",
-        "branch",
-        "credential_notes",
-        "deadline",
-        "flow_headers",
-        "impersonated",
-        "impersonator",
-        "info",
-        "long_running",
-        "moment",
-        "parts",
-        "query",
-        "reason",
-        "received",
-        "seats",
-        "terminated",
-        "turn",
-        "unchanged",
-        "user",
-        "waited",
-        "warnings",
-    )
-
-    turn: Turn
-
-    def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
-        self.info = info
-        self.query = query
-        self.audit_id = audit_id
-        self.deadline = deadline
-        self.received = received
-        self.user: User = ANONYMOUS_USER
-        self.impersonator = ""
-        self.long_running = False
-        self.warnings: list[str] = []
-        self.moment = self.branch = self.reason = ""
-        self.at: Moment | None = None
-        self.flow_headers: tuple[tuple[str, str], ...] = ()
-        self.seats: Seats | None = None
-        self.waited = self.authenticated = self.impersonated = self.authorized = 0.0
-        self.parts: Parts | None = None
-        self.terminated = False
-        self.audit: AuditRecord | None = None
-        self.credential_notes: dict[str, str] | None = None
-        self.unchanged = False
+    info: RequestInfo
+    query: Query
+    audit_id: str
+    deadline: float = math.inf
+    received: float
+    user: User = ANONYMOUS_USER
+    impersonator: str = ""
+    long_running: bool = False
+    warnings: list[str] = []
+    reason: str = ""
+    moment: str = ""
+    at: Moment | None = None
+    branch: str = ""
+    turn: Turn = cast(Turn, None)
+    flow_headers: tuple[tuple[str, str], ...] = ()
+    waited: float = 0.0
+    authenticated: float = 0.0
+    impersonated: float = 0.0
+    authorized: float = 0.0
+    parts: Parts | None = None
+    terminated: bool = False
+    seats: Seats | None = None
+    audit: AuditRecord | None = None
+    credential_notes: dict[str, str] | None = None
+    unchanged: bool = False
 
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""
@@ -160,6 +125,10 @@ class Context:
     def now(self) -> datetime:
         """Return the time from which the answer computes ages."""
         return datetime.now(UTC) if self.at is None else self.at.time
+
+
+Step = Callable[[Request, Context], Awaitable[Response]]
+"""A filter that has the context of the request, or the handler behind all filters."""
 
 
 def authorized_as(context: Context) -> RequestInfo:
@@ -200,7 +169,7 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
         impersonator=context.impersonator,
         verb=context.info.verb,
         request_uri=shown_uri(request)[:MAX_REQUEST_URI],
-        user_agent=request.headers.get("user-agent")[:MAX_USER_AGENT],
+        user_agent=request.headers.first.get("user-agent", "")[:MAX_USER_AGENT],
         source_address=request.client[0],
         field_manager=field_manager,
         audit_id=context.audit_id[:MAX_AUDIT_ID],
@@ -210,8 +179,8 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
 
 def _reason(request: Request, context: Context) -> str:
     """Return the reason of the request, the header's before that of the URL, and note it for audit. StatusError 400."""
-    given = request.headers.get(reasons.HEADER)
-    text = utf8(given) or context.reason
+    given = request.headers.first.get(reasons.HEADER, "")
+    text = utf8(given) if given else context.reason
     if not text:
         return ""
     try:

@@ -1,9 +1,9 @@
 """The filter chain that every request passes, outermost first, as one list (``FILTERS``).
 
-A filter gets the request, with the Context that earlier filters have attached, and calls the next step. It may answer
-itself, change the answer, or raise StatusError. Only the outermost filter turns errors into answers, and only it
-catches Exception. A filter that neither waits nor acts on the answer is an ordinary function, which returns the
-awaitable of the next step: a coroutine would cost time in every request.
+One filter comes before these: ``outermost`` makes the Context of the request, and turns errors into answers; only it
+catches Exception. A filter gets the request and its context, and calls the next step. It may answer itself, change the
+answer, or raise StatusError. A filter that neither waits nor acts on the answer is an ordinary function, which returns
+the awaitable of the next step: a coroutine would cost time in every request.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.actors.writing.targets import new_uid
 from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -31,15 +32,16 @@ from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
+from kubechronicle.http.authentication.metrics import ERROR, FAILURE
 from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.context import Context, audit_ids, authorized_as
+from kubechronicle.http.context import Context, Step, authorized_as
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
 from kubechronicle.http.flow_control.fixed_limits import with_limits
+from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -87,19 +89,30 @@ class Services:
     reads: ReadRecorder | None = None
 
 
-Filter = Callable[[Services, Next], Next]
+Filter = Callable[[Services, Step], Step]
 
 
-def answer_errors(services: Services, following: Next) -> Next:
-    """Turn errors into Status answers; a bug into a 500 and a traceback in the log. Without memory, answer 503."""
+def outermost(following: Step) -> Next:
+    """Attach the context, and turn errors into Status answers; a bug into a 500 and a traceback in the log. Without
+    memory, answer 503."""
     headroom = Headroom()
 
     async def filtered(request: Request) -> Response:
+        context = None
         try:
             headroom.check()
-            return await following(request)
+            context = identify(request)
+            response = undetermined_request(request) if context.info.undetermined else await following(request, context)
+            response.headers.append(("audit-id", context.audit_id))
+            response.headers.extend(context.flow_headers)
+            if context.warnings:
+                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         except StatusError as error:
-            return status_response(request, error)
+            if context is None:
+                return status_response(request, error)
+            context.warnings.extend(error.warnings)
+            response = status_response(request, error)
+            response.headers.extend(context.flow_headers)
         except ClientDisconnected:
             raise
         except Exception as error:
@@ -108,57 +121,52 @@ def answer_errors(services: Services, following: Next) -> Next:
                 log.exception("%s %s failed", request.method, request.raw_path)
                 known = status.internal_error("the server met an unexpected condition; its log tells which")
             return status_response(request, known)
-
-    return filtered
-
-
-def identify(services: Services, following: Next) -> Next:
-    """Attach the context: the request's id, and the information in its path and query. 500 if it is undetermined."""
-    new_ids = audit_ids()
-
-    async def filtered(request: Request) -> Response:
-        query, moment, branch, reason = Query(request.query_string), "", "", ""
-        if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
-            reason, request.raw_path = split_reason(request.raw_path)
-            request.path = unquote(request.raw_path)
-        if request.path.startswith(BRANCH):
-            branch, request.path = split_branch(request.path)
-        if request.path.startswith(HISTORY):
-            moment, request.path = split_moment(request.path)
-        info = resolve(request.method, request.path, query)
-        audit_id = request.headers.get("audit-id") or next(new_ids)
-        context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
-        context.moment, context.branch, context.reason = moment, branch, reason
-        context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
-        request.attach(context)
-        try:
-            response = undetermined_request(request) if info.undetermined else await following(request)
-            response.headers.append(("audit-id", audit_id))
-            response.headers.extend(context.flow_headers)
-            if context.warnings:
-                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
-        except StatusError as error:
-            context.warnings.extend(error.warnings)
-            response = status_response(request, error)
-            response.headers.extend(context.flow_headers)
         return response
 
     return filtered
 
 
-def measure(services: Services, following: Next) -> Next:
+def identify(request: Request) -> Context:
+    """Attach the context: the request's id, and the information in its path and query."""
+    query = Query(request.query_string)
+    prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
+    info = resolve(request.method, request.path, query)
+    audit_id = request.headers.first.get("audit-id") or new_uid()
+    context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
+    if prefixes is not None:
+        context.reason, context.branch, context.moment = prefixes
+    if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
+        context.long_running = True
+    request.attach(context)
+    return context
+
+
+def _split_prefixes(request: Request) -> tuple[str, str, str]:
+    """Return the reason, the branch and the moment in the path of a request, and remove them from it."""
+    reason = branch = moment = ""
+    if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
+        reason, request.raw_path = split_reason(request.raw_path)
+        request.path = unquote(request.raw_path)
+    if request.path.startswith(BRANCH):
+        branch, request.path = split_branch(request.path)
+    if request.path.startswith(HISTORY):
+        moment, request.path = split_moment(request.path)
+    return reason, branch, moment
+
+
+def measure(services: Services, following: Step) -> Step:
     """Count requests and their durations by verb, resource and code."""
     return measured(services.metrics, services.is_served, following)
 
 
-def authenticate(services: Services, following: Next) -> Next:
+def authenticate(services: Services, following: Step) -> Step:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
     chain, annotates = services.authentication, services.audit is not None
     metrics = chain.metrics
+    succeeded, seen = metrics.succeeded, metrics.seen
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if annotates:
             context.credential_notes = {}
         started = time.perf_counter()
@@ -169,25 +177,27 @@ def authenticate(services: Services, following: Next) -> Next:
         except Rejected as error:
             return refuse(request, context, error, started)
         context.authenticated = seconds = time.perf_counter() - started
-        metrics.observe(SUCCESS, seconds, user.name)
+        succeeded(seconds)
+        seen(user.name)
         context.user = user
-        return following(request)
+        return following(request, context)
 
     async def authenticate_again(
         request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer, started: float
     ) -> Response:
         try:
-            user = await _with_answers(services, request, undecided)
+            user = await _with_answers(services, request, context, undecided)
         except Rejected as error:
             return await refuse(request, context, error, started)
         context.authenticated = seconds = time.perf_counter() - started
-        metrics.observe(SUCCESS, seconds, user.name)
+        succeeded(seconds)
+        seen(user.name)
         context.user = user
-        return await following(request)
+        return await following(request, context)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
-        metrics.observe(why, time.perf_counter() - started)
+        metrics.failed(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
         refusal = status.unauthorized()
         if services.audit is not None:
@@ -197,9 +207,10 @@ def authenticate(services: Services, following: Next) -> Next:
     return filtered
 
 
-async def _with_answers(services: Services, request: Request, undecided: NotSeen | NeedsExternalAnswer) -> User:
+async def _with_answers(
+    services: Services, request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer
+) -> User:
     """Authenticate with the answers of external servers and, if that does not suffice, after a consistent read."""
-    context = request.attached(Context)
 
     def user() -> User:
         return services.authentication.authenticate(request, context.warnings, context.credential_notes)
@@ -214,12 +225,12 @@ async def _with_answers(services: Services, request: Request, undecided: NotSeen
     return await decide_with_answers(user)
 
 
-def audit(services: Services, following: Next) -> Next:
+def audit(services: Services, following: Step) -> Step:
     """Record the request as the audit policy says."""
     return following if services.audit is None else audited(services.audit, following)
 
 
-def trace(services: Services, following: Next) -> Next:
+def trace(services: Services, following: Step) -> Step:
     """Make a span of the request."""
     if services.tracing is None:
         return following
@@ -228,7 +239,7 @@ def trace(services: Services, following: Next) -> Next:
     return traced(services.tracing, following)
 
 
-def trace_handler(services: Services, following: Next) -> Next:
+def trace_handler(services: Services, following: Step) -> Step:
     """Make spans of the handler, and of the parts of its time."""
     if services.tracing is None:
         return following
@@ -237,18 +248,17 @@ def trace_handler(services: Services, following: Next) -> Next:
     return handler_spans(following)
 
 
-def impersonate(services: Services, following: Next) -> Next:
+def impersonate(services: Services, following: Step) -> Step:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain, last_modes = services.authorization, impersonation.LastModes()
     metrics = services.metrics.impersonations
 
-    def filtered(request: Request) -> Awaitable[Response]:
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
-            return impersonated(request)
-        return following(request)
+            return impersonated(request, context)
+        return following(request, context)
 
-    async def impersonated(request: Request) -> Response:
-        context = request.attached(Context)
+    async def impersonated(request: Request, context: Context) -> Response:
         wanted = impersonation.wanted_user(request.headers)
         if wanted is not None:
             requestor, started = context.user, time.perf_counter()
@@ -265,27 +275,30 @@ def impersonate(services: Services, following: Next) -> Next:
             context.impersonator = requestor.name
             if context.audit is not None:
                 context.audit.impersonates(context.user, last_modes.constraint(requestor))
-        return await following(request)
+        return await following(request, context)
 
     return filtered
 
 
-def limit_in_flight(services: Services, following: Next) -> Next:
+def limit_in_flight(services: Services, following: Step) -> Step:
     """Limit the requests in flight by priority and fairness. Without it, reads and writes are limited separately, and
     watches are not counted."""
-    counts = services.metrics.in_flight
-    if services.flow_control is not None:
-        return with_seats(services.flow_control, following, services.request_timeout)
-    limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
+    control = services.flow_control
+    if control is not None:
+        services.metrics.show_in_flight(control.kinds.current)
+        return with_seats(control, following, services.request_timeout)
+    limits = {READS: services.max_requests_inflight, WRITES: services.max_mutating_requests_inflight}
+    counts = dict.fromkeys(limits, 0)
+    services.metrics.show_in_flight(lambda: counts)
     return with_limits(limits, counts, following)
 
 
-def authorize(services: Services, following: Next) -> Next:
+def authorize(services: Services, following: Step) -> Step:
     """Reject the request if the user does not have the right to it."""
     chain, metrics = services.authorization, services.metrics.authorizations
+    allowed = metrics.allowed
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         info = authorized_as(context)
         started = time.perf_counter()
         try:
@@ -294,10 +307,13 @@ def authorize(services: Services, following: Next) -> Next:
         except NeedsExternalAnswer as question:
             return ask(request, context, info, question, started)
         context.authorized = seconds = time.perf_counter() - started
-        metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
-        return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
+        if verdict.decision is Decision.ALLOW:
+            allowed(seconds)
+            return following(request, context)
+        metrics.refused(verdict, seconds)
+        return reject(request, context, info, verdict)
 
     async def ask(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
@@ -305,12 +321,13 @@ def authorize(services: Services, following: Next) -> Next:
         decide = chain.decide if context.audit is None else chain.explain
         verdict = await decide_with_answers(partial(decide, context.user, info), question)
         context.authorized = seconds = time.perf_counter() - started
-        metrics.observe(verdict, seconds)
         if context.audit is not None:
             context.audit.verdict = verdict
-        return await (
-            following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
-        )
+        if verdict.decision is Decision.ALLOW:
+            allowed(seconds)
+            return await following(request, context)
+        metrics.refused(verdict, seconds)
+        return await reject(request, context, info, verdict)
 
     async def reject(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
         if verdict.error:
@@ -322,24 +339,26 @@ def authorize(services: Services, following: Next) -> Next:
     return filtered
 
 
-def limit_time(services: Services, following: Next) -> Next:
+def limit_time(services: Services, following: Step) -> Step:
     """End requests that are not long-running after --request-timeout, or after a shorter ?timeout=."""
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
-        return following(request) if context.long_running else limited(request, context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
+        return following(request, context) if context.long_running else limited(request, context)
 
     async def limited(request: Request, context: Context) -> Response:
-        timeout, exchange = context.query.get("timeout"), request.exchange
-        try:
-            context.deadline = trio.current_time() + seconds_of(timeout, services.request_timeout)
-        except StatusError as error:
-            if services.audit is not None:
-                await services.audit.refused(request, context, error)
-            raise
+        timeout, seconds, exchange = "", services.request_timeout, request.exchange
+        if request.query_string:
+            timeout = context.query.get("timeout")
+            try:
+                seconds = seconds_of(timeout, seconds)
+            except StatusError as error:
+                if services.audit is not None:
+                    await services.audit.refused(request, context, error)
+                raise
+        context.deadline = trio.current_time() + seconds
         if not timeout and exchange.limit(context.deadline):
             try:
-                return await following(request)
+                return await following(request, context)
             except BaseException as error:
                 if not (exchange.overdue and only_cancelled(error)):
                     raise
@@ -347,22 +366,20 @@ def limit_time(services: Services, following: Next) -> Next:
                 exchange.limit(math.inf)
         else:
             with trio.CancelScope(deadline=context.deadline):
-                return await following(request)
+                return await following(request, context)
         context.terminated = True
         raise status.timeout("request did not complete within the allotted timeout")
 
     return filtered
 
 
-def record_reads(services: Services, following: Next) -> Next:
+def record_reads(services: Services, following: Step) -> Step:
     """Record reads in the database, as their own policy says."""
     return following if services.reads is None else services.reads.recorded(following)
 
 
 # Outermost first. The order is kube-apiserver's where both have the filter.
 FILTERS: tuple[Filter, ...] = (
-    answer_errors,
-    identify,
     measure,
     limit_time,
     authenticate,
@@ -376,8 +393,8 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
-def build(services: Services, handler: Next) -> Next:
+def build(services: Services, handler: Step) -> Next:
     """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
-    return handler
+    return outermost(handler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 HeaderList: TypeAlias = Iterable[tuple[str, str]]
@@ -29,9 +29,12 @@ class Headers:
     >>> headers = Headers([("Accept", "a"), ("accept", "b")])
     >>> headers["accept"], headers.get_all("Accept"), headers.get("missing")
     ('a', ['a', 'b'], '')
+
+    ``first``: the first value of each field, by its name in lower case. Only this class changes it. Code that every
+    request passes reads it directly: ``headers.first.get("accept", "")`` takes a third of ``headers.get("accept")``.
     """
 
-    __slots__ = ("_first", "_items")  # a removed field is missing in _first only
+    __slots__ = ("_items", "_names", "first")  # a removed field is missing in `first` only
 
     def __init__(self, items: HeaderList = ()) -> None:
         self._items = [(name.lower(), value) for name, value in items]
@@ -46,64 +49,59 @@ class Headers:
         return headers
 
     def _index(self) -> None:
-        self._first = dict(self._items[::-1])  # of two of a name the first stays
+        self.first = dict(self._items[::-1])  # of two of a name the first stays
+        self._names = "\n" + "\n".join(self.first)  # of one search for a prefix; removed ones stay
 
     def copy(self) -> Headers:
         """Return a copy; removals from it do not change this."""
         headers = Headers.__new__(Headers)
-        headers._items, headers._first = self._items, self._first.copy()
+        headers._items, headers._names, headers.first = self._items, self._names, self.first.copy()
         return headers
-
-    @property
-    def first(self) -> Mapping[str, str]:
-        """The first value of each field, by its name in lower case."""
-        return self._first
 
     def get(self, name: str, default: str = "") -> str:
         """Return the field's first value (as Go's Header.Get), or `default`."""
-        return self._first.get(name.lower(), default)
+        return self.first.get(name.lower(), default)
 
     def get_all(self, name: str) -> list[str]:
         name = name.lower()
-        if name not in self._first:
+        if name not in self.first:
             return []
+        if len(self.first) == len(self._items):
+            return [self.first[name]]
         return [value for key, value in self._items if key == name]
 
     def has_prefix(self, prefix: str) -> bool:
         """Tell whether any field's name begins with the prefix (in lower case)."""
-        for name in self._first:  # noqa: SIM110 - called for every request, and a generator takes twice as long
-            if name.startswith(prefix):
-                return True
-        return False
+        return "\n" + prefix in self._names and any(name.startswith(prefix) for name in self.first)
 
     def __getitem__(self, name: str) -> str:
-        return self._first[name.lower()]
+        return self.first[name.lower()]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._first
+        return isinstance(name, str) and name.lower() in self.first
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield all (name, value) pairs in the order received."""
-        return (item for item in self._items if item[0] in self._first)
+        return (item for item in self._items if item[0] in self.first)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"Headers({sorted(self._first)})"  # only the names: values include credentials
+        return f"Headers({sorted(self.first)})"  # only the names: values include credentials
 
     def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
         """Remove these fields and those with these prefixes (in lower case), such as checked credentials."""
-        first = self._first
+        first = self.first
         for name in first.keys() & names:
             del first[name]
-        together = "\n" + "\n".join(first)  # called for every request: one search is faster than one for each name
         for prefix in prefixes:
-            if "\n" + prefix in together:
+            if "\n" + prefix in self._names:
                 for name in [name for name in first if name.startswith(prefix)]:
                     del first[name]
 
     def replace(self, name: str, value: str) -> None:
         """Set a field (its name in lower case) to one value, instead of those received."""
         self._items = [item for item in self._items if item[0] != name] + [(name, value)]
-        self._first[name] = value
+        self.first[name] = value
+        self._names += "\n" + name

@@ -11,16 +11,15 @@ from prometheus_client import Gauge
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.request_metrics import NOT_SERVED, RequestLabels, Series, request_labels
 from kubechronicle.http.slow_requests import SlowRequests
 from kubechronicle.http.wire.exchange import close_iterator
-
-Next = Callable[[Request], Awaitable[Response]]
 
 SLOW: Final = 0.5
 """Seconds from which a request is written to the server's log, as kube-apiserver writes traces."""
@@ -29,14 +28,16 @@ BODIES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 VALIDATED: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
-def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Next) -> Next:
+def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], following: Step) -> Step:
     """Return the filter. ``is_served``: tells if the resource and subresource of a request exist."""
 
     slow = SlowRequests()
 
-    async def filtered(request: Request) -> Response:
-        context = request.attached(Context)
+    async def filtered(request: Request, context: Context) -> Response:
         started = time.perf_counter()
+        metrics.noted += 1
+        if metrics.noted >= MOST_NOTED:
+            metrics.fold()
         info = context.info
         if info.is_resource and not is_served(info):
             labels = NOT_SERVED  # clients must not create metric series by requesting unknown resources
@@ -47,15 +48,15 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         if request.method in BODIES:
             context.parts = parts = Parts()
             token = CURRENT.set(parts)
-            length = request.headers.get("content-length")
+            length = request.headers.first.get("content-length", "")
             if length.isdecimal():
-                series.received(int(length))
+                series.bodies.note(int(length))
         taken = None
         if request.upgrade is not None and context.long_running:  # the handler converses until it returns
             taken = metrics.long_running(labels)
             taken.inc()
         try:
-            response = await following(request)
+            response = await following(request, context)
         except ClientDisconnected:
             raise
         except Exception as error:
@@ -97,7 +98,7 @@ def _count(
         if request.method in VALIDATED and context.info.is_resource:
             validated = metrics.validations.get(context.query.get("fieldValidation"))
             if validated is not None:
-                validated.add(seconds)
+                validated.note(seconds)
         if seconds > SLOW and request.upgrade is None:
             slow.note(request, context, response.status, seconds)
         if context.terminated:

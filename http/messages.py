@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
+import msgspec
 import trio
 
 from kubechronicle.http.headers import HeaderList as HeaderList
@@ -112,6 +113,9 @@ class Exchange(Protocol):
     async def receive_body(self) -> bytes:
         """Return the next chunk of the body; b"" after its end. Raises ClientDisconnected."""
 
+    def body_at_once(self) -> bytes | None:
+        """Return the whole body, if it has been received in one piece. None: it must be received in chunks."""
+
     async def wait_disconnect(self) -> None:
         """Return when the client is gone. Discards the rest of the body."""
 
@@ -141,6 +145,9 @@ class BufferedExchange:
         body, self._body = self._body, b""
         return body
 
+    def body_at_once(self) -> bytes | None:
+        return None
+
     async def wait_disconnect(self) -> None:
         await self.gone.wait()
 
@@ -156,7 +163,7 @@ class BufferedExchange:
         return False
 
 
-class Request:
+class Request(msgspec.Struct, kw_only=True, eq=False):
     """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
 
     peer_certificate: the client's certificate (DER), or None. TLS has verified its chain against all authorities
@@ -165,58 +172,26 @@ class Request:
     draining: set when the server is about to stop; watches should end soon.
     """
 
-    __slots__ = (
-        "_attached",
-        "_body",
-        "client",
-        "draining",
-        "exchange",
-        "headers",
-        "http_version",
-        "method",
-        "path",
-        "peer_certificate",
-        "peer_intermediates",
-        "query_string",
-        "raw_path",
-        "scheme",
-        "upgrade",
-        "websocket",
-    )
+    method: str
+    raw_path: str
+    path: str = ""
+    query_string: str
+    headers: Headers
+    exchange: Exchange
+    client: tuple[str, int] = ("", 0)
+    peer_certificate: bytes | None = None
+    peer_intermediates: tuple[bytes, ...] = ()
+    http_version: str = "1.1"
+    scheme: str = "https"
+    draining: trio.Event = msgspec.field(default_factory=trio.Event)
+    websocket: WebSocket | None = None
+    upgrade: Upgrade | None = None
+    _body: bytes | None = None
+    _attached: object = None
 
-    def __init__(
-        self,
-        *,
-        method: str,
-        raw_path: str,
-        query_string: str,
-        headers: Headers,
-        exchange: Exchange,
-        client: tuple[str, int] = ("", 0),
-        peer_certificate: bytes | None = None,
-        peer_intermediates: tuple[bytes, ...] = (),
-        http_version: str = "1.1",
-        scheme: str = "https",
-        draining: trio.Event | None = None,
-        websocket: WebSocket | None = None,
-        upgrade: Upgrade | None = None,
-    ) -> None:
-        self.method = method
-        self.raw_path = raw_path
+    def __post_init__(self) -> None:
+        raw_path = self.raw_path
         self.path = unquote(raw_path) if "%" in raw_path else raw_path
-        self.query_string = query_string
-        self.headers = headers
-        self.exchange = exchange
-        self.client = client
-        self.peer_certificate = peer_certificate
-        self.peer_intermediates = peer_intermediates
-        self.http_version = http_version
-        self.scheme = scheme
-        self.draining = draining if draining is not None else trio.Event()
-        self.websocket = websocket
-        self.upgrade = upgrade
-        self._body: bytes | None = None
-        self._attached: object = None
 
     @classmethod
     def of(
@@ -241,6 +216,14 @@ class Request:
             peer_certificate=peer_certificate,
         )
 
+    def body_at_once(self, limit: int) -> bytes | None:
+        """Return the whole body as ``body`` does, if it is here in one piece; None: wait for it. BodyTooLarge."""
+        if self._body is None:
+            self._body = self.exchange.body_at_once()
+        if self._body is not None and len(self._body) > limit:
+            raise BodyTooLarge(limit)
+        return self._body
+
     async def body(self, limit: int, reserve: Callable[[int], None] | None = None) -> bytes:
         """Return the whole body, at most `limit` bytes. It is kept for later calls.
 
@@ -250,7 +233,7 @@ class Request:
         exchange then discards the rest or closes the connection.
         """
         if self._body is None:
-            declared = self.headers.get("content-length")
+            declared = self.headers.first.get("content-length", "")
             if declared.isdecimal() and int(declared) > limit:
                 raise BodyTooLarge(limit)
             self._body = await self._read_body(limit, reserve)

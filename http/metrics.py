@@ -8,9 +8,9 @@ lock each. Of the other metrics, the child of each label combination is looked u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import trio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -79,6 +79,12 @@ class _Labelled(CollectorRegistry):
             yield metric
 
 
+class NotingCollector(Collector, Protocol):
+    """Metrics that requests note; ``fold`` counts these."""
+
+    def fold(self) -> None: ...
+
+
 _Family = TypeVar("_Family", Counter, Gauge)
 
 
@@ -88,7 +94,7 @@ class Metrics:
     ``requests``: returns the Series of the labels of a request (request_metrics.py).
     ``watch_events``: returns the count of events of a group, version and resource.
     ``watch_lists``: the seconds from requests for a watch with initial events to the end of these.
-    ``in_flight``: the number of current requests by kind, counted by the filter that limits them.
+    ``noted``: requests whose measures wait to be counted, at most MOST_NOTED (histograms.py). ``fold`` counts them.
     ``worker``: the number of this process, if several share a port.
     ``shown``: the metrics and label values that are shown.
     """
@@ -98,8 +104,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.worker: int | None = None
         self._requests = Requests()
-        self.registry.register(self._requests)
-        self.in_flight = self._requests.in_flight
+        self.noted = 0
+        self._folds: list[Callable[[], None]] = []
+        self.register(self._requests)
         self.requests = self._requests.of
         self.validations = self._requests.validations
         self._watchers = Gauge(
@@ -131,12 +138,27 @@ class Metrics:
             registry=self.registry,
         )
         self.authorizations = AttemptMetrics()
-        self.registry.register(self.authorizations)
+        self.register(self.authorizations)
         self.impersonations = ImpersonationMetrics()
         self.registry.register(self.impersonations)
         self.streams = StreamMetrics()
         self.registry.register(self.streams)
         self._children: dict[tuple[object, ...], object] = {}
+
+    def show_in_flight(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Take the number of current requests by kind from the filter that limits them."""
+        self._requests.in_flight = read
+
+    def register(self, collector: NotingCollector) -> None:
+        """Add metrics that requests note before they are counted."""
+        self.registry.register(collector)
+        self._folds.append(collector.fold)
+
+    def fold(self) -> None:
+        """Count what requests have noted."""
+        self.noted = 0
+        for fold in self._folds:
+            fold()
 
     def add_readings(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Add metrics of other parts (log, views, connections), read when /metrics is requested."""

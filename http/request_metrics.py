@@ -5,8 +5,8 @@ They are plain numbers, collected when /metrics is requested: prometheus-client'
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from kubechronicle.api.meta.request_info import VERB_OF_METHOD, RequestInfo
+from kubechronicle.http.histograms import Histogram
 
 # kube-apiserver's buckets, with three more below: most requests end within the first of those.
 _SHORTEST: Final = (0.001, 0.0025)
@@ -37,51 +38,6 @@ PATHS: Final = {
     "/api": ("apiserver", "api"), "/apis": ("apiserver", "apis"),
 }  # fmt: skip
 """Component and subresource of other requests; paths that are not listed have neither."""
-
-
-class Histogram:
-    """Numbers of values by upper bound, the last one for those above all bounds."""
-
-    __slots__ = ("_bounds", "_counts", "_moved", "_total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-        self._moved: Histogram | None = None
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
-
-    def move(self, value: float, lower: float) -> None:
-        """Count a value lower in ``without_waits``."""
-        if self._moved is None:
-            self._moved = Histogram(self._bounds)
-        counts = self._moved._counts
-        counts[bisect_left(self._bounds, value)] -= 1
-        counts[bisect_left(self._bounds, lower)] += 1
-        self._moved._total += lower - value
-
-    def without_waits(self) -> Histogram:
-        """Return the histogram with the moved values."""
-        result = Histogram(self._bounds)
-        result.merge(self)
-        if self._moved is not None:
-            result.merge(self._moved)
-        return result
-
-    def merge(self, other: Histogram) -> None:
-        """Add the values of another histogram with the same bounds."""
-        self._counts = [one + two for one, two in zip(self._counts, other._counts, strict=True)]
-        self._total += other._total
-
-    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        if not any(self._counts):
-            return  # no request has ended, or they are long-running
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        buckets = list(zip(bounds, accumulate(map(float, self._counts)), strict=True))
-        family.add_metric(labels, buckets=buckets, sum_value=self._total)
 
 
 RequestLabels = tuple[str, str, str, str, str, str, str, str]
@@ -109,61 +65,77 @@ def _undried(labels: RequestLabels) -> tuple[str, ...]:
 
 
 class Series:
-    """The metrics of requests with the same labels, by the code of the answer."""
+    """The metrics of requests with the same labels. What requests note is counted by ``fold``.
 
-    __slots__ = ("_excluded", "bodies", "codes", "durations", "sizes", "terminations")
+    ``ended``: notes the code of a request that ended. It is all that is counted of one with a streamed answer.
+    """
+
+    __slots__ = ("_after", "_before", "_codes", "_ended", "bodies", "durations", "ended", "sizes", "terminations")
 
     def __init__(self, sizes: Histogram) -> None:
-        self.codes: dict[int, int] = {}
+        self._codes: Counter[int] = Counter()
+        self._ended: list[int] = []
+        self.ended = self._ended.append
         self.durations = Histogram(DURATION_BUCKETS)
         self.sizes = sizes
-        self.bodies: Histogram | None = None
+        self.bodies = Histogram(BODY_BUCKETS)
         self.terminations: dict[int, int] = {}
-        self._excluded: list[tuple[float, float]] = []
+        # Durations of requests that waited, and the same without the waits.
+        self._before, self._after = Histogram(DURATION_BUCKETS), Histogram(DURATION_BUCKETS)
 
     def observe(self, code: int, seconds: float, size: int, waited: float) -> None:
-        """Count an answered request. ``waited``: the seconds of it in queues and for webhooks."""
+        """Note an answered request. ``waited``: the seconds of it in queues and for webhooks."""
         self.ended(code)
-        self.durations.add(seconds)
-        self.sizes.add(size)
+        self.durations.note(seconds)
+        self.sizes.note(size)
         if waited:
-            self._excluded.append((seconds, seconds - waited))
-            if len(self._excluded) >= 1000:
-                self.indicator()
-
-    def ended(self, code: int) -> None:
-        """Count the end of a request with a streamed answer."""
-        self.codes[code] = self.codes.get(code, 0) + 1
+            self._before.note(seconds)
+            self._after.note(seconds - waited)
 
     def terminated(self, code: int) -> None:
         """Count a request that the server ended in self-defence."""
         self.terminations[code] = self.terminations.get(code, 0) + 1
 
-    def received(self, size: int) -> None:
-        """Count the body of a request."""
-        if self.bodies is None:
-            self.bodies = Histogram(BODY_BUCKETS)
-        self.bodies.add(size)
+    def fold(self) -> None:
+        self._codes.update(self._ended)
+        self._ended.clear()
+        for histogram in (self.durations, self.sizes, self.bodies, self._before, self._after):
+            histogram.fold()
+
+    @property
+    def codes(self) -> Mapping[int, int]:
+        """The numbers of requests by the code of the answer."""
+        self.fold()
+        return self._codes
 
     def indicator(self) -> Histogram:
-        """Return the durations without the waits. They differ in few requests, so only these are noted."""
-        moved, self._excluded = self._excluded, []
-        for seconds, without in moved:
-            self.durations.move(seconds, without)
-        return self.durations.without_waits()
+        """Return the durations without the waits."""
+        result = Histogram(DURATION_BUCKETS)
+        result.merge(self.durations)
+        result.replace(self._before, self._after)
+        return result
+
+
+def _add_to(family: HistogramMetricFamily, labels: Sequence[str], histogram: Histogram) -> None:
+    counts = histogram.counts
+    if not any(counts):
+        return  # no request has ended, or they are long-running
+    bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+    buckets = list(zip(bounds, accumulate(map(float, counts)), strict=True))
+    family.add_metric(labels, buckets=buckets, sum_value=histogram.total)
 
 
 class Requests(Collector):
     """The series of all requests.
 
-    ``in_flight``: the number of current requests by kind.
+    ``in_flight``: returns the number of current requests by kind; the filter that limits them sets it.
     ``validations``: the durations of writes by their parameter fieldValidation.
     """
 
     def __init__(self) -> None:
         self.series: dict[RequestLabels, Series] = {}
         self._sizes: dict[tuple[str, ...], Histogram] = {}
-        self.in_flight = {"readOnly": 0, "mutating": 0}
+        self.in_flight: Callable[[], Mapping[str, int]] = dict
         self.validations = {value: Histogram(DURATION_BUCKETS) for value in FIELD_VALIDATIONS}
 
     def of(self, labels: RequestLabels) -> Series:
@@ -172,6 +144,13 @@ class Requests(Collector):
             sizes = self._sizes.setdefault(_undried(labels), Histogram(SIZE_BUCKETS))
             series = self.series[labels] = Series(sizes)
         return series
+
+    def fold(self) -> None:
+        """Count what requests have noted."""
+        for series in self.series.values():
+            series.fold()
+        for histogram in self.validations.values():
+            histogram.fold()
 
     def collect(self) -> Iterable[Metric]:
         total = CounterMetricFamily(
@@ -200,29 +179,29 @@ class Requests(Collector):
                 total.add_metric((*labels, str(code)), number)
             for code, number in series.terminations.items():
                 terminations.add_metric((*_undried(labels), str(code)), number)
-            series.durations.add_to(durations, labels)
+            _add_to(durations, labels, series.durations)
             indicated.setdefault(_undried(labels), Histogram(DURATION_BUCKETS)).merge(series.indicator())
-            if series.bodies is not None:
+            if any(series.bodies.counts):
                 key = (labels[2], labels[4], _VERBS[labels[0]])
                 received.setdefault(key, Histogram(BODY_BUCKETS)).merge(series.bodies)
         for shown, histogram in indicated.items():
-            histogram.add_to(indicators, shown)
+            _add_to(indicators, shown, histogram)
         for shown, histogram in received.items():
-            histogram.add_to(bodies, shown)
+            _add_to(bodies, shown, histogram)
         sizes = HistogramMetricFamily("apiserver_response_sizes", "Response size in bytes.", labels=_WITHOUT_DRY_RUN)
         for size_labels, histogram in self._sizes.items():
-            histogram.add_to(sizes, size_labels)
+            _add_to(sizes, size_labels, histogram)
         validations = HistogramMetricFamily(
             "field_validation_request_duration_seconds",
             "Response latency of writes in seconds by the parameter fieldValidation.",
             labels=("field_validation",),
         )
         for value, histogram in self.validations.items():
-            histogram.add_to(validations, (value,))
+            _add_to(validations, (value,), histogram)
         in_flight = GaugeMetricFamily(
             "apiserver_current_inflight_requests", "Requests being handled.", labels=("request_kind",)
         )
-        for kind, count in self.in_flight.items():
+        for kind, count in self.in_flight().items():
             in_flight.add_metric((kind,), count)
         return [total, durations, indicators, terminations, bodies, sizes, validations, in_flight]
 

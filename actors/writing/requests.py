@@ -34,8 +34,11 @@ async def creation(
 ) -> tuple[PendingWrite, Sequence[str]]:
     """Return the write that creates the object of ``body``, and the warnings of decoding. StatusError 4xx."""
     context = context_of(target, creates=True)
-    decode = partial(_decoded, target, body, context, duplicates, create=True)
-    obj, fresh_copy, warnings = await turn.run(size, decode)
+    if turn.is_small(size):
+        obj, fresh_copy, warnings = _decoded(target, body, context, duplicates, create=True)
+    else:
+        decode = partial(_decoded, target, body, context, duplicates, create=True)
+        obj, fresh_copy, warnings = await turn.run(size, decode)
     made = Creation(object=fresh_copy, context=with_name_suffix(target, context, obj))
     return PendingWrite(caller=caller, target=target, creation=made, size=size, turn=turn), warnings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -32,9 +33,10 @@ from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
-from kubechronicle.eventlog.request_parts import LOG, timed
+from kubechronicle.eventlog.request_parts import CURRENT, LOG, timed
 
 _NOTHING: Final = nullcontext()
+UNCHANGED: Final = Outcome.UNCHANGED
 
 IsStale: TypeAlias = "Callable[[Key, int], Awaitable[bool]]"
 """Return whether the object's row of a revision would be stored in another form today: with another key."""
@@ -78,6 +80,8 @@ class WriteLoop:
         a large write is given back then: the answer may depend on another large write.
         """
         try:
+            if write.target.rt.custom is None:
+                return await self._attempts(write)
             with self.converting(write.target.rt):
                 return await self._attempts(write)
         except NeedsExternalAnswer:
@@ -107,9 +111,9 @@ class WriteLoop:
                 turn.waits_until = 0.0 if keys else caller.deadline
                 await self.prepare(write)
                 proposal = write.proposal
-                if proposal is not None and proposal.prepared.outcome is Outcome.UNCHANGED:
+                if proposal is not None and proposal.prepared.outcome is UNCHANGED:
                     proposal = await self._rewritten(write, proposal)
-                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not UNCHANGED:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
                     namespace = self._reads.peek(NAMESPACES, "", target.namespace) if is_apart else None
                     if is_apart and len(transaction.changes) > 1:
@@ -212,7 +216,7 @@ class WriteLoop:
         StatusError: the rejection holds on the newest state.
         """
         old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
-        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not UNCHANGED:
             shown = with_revision(proposal.prepared.object, old.revision)
             return Written(object=shown, prepared=proposal.prepared, before=old)
         applied = await self._reads.wait_current(write.key.resource)
@@ -236,8 +240,16 @@ class WriteLoop:
         """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
-            with timed(LOG, "Append to the log"):
-                outcome = await commit.wait(limited=caller.limited)
+            parts = CURRENT.get()
+            if parts is None or parts.spans is not None:
+                with timed(LOG, "Append to the log"):
+                    outcome = await commit.wait(limited=caller.limited)
+            else:
+                began = perf_counter()
+                try:
+                    outcome = await commit.wait(limited=caller.limited)
+                finally:
+                    parts.add(LOG, perf_counter() - began)
             if not isinstance(outcome, Exception):
                 return outcome
             # A crashed actor has submitted nothing; its next incarnation decides the transaction.

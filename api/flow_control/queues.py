@@ -25,6 +25,7 @@ There are no locks and no clock here: every call has the time ``now``, in second
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -64,8 +65,9 @@ class Level:
         self._wide_used = 0  # seats of requests with several
         self.rejected = self.timed_out = 0
         self.virtual_time = self.dispatch_r = self.latest_s = 0.0
-        self._times: dict[tuple[int, int, int, int], float] = {}
-        self._times_plain: dict[int, float] = {}  # of those in which each request has one seat, and none waits
+        self._times: defaultdict[tuple[int, int, int, int], float] = defaultdict(float)
+        # The times in which each request has one seat, and none waits.
+        self._times_plain: defaultdict[int, float] = defaultdict(float)
         self.rejections: dict[tuple[str, str], int] = {}  # (FlowSchema, reason)
         self.no_room: dict[str, int] = {}  # dispatches that found too few seats
         self.high = 0
@@ -259,11 +261,9 @@ class Level:
             self._last = now
             executing, used = self.executing, self.seats_used
             if executing == used and not self.waiting:
-                plain = self._times_plain
-                plain[executing] = plain.get(executing, 0.0) + passed
+                self._times_plain[executing] += passed
             else:
-                key = (executing, used, self.waiting, self.seats_waiting)
-                self._times[key] = self._times.get(key, 0.0) + passed
+                self._times[executing, used, self.waiting, self.seats_waiting] += passed
         lingering = self._lingering
         while lingering and lingering[0][0] <= now:
             self._free(heapq.heappop(lingering)[2])
@@ -280,10 +280,9 @@ class Level:
     def take_times(self, now: float) -> dict[tuple[int, int, int, int], float]:
         """Return the seconds at each (executing, seats used, waiting, seats waiting) since the last call."""
         self.advance(now)
-        times, self._times = self._times, {}
+        times, self._times = self._times, defaultdict(float)
         for executing, seconds in self._times_plain.items():
-            key = (executing, executing, 0, 0)
-            times[key] = times.get(key, 0.0) + seconds
+            times[executing, executing, 0, 0] += seconds
         self._times_plain.clear()
         return times
 

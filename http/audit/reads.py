@@ -32,6 +32,7 @@ from kubechronicle.http.context import (
     MAX_REQUEST_URI,
     MAX_USER_AGENT,
     Context,
+    Step,
     authorized_as,
     shown_uri,
 )
@@ -41,7 +42,6 @@ from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)
 
-Next = Callable[[Request], Awaitable[Response]]
 
 METRICS_PREFIX: Final = "kubechronicle_audit_reads_policy"
 VERBS: Final = frozenset(("get", "list", "watch"))
@@ -83,21 +83,20 @@ class ReadRecorder(Collector):
 
     # -- noting -------------------------------------------------------------------------------------------------------
 
-    def recorded(self, following: Next) -> Next:
+    def recorded(self, following: Step) -> Step:
         """Return the step that notes reads which ``following`` answers."""
 
-        def filtered(request: Request) -> Awaitable[Response]:
-            context = request.attached(Context)
+        def filtered(request: Request, context: Context) -> Awaitable[Response]:
             info = context.info
             if not info.is_resource:
-                return following(request)
+                return following(request, context)
             user = context.user
             if not self._matcher.decide(user.name, user.groups, info).rank:
-                return following(request)
+                return following(request, context)
             return noted(request, context)
 
         async def noted(request: Request, context: Context) -> Response:
-            response = await following(request)
+            response = await following(request, context)
             if response.status < 300 and (form := form_of(request, context)):
                 self.note(request, context, form)
             return response

@@ -35,14 +35,12 @@ from kubechronicle.http.audit.record import (
     response_payload,
     shown_status,
 )
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, HeaderList, Request, Response, Upgrade, WebSocket
 from kubechronicle.http.representation.answers import internal_error_text
 from kubechronicle.http.wire.exchange import close_iterator
-
-Next = Callable[[Request], Awaitable[Response]]
 
 NOT_STORED: Final = "failed to store audit event"
 CLOSED_EARLY: Final = b'{"metadata":{},"status":"Success","message":"Connection closed early","code":200}'
@@ -54,13 +52,12 @@ _PROTOBUF_STATUS: Final = b"k8s\x00\n\x0c\n\x02v1\x12\x06Status"
 _STATUSES: Final = (_JSON_STATUS, _PROTOBUF_STATUS)
 
 
-def audited(audit: Audit, following: Next) -> Next:
+def audited(audit: Audit, following: Step) -> Step:
     """Return the step that records requests around ``following``."""
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         record = audit.begin(request, context)
-        return following(request) if record is None else recorded(request, context, record)
+        return following(request, context) if record is None else recorded(request, context, record)
 
     async def recorded(request: Request, context: Context, record: RequestAudit) -> Response:
         decision = record.decision
@@ -80,7 +77,7 @@ def audited(audit: Audit, following: Next) -> Next:
             context.parts = record
             CURRENT.set(record)  # it stays until the next request of this task: to reset it takes as long
         try:
-            response = await following(request)
+            response = await following(request, context)
         except Exception as error:
             await (served or _Served(audit, record, context)).failed(error)
             raise

@@ -90,7 +90,7 @@ class AuthenticationChain:
                 continue
             if user is not None:
                 return self._authenticated(user)
-        authorization = request.headers.get("authorization")
+        authorization = request.headers.first.get("authorization", "")
         try:
             token = bearer_token(authorization) if authorization else None
             if token is not None:

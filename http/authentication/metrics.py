@@ -5,14 +5,15 @@ Plain numbers, collected when /metrics is read: prometheus-client's own counters
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from kubechronicle.http.histograms import Histogram
 
 SUCCESS, FAILURE, ERROR = "success", "failure", "error"
 """Results of an attempt: a user; no credential although one is required; a wrong credential."""
@@ -42,22 +43,13 @@ ACCOUNT_TOKENS: Final[Mapping[str, str]] = {
 """Counters in ``AuthenticationMetrics.tokens``, with their help text; each name gets _total."""
 
 
-class Durations:
-    """A histogram of seconds. The last count is that of values above all bounds."""
+class Durations(Histogram):
+    """A histogram of seconds."""
 
-    __slots__ = ("_bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(self._bounds, seconds)] += 1
-        self.total += seconds
+    __slots__ = ()
 
     def buckets(self) -> list[tuple[str, float]]:
-        bounds = [*map(str, self._bounds), "+Inf"]
+        bounds = [*map(str, self.bounds), "+Inf"]
         return list(zip(bounds, accumulate(map(float, self.counts)), strict=True))
 
 
@@ -79,6 +71,8 @@ class CacheMetrics:
 class AuthenticationMetrics(Collector):
     """Metrics of an AuthenticationChain.
 
+    ``succeeded``, ``seen``: note the seconds of an attempt that found a user, and the user's name, without a call of
+    Python. ``fold`` counts them.
     ``caches``: metrics that are reported as one sum
     ``tokens``: uses of service account tokens, by counter
     ``remaining``: remaining lifetime of client certificates at their use
@@ -90,14 +84,25 @@ class AuthenticationMetrics(Collector):
         self.remaining = Durations(EXPIRATION_BUCKETS)
         self._attempts = {result: Durations(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}
         self._users: Counter[str] = Counter()
+        self._seen: list[str] = []
+        self.succeeded = self._attempts[SUCCESS].note
+        self.seen = self._seen.append
 
-    def observe(self, result: str, seconds: float, name: str = "") -> None:
-        """Count an attempt. ``name``: that of the authenticated user."""
+    def failed(self, result: str, seconds: float) -> None:
+        """Count an attempt without a user: FAILURE or ERROR."""
         self._attempts[result].add(seconds)
-        if result is SUCCESS:
-            self._users[name if name in KNOWN_NAMES else "email_id" if "@" in name else "other"] += 1
+
+    def fold(self) -> None:
+        """Count what was noted."""
+        for name, number in Counter(self._seen).items():
+            self._users[name if name in KNOWN_NAMES else "email_id" if "@" in name else "other"] += number
+        self._seen.clear()
+        self.remaining.fold()
+        for attempts in self._attempts.values():
+            attempts.fold()
 
     def collect(self) -> Iterable[Metric]:
+        self.fold()
         users = {name: float(count) for name, count in self._users.items()}
         help_text = "Counter of authenticated requests broken out by username."
         yield _bare("authenticated_user_requests", help_text, "username", users)
@@ -127,9 +132,7 @@ class AuthenticationMetrics(Collector):
         for status in ("hit", "miss"):
             together[status] = both = Durations(DEFAULT_BUCKETS)
             for cache in self.caches:
-                one = cache.requests[status]
-                both.counts = [here + there for here, there in zip(both.counts, one.counts, strict=True)]
-                both.total += one.total
+                both.merge(cache.requests[status])
             requests.add_metric([status], sum(both.counts))
         yield from (fetches, active, requests)
         yield _histogram("authentication_token_cache_request_duration_seconds", "", "status", together)

@@ -61,6 +61,8 @@ class AuthenticatingProxy:
         Returns None if it names none, or if the certificate is not the proxy's: it may be a client's, and
         ClientCertificates rejects it if it is not.
         """
+        if request.peer_certificate is None:
+            return None
         subject = self._certificates.user_of(request)
         if subject is None or (self._allowed and subject.name not in self._allowed):
             return None

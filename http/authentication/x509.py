@@ -155,5 +155,5 @@ class ClientCertificates:
         if subject is None or subject.user is None:
             raise Rejected
         if self.remaining is not None:
-            self.remaining.add(subject.ends - self._clock())
+            self.remaining.note(subject.ends - self._clock())
         return subject.user

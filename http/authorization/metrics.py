@@ -19,15 +19,16 @@ ERROR: Final = "error"
 
 
 class AttemptMetrics(Collector):
-    """Attempts by result."""
+    """Attempts by result. ``allowed``: notes the seconds of one that allows the request, without a call of Python."""
 
     def __init__(self) -> None:
         self._attempts = {result: Durations(BUCKETS) for result in (*RESULTS.values(), ERROR)}
+        self.allowed = self._attempts[RESULTS[Decision.ALLOW]].note
+        self.fold = self._attempts[RESULTS[Decision.ALLOW]].fold
 
-    def observe(self, verdict: Verdict, seconds: float) -> None:
-        """Count the decision about one request."""
-        failed = verdict.error and verdict.decision is not Decision.ALLOW
-        self._attempts[ERROR if failed else RESULTS[verdict.decision]].add(seconds)
+    def refused(self, verdict: Verdict, seconds: float) -> None:
+        """Count a decision that does not allow the request."""
+        self._attempts[ERROR if verdict.error else RESULTS[verdict.decision]].add(seconds)
 
     def collect(self) -> Iterable[Metric]:
         attempts = CounterMetricFamily(

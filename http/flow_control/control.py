@@ -39,7 +39,7 @@ from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.view_follower import ViewFollower
 from kubechronicle.http.flow_control.estimates import Estimates, FindView
-from kubechronicle.http.flow_control.measures import FlowMeasures, Kinds, Use
+from kubechronicle.http.flow_control.measures import READS, WRITES, FlowMeasures, Kinds, Use
 from kubechronicle.http.flow_control.retry_after import RetryAfter
 
 log = logging.getLogger(__name__)
@@ -51,19 +51,24 @@ LONG: Final = 512
 """Characters of a path or name from which a flow is not kept: clients choose them."""
 SCHEMA_UID: Final = "x-kubernetes-pf-flowschema-uid"
 LEVEL_UID: Final = "x-kubernetes-pf-prioritylevel-uid"
+READ_VERBS: Final = frozenset({"get", "list", "watch"})
 _MANDATORY: Final = (bootstrap.EXEMPT, bootstrap.CATCH_ALL)
 
 
 class KnownFlow:
-    """A flow, the header fields of its answers (uids, so that names stay the administrator's), and its measures."""
+    """A flow of requests with the same verb, the header fields of its answers (uids, so that names stay the
+    administrator's), and its measures. ``executing``, ``waiting``: the numbers of requests of their kind."""
 
-    __slots__ = ("flow", "headers", "level", "measures")
+    __slots__ = ("executing", "flow", "headers", "level", "measures", "waiting")
 
-    def __init__(self, flow: Flow, level: Level, schema: FlowSchema, measures: FlowMeasures) -> None:
+    def __init__(
+        self, flow: Flow, level: Level, schema: FlowSchema, measures: FlowMeasures, kinds: Kinds, kind: str
+    ) -> None:
         self.flow = flow
         self.level = level
         self.headers = ((SCHEMA_UID, schema.uid), (LEVEL_UID, level.spec.uid))
         self.measures = measures
+        self.executing, self.waiting = kinds.executing[kind], kinds.waiting[kind]
 
 
 class FlowControl:
@@ -71,20 +76,19 @@ class FlowControl:
 
     ``seats``: of all levels together; positive.
     ``levels``: the levels by name.
-    ``in_flight``: the numbers of current requests, "readOnly" and "mutating", which are kept here.
-    ``uses``: for each level, its use over time; ``kinds``: the same of reads and writes.
+    ``uses``: for each level, its use over time. ``kinds``: the numbers of reads and writes.
     ``clock``: returns Trio's time.
     ``find``: returns the view of a resource, if it has been used.
     """
 
-    def __init__(self, views: Views, seats: int, in_flight: dict[str, int], *, find: FindView | None = None) -> None:
+    def __init__(self, views: Views, seats: int, *, find: FindView | None = None) -> None:
         self.seats = seats
         self.levels: dict[str, Level] = {}
         self.demands: dict[str, Demand] = {}
         self.uses: dict[str, Use] = {}
         self.measures: dict[tuple[str, str], FlowMeasures] = {}  # by level and FlowSchema
         self.fair_fraction = 0.0
-        self.kinds = Kinds(in_flight)
+        self.kinds = Kinds()
         self.clock: Callable[[], float] = trio.current_time
         self.estimates = Estimates(find or views.find)
         self._schemas: list[FlowSchema] = []
@@ -136,7 +140,7 @@ class FlowControl:
         digest = sha256(f"{schema.name}\0{distinguisher}".encode()).digest()
         flow = level.flow(schema.name, distinguisher, int.from_bytes(digest[:8], "little"))
         measures = self.measures.setdefault((level.spec.name, schema.name), FlowMeasures())
-        return KnownFlow(flow, level, schema, measures)
+        return KnownFlow(flow, level, schema, measures, self.kinds, READS if info.verb in READ_VERBS else WRITES)
 
     def rejected(self, level: Level, ticket: Ticket, reason: str) -> int:
         """Count a rejected request, and return the seconds for its Retry-After."""

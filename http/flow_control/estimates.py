@@ -8,6 +8,7 @@ create, update, patch, delete        1, and for AFTER seconds 1 for each WATCHER
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
@@ -45,7 +46,7 @@ class Estimates:
         self._find = find
         self._sizes: dict[str, tuple[float, int]] = {}  # resource -> when it was measured, average bytes
 
-    def work(self, info: RequestInfo, query: Query, most: int, watchers: dict[int, int]) -> Work:
+    def work(self, info: RequestInfo, query: Query, most: int, watchers: defaultdict[int, int]) -> Work:
         """Return the work of a request.
 
         ``most``: the seats that one request of its level may take; 0: unlimited.
@@ -60,12 +61,12 @@ class Estimates:
             return self._of_list(info, query, most)
         return ONE
 
-    def _of_write(self, info: RequestInfo, most: int, counts: dict[int, int]) -> Work:
+    def _of_write(self, info: RequestInfo, most: int, counts: defaultdict[int, int]) -> Work:
         view = self._find(info.group_resource)
         if view is None or (info.subresource == "token" and info.resource == "serviceaccounts"):
             return ONE
         watchers = view.watchers.concerned(info.namespace, info.name)
-        counts[watchers] = counts.get(watchers, 0) + 1
+        counts[watchers] += 1
         if watchers < WATCHERS_A_SEAT:
             return ONE
         seats = math.ceil(watchers / WATCHERS_A_SEAT)

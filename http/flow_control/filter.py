@@ -5,35 +5,32 @@ A request keeps its seats until its answer is sent, a watch until its initial ev
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
 import trio
 
-from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS, Level
+from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS
 from kubechronicle.api.flow_control.tickets import Ticket
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import FlowControl, KnownFlow
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import too_many_requests
 from kubechronicle.http.wire.exchange import close_iterator
 
-Next = Callable[[Request], Awaitable[Response]]
-
 LONGEST_WAIT: Final = 60.0
 """Seconds that a request waits at most; else a quarter of its time-out."""
 
 
-def with_seats(control: FlowControl, following: Next, request_timeout: float) -> Next:
+def with_seats(control: FlowControl, following: Step, request_timeout: float) -> Step:
     """Return the filter. It is one long function, because every request passes it and each call costs."""
     default_wait = min(request_timeout / 4, LONGEST_WAIT)
     estimate = control.estimates.work
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if context.long_running and context.info.verb != "watch":
-            return following(request)
+            return following(request, context)
         return started(request, context)
 
     async def started(request: Request, context: Context) -> Response:
@@ -47,33 +44,32 @@ def with_seats(control: FlowControl, following: Next, request_timeout: float) ->
         else:
             work = estimate(info, context.query, level.limits.request, measures.watchers)
             ticket = Ticket(known.flow, context, *work)
-        measures.seats[ticket.width] = measures.seats.get(ticket.width, 0) + 1
+        measures.seats[ticket.width] += 1
         decision = level.start(ticket, control.clock())
-        kind = "readOnly" if verb in READ_VERBS else "mutating"
         if decision is not RUNS:
             if decision is WAITS:
-                decision = await waited(control, context, known, ticket, kind, default_wait)
+                decision = await waited(control, context, known, ticket, default_wait)
             else:
                 measures.refused += 1
             if decision is not RUNS:
                 context.terminated = True
                 return too_many_requests(control.rejected(level, ticket, decision))
-        control.kinds.execute(kind, 1, ticket.started)
+        known.executing.change(1, ticket.started)
         running = None
         if context.long_running:
-            running = context.seats = Running(control, known, ticket, kind)
+            running = context.seats = Running(control, known, ticket)
         try:
-            response = await following(request)
+            response = await following(request, context)
         except BaseException:
             if running is None:
-                end(control, known, ticket, kind)
+                end(control, known, ticket)
             else:
                 running.end()
             raise
         if running is None and isinstance(response.body, bytes):
-            end(control, known, ticket, kind)
+            end(control, known, ticket)
         else:
-            keep_seats(control, response, running or Running(control, known, ticket, kind))
+            keep_seats(control, response, running or Running(control, known, ticket))
         return response
 
     return filtered
@@ -92,31 +88,28 @@ def keep_seats(control: FlowControl, response: Response, running: Running) -> No
         response.body = _Held(body, running)
 
 
-READ_VERBS: Final = frozenset({"get", "list", "watch"})
-
-
-async def waited(
-    control: FlowControl, context: Context, known: KnownFlow, ticket: Ticket, kind: str, longest: float
-) -> str:
+async def waited(control: FlowControl, context: Context, known: KnownFlow, ticket: Ticket, longest: float) -> str:
     """Wait for seats: a quarter of the request's time, or ``longest`` seconds for a watch. Returns RUNS or TOO_LATE."""
-    now, kinds = ticket.arrived, control.kinds
+    now = ticket.arrived
     until = now + (longest if context.long_running else min((context.deadline - now) / 4, LONGEST_WAIT))
     woken = trio.Event()
     ticket.wake = woken.set
     level, measures = known.level, known.measures
-    kinds.wait(kind, 1, now)
+    known.waiting.change(1, now)
     control.waits()
     try:
         with trio.move_on_at(until):
             await woken.wait()
     except BaseException:
         if ticket.running:
-            finish(control, level, ticket, trio.current_time())
+            level.finish(ticket, trio.current_time())
+            if level.waiting:
+                control.waits()
         raise
     finally:
         later = trio.current_time()
         context.waited += later - now
-        kinds.wait(kind, -1, later)
+        known.waiting.change(-1, later)
         if ticket.running:
             measures.waited.add(later - now)
         else:
@@ -125,19 +118,14 @@ async def waited(
     return RUNS if ticket.running else TOO_LATE
 
 
-def end(control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
+def end(control: FlowControl, known: KnownFlow, ticket: Ticket) -> None:
     """Give back the seats of a request that ran."""
-    now, measures, about = control.clock(), known.measures, ticket.about
-    control.kinds.execute(kind, -1, now)
-    finish(control, known.level, ticket, now)
-    (measures.initialized if about.long_running else measures.executed).add(now - ticket.started)
-
-
-def finish(control: FlowControl, level: Level, ticket: Ticket, now: float) -> None:
-    """End a request at its level. Waiting requests get its seats, or wake those that hand out the rest."""
+    now, measures, level = control.clock(), known.measures, known.level
+    known.executing.change(-1, now)
     level.finish(ticket, now)
     if level.waiting:
-        control.waits()
+        control.waits()  # for its seats, or wake those that hand out the rest
+    (measures.initialized if ticket.about.long_running else measures.executed).note(now - ticket.started)
 
 
 class Running:
@@ -146,10 +134,10 @@ class Running:
     ``awaited``: set by the handler of a watch that has initial events: the seats are given back after these.
     """
 
-    __slots__ = ("_control", "_kind", "_known", "_open", "_ticket", "awaited")
+    __slots__ = ("_control", "_known", "_open", "_ticket", "awaited")
 
-    def __init__(self, control: FlowControl, known: KnownFlow, ticket: Ticket, kind: str) -> None:
-        self._control, self._known, self._ticket, self._kind = control, known, ticket, kind
+    def __init__(self, control: FlowControl, known: KnownFlow, ticket: Ticket) -> None:
+        self._control, self._known, self._ticket = control, known, ticket
         self._open = True
         self.awaited = False
 
@@ -160,7 +148,7 @@ class Running:
     def end(self) -> None:
         if self._open:
             self._open = False
-            end(self._control, self._known, self._ticket, self._kind)
+            end(self._control, self._known, self._ticket)
 
 
 class _Held:

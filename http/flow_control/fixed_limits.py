@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Mapping, MutableMapping
 
 from kubechronicle.http.authentication.user import GROUP_MASTERS
-from kubechronicle.http.context import Context
-from kubechronicle.http.flow_control.filter import READ_VERBS
+from kubechronicle.http.context import Context, Step
+from kubechronicle.http.flow_control.control import READ_VERBS
+from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import too_many_requests
 
-Next = Callable[[Request], Awaitable[Response]]
 
-
-def with_limits(limits: Mapping[str, int], counts: MutableMapping[str, int], following: Next) -> Next:
+def with_limits(limits: Mapping[str, int], counts: MutableMapping[str, int], following: Step) -> Step:
     """Return the step that rejects requests above a limit with 429. Watches and masters are not limited.
 
     ``limits``: of "readOnly" and "mutating" requests; 0: none. ``counts``: the present numbers.
     """
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if context.long_running:
-            return following(request)
-        return counted(request, context, "readOnly" if context.info.verb in READ_VERBS else "mutating")
+            return following(request, context)
+        return counted(request, context, READS if context.info.verb in READ_VERBS else WRITES)
 
     async def counted(request: Request, context: Context, kind: str) -> Response:
         limit = limits[kind]
@@ -32,7 +30,7 @@ def with_limits(limits: Mapping[str, int], counts: MutableMapping[str, int], fol
             return too_many_requests(1)
         counts[kind] += 1
         try:
-            return await following(request)
+            return await following(request, context)
         finally:
             counts[kind] -= 1
 

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
 from kubechronicle.api.flow_control.queues import Level
+from kubechronicle.http.histograms import Histogram
 
 DURATIONS: Final = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 """Upper bounds in seconds, as kube-apiserver's."""
-
-
-class Durations:
-    """Numbers of durations by upper bound, the last one for those above all bounds."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(DURATIONS) + 1)
-        self.total = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(DURATIONS, seconds)] += 1
-        self.total += seconds
+READS, WRITES = "readOnly", "mutating"
+"""Kinds of requests."""
 
 
 class FlowMeasures:
@@ -39,13 +29,18 @@ class FlowMeasures:
     __slots__ = ("executed", "initialized", "refused", "seats", "waited", "waited_in_vain", "watchers")
 
     def __init__(self) -> None:
-        self.executed = Durations()
-        self.initialized = Durations()
-        self.waited = Durations()
-        self.waited_in_vain = Durations()
+        self.executed = Histogram(DURATIONS)
+        self.initialized = Histogram(DURATIONS)
+        self.waited = Histogram(DURATIONS)
+        self.waited_in_vain = Histogram(DURATIONS)
         self.refused = 0
-        self.seats: dict[int, int] = {}
-        self.watchers: dict[int, int] = {}
+        self.seats: defaultdict[int, int] = defaultdict(int)
+        self.watchers: defaultdict[int, int] = defaultdict(int)
+
+    def fold(self) -> None:
+        """Count the durations that were noted."""
+        for histogram in (self.executed, self.initialized, self.waited, self.waited_in_vain):
+            histogram.fold()
 
 
 class Use:
@@ -80,64 +75,50 @@ class Use:
         return period
 
 
+class Number:
+    """A number of requests over time. ``times``: the seconds at each value, from the first change on."""
+
+    __slots__ = ("_last", "count", "times")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.times: defaultdict[int, float] = defaultdict(float)
+        self._last = 0.0
+
+    def change(self, more: int, now: float) -> None:
+        """Add to the number, which has been the same since the last call."""
+        count, last = self.count, self._last
+        if last:
+            self.times[count] += now - last
+        self._last = now
+        self.count = count + more
+
+
 class Kinds:
-    """The numbers of reads and writes, executing and waiting, over time.
+    """The numbers of reads and writes, ``executing`` and ``waiting``, by kind."""
 
-    ``executing``, ``waiting``: the present numbers, by kind ("readOnly", "mutating"). Only ``execute`` and ``wait``
-    change them.
-    """
+    def __init__(self) -> None:
+        self.executing = {kind: Number() for kind in (READS, WRITES)}
+        self.waiting = {kind: Number() for kind in (READS, WRITES)}
 
-    KINDS: Final = ("readOnly", "mutating")
-
-    def __init__(self, executing: dict[str, int]) -> None:
-        self.executing = executing
-        self.waiting = dict.fromkeys(self.KINDS, 0)
-        self._executing = {kind: _Number() for kind in self.KINDS}
-        self._waiting = {kind: _Number() for kind in self.KINDS}
-
-    def execute(self, kind: str, more: int, now: float) -> None:
-        """Count requests that begin, or end with ``more`` below 0."""
-        number = self.executing[kind]
-        self._executing[kind].note(number, now)
-        self.executing[kind] = number + more
-
-    def wait(self, kind: str, more: int, now: float) -> None:
-        """Count requests that begin to wait, or wait no longer."""
-        number = self.waiting[kind]
-        self._waiting[kind].note(number, now)
-        self.waiting[kind] = number + more
+    def current(self) -> dict[str, int]:
+        """Return the number of executing requests by kind."""
+        return {kind: number.count for kind, number in self.executing.items()}
 
     def advance(self, now: float) -> None:
         """Note the time since the last change."""
-        for kind in self.KINDS:
-            self.execute(kind, 0, now)
-            self.wait(kind, 0, now)
+        for number in (*self.executing.values(), *self.waiting.values()):
+            number.change(0, now)
 
     def shares(self, executing: int, waiting: int) -> dict[tuple[str, str], Shares]:
         """Return the shares of the given limits by (phase, kind)."""
         result = {}
-        for phase, numbers, limit in (("executing", self._executing, executing), ("waiting", self._waiting, waiting)):
-            for kind in self.KINDS:
+        for phase, numbers, limit in (("executing", self.executing, executing), ("waiting", self.waiting, waiting)):
+            for kind, number in numbers.items():
                 shares = result[phase, kind] = Shares()
-                for number, seconds in numbers[kind].times.items():
-                    shares.add(number / (limit or 1), seconds)
+                for count, seconds in number.times.items():
+                    shares.add(count / (limit or 1), seconds)
         return result
-
-
-class _Number:
-    """A number over time. ``times``: the seconds at each value, from the first note on."""
-
-    __slots__ = ("_last", "times")
-
-    def __init__(self) -> None:
-        self.times: dict[int, float] = {}
-        self._last = 0.0
-
-    def note(self, number: int, now: float) -> None:
-        """Note the time since the last call, at the value that ends now."""
-        if self._last:
-            self.times[number] = self.times.get(number, 0.0) + now - self._last
-        self._last = now
 
 
 class Shares:

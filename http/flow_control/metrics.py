@@ -14,7 +14,8 @@ from prometheus_client.utils import floatToGoString
 from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.flow_control.tickets import SERVICE_TIME
 from kubechronicle.http.flow_control.control import FlowControl
-from kubechronicle.http.flow_control.measures import DURATIONS, Durations, Shares, Use
+from kubechronicle.http.flow_control.measures import DURATIONS, Shares, Use
+from kubechronicle.http.histograms import Histogram
 
 _NAME: Final = "apiserver_flowcontrol_"
 _LEVEL: Final = ("priority_level",)
@@ -62,6 +63,11 @@ class FlowControlMetrics(Collector):
 
     def describe(self) -> Iterable[Metric]:
         return ()  # registration must not collect: there is no clock before the server runs
+
+    def fold(self) -> None:
+        """Count what requests have noted."""
+        for measures in self._control.measures.values():
+            measures.fold()
 
     def collect(self) -> Iterator[Metric]:
         control, now = self._control, trio.current_time()
@@ -117,8 +123,8 @@ class FlowControlMetrics(Collector):
         waiting = GaugeMetricFamily(
             "apiserver_current_inqueue_requests", "Requests waiting in queues by kind.", labels=["request_kind"]
         )
-        for kind, count in self._control.kinds.waiting.items():
-            waiting.add_metric([kind], count)
+        for kind, number in self._control.kinds.waiting.items():
+            waiting.add_metric([kind], number.count)
         yield waiting
         dispatched = CounterMetricFamily(_NAME + "dispatched_requests", "Requests executed.", labels=_FLOW)
         lengths = HistogramMetricFamily(
@@ -154,7 +160,7 @@ class FlowControlMetrics(Collector):
             level = self._control.levels[labels[0]]
             counts = level.flows.get(labels[1])
             if counts is not None and not level.spec.exempt:
-                at_once = max(0, counts.dispatched - sum(measures.waited.counts))
+                at_once = max(0, counts.dispatched - int(sum(measures.waited.counts)))
                 _add_durations(waits, (*labels, "true"), measures.waited, at_once=at_once)
                 _add_durations(waits, (*labels, "false"), measures.waited_in_vain, at_once=measures.refused)
             _add_durations(executed, (*labels, "regular"), measures.executed)
@@ -234,7 +240,7 @@ def _add(
 
 
 def _add_durations(
-    family: HistogramMetricFamily, labels: Sequence[str], durations: Durations, *, at_once: int = 0
+    family: HistogramMetricFamily, labels: Sequence[str], durations: Histogram, *, at_once: int = 0
 ) -> None:
     counts = [float(count) for count in durations.counts]
     counts[0] += at_once

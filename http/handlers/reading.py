@@ -28,7 +28,7 @@ from kubechronicle.api.selectors.field_selectors import (
 )
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body
+from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body, one_body_at_once
 from kubechronicle.http.handlers.revisions import (
     SUMMARY,
     VERDICTS,
@@ -57,7 +57,8 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
         metadata.match_name_syntax(info.name)
         # Kubernetes names kinds that it does not store in the singular.
         raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
-    return bytes_response(200, encoder.form, await one_body(context, encoder, entry))
+    body = one_body_at_once(context, encoder, entry)
+    return bytes_response(200, encoder.form, await one_body(context, encoder, entry) if body is None else body)
 
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

@@ -1,7 +1,7 @@
 """Requests for resources: the resource type and the verb of a request, and the handler that answers it.
 
-Stages of a request here: ``handle`` finds the type and the verb, HANDLERS or SUBRESOURCES the handler. Reads are
-answered by reading.py, writes by writing.py, subresources that are no other view of their object by a module each.
+Stages of a request here: ``handle`` finds the type, ``answer`` the verb, HANDLERS or SUBRESOURCES the handler. Reads
+are answered by reading.py, writes by writing.py, subresources that are no other view of their object by a module each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubechronicle.http.handlers.machine import component_statuses
 from kubechronicle.http.handlers.pod_binding import bind
 from kubechronicle.http.handlers.pod_log import read_log
 from kubechronicle.http.handlers.questions import bisect, rights
-from kubechronicle.http.handlers.responses import compressed
+from kubechronicle.http.handlers.responses import compressed, is_long
 from kubechronicle.http.handlers.revisions import read_recorded, read_revisions
 from kubechronicle.http.handlers.routes import custom_verb, is_custom_path, route
 from kubechronicle.http.handlers.scale import scale
@@ -91,9 +91,15 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         if not backend.store.registry.has_builtin(info.group):
             return page_not_found()
         raise status.path_not_found()
+    return await answer(backend, request, context, rt)
+
+
+async def answer(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer a request for a resource of this type. StatusError 404, 405."""
+    info = context.info
     if rt.custom is not None and not is_custom_path(info, rt):
         return page_not_found()
-    if proxies.is_proxied(rt, context):
+    if info.subresource == "proxy" and proxies.is_proxied(rt, context):
         context.turn = backend.store.writes.large.turn(context.user.name)
         try:
             return await proxies.connect(backend, request, context, rt)
@@ -104,7 +110,7 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         verb = custom_verb(info, rt)
     else:
         verb = route(request.method, info, rt, SUBRESOURCES)
-        if rt.subresources.get(info.subresource, rt).kind == rt.kind:
+        if (rt.warning or rt.deprecated) and rt.subresources.get(info.subresource, rt).kind == rt.kind:
             _warn(backend, context, rt)
     if verb not in rt.verbs and verb == "watch":
         raise status.method_not_supported(rt, verb)
@@ -113,12 +119,12 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
         backend = (
             read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, request, context)
         )
-    elif rt.plural == CHANGES and rt.group == GROUP and not context.branch:
+    elif rt.group == GROUP and rt.plural == CHANGES and not context.branch:
         context.warnings.append("the changes of a branch are listed below /branch/NAME/ alone")
         backend = replace(backend, reads=NoChanges(backend.store.reads))
     elif rt.deprecated and rt.plural == component_statuses.RESOURCE and not context.moment:
         backend = replace(backend, reads=component_statuses.ComponentStatuses(backend.store.reads))
-    if needs_webhook(rt):
+    if rt.custom is not None and needs_webhook(rt):
         converted = ConvertedEntries(backend.store.conversions, rt)
         backend = replace(backend, reads=ConvertedReads(backend.reads, converted), converted=converted)
     handler = SUBRESOURCES.get(info.subresource) or HANDLERS[verb]
@@ -127,7 +133,8 @@ async def handle(backend: Backend, request: Request, context: Context) -> Respon
     if rt.of_log and rt.plural not in RESOURCES:
         handler = QUESTIONS.get((context.query.get("summary"), verb), handler)
     try:
-        return await compressed(backend, request, await handler(backend, request, context, rt))
+        response = await handler(backend, request, context, rt)
+        return await compressed(backend, request, response) if is_long(response) else response
     except (NotAcceptableError, UnsupportedMediaTypeError) as error:
         # kube-apiserver's router rejects these before it knows the type.
         if error.at_route and rt.warning in context.warnings:

@@ -6,6 +6,7 @@ from time import perf_counter
 
 from msgspec import structs
 
+from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.actors.writing.writes import Written
@@ -33,22 +34,32 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
     return bytes_response(code, form, encode(obj, form.media_type, pretty=form.pretty))
 
 
+def one_body_at_once(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes | None:
+    """Encode an answer of one object that is short, or as it is stored; None: it needs ``one_body``."""
+    parts = context.parts
+    if (parts is not None and parts.spans is not None) or not (
+        len(entry.json) <= LARGE_BYTES or encoder.splices(entry)
+    ):
+        return None
+    if parts is None:
+        return encoder.one(entry)
+    began = perf_counter()
+    body = encoder.one(entry)
+    if encoder.transforms:
+        parts.add(TRANSFORM, perf_counter() - began)
+    else:
+        parts.serialization = perf_counter() - began
+    return body
+
+
 async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes:
     """Encode an answer of one object. StatusError 429: it is large, and too many large requests wait."""
-    parts, size = context.parts, len(entry.json)
-    quick = size <= LARGE_BYTES or encoder.splices(entry)
-    if quick and parts is None:
-        return encoder.one(entry)
-    if quick and parts is not None and parts.spans is None:
-        began = perf_counter()
-        body = encoder.one(entry)
-        if encoder.transforms:
-            parts.add(TRANSFORM, perf_counter() - began)
-        else:
-            parts.serialization = perf_counter() - began
+    body = one_body_at_once(context, encoder, entry)
+    if body is not None:
         return body
+    size = len(entry.json)
     with timed(_part(encoder), "SerializeObject"):
-        if quick:
+        if size <= LARGE_BYTES or encoder.splices(entry):
             return encoder.one(entry)
         await context.turn.begin(size)
         return await context.turn.run(size, encoder.one, entry)
@@ -59,15 +70,13 @@ def _part(encoder: EntryEncoder) -> str:
     return TRANSFORM if encoder.transforms else SERIALIZATION
 
 
-async def in_version(backend: Backend, written: Written) -> Written:
-    """Return the result of a write in the version of the request, if that takes a webhook. StatusError 500."""
-    if backend.converted is None:
-        return written
+async def in_version(converted: ConvertedEntries, written: Written) -> Written:
+    """Return the result of a write in the version of the request, which takes a webhook. StatusError 500."""
     if written.entry is not None:
-        return structs.replace(written, entry=await backend.converted.one(written.entry))
+        return structs.replace(written, entry=await converted.one(written.entry))
     if written.object is None:
         return written
-    return structs.replace(written, object=await backend.converted.object(written.object))
+    return structs.replace(written, object=await converted.object(written.object))
 
 
 def computed_response(code: int, form: Representation, rt: ResourceType, obj: Object) -> Response:
@@ -90,10 +99,16 @@ async def list_response(backend: Backend, request: Request, encoder: EntryEncode
     return Response(200, [*headers, ("content-length", str(body.length))], body)
 
 
-async def compressed(backend: Backend, request: Request, response: Response) -> Response:
-    """Compress an answer of bytes if it is long and the client accepts that."""
+def is_long(response: Response) -> bool:
+    """Tell whether it pays to compress an answer: it is long, and all there."""
     body = response.body
-    if isinstance(body, bytes) and len(body) > THRESHOLD and takes_gzip(request) and request.websocket is None:
+    return isinstance(body, bytes) and len(body) > THRESHOLD
+
+
+async def compressed(backend: Backend, request: Request, response: Response) -> Response:
+    """Compress a long answer if the client accepts that."""
+    body = response.body
+    if isinstance(body, bytes) and takes_gzip(request) and request.websocket is None:
         response.body = await backend.compression.bytes(body)
         response.headers += GZIPPED
     return response

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubechronicle.http.aggregation.aggregation import Aggregation
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
@@ -19,7 +19,7 @@ from kubechronicle.http.handlers.branches.branch_requests import backend_in
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
 from kubechronicle.http.handlers.openapi import V2, V3, OpenApi, answer_converted
-from kubechronicle.http.handlers.resources import handle
+from kubechronicle.http.handlers.resources import answer, handle
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
 from kubechronicle.http.messages import Request, Response
@@ -39,11 +39,10 @@ def router(
     flow_control: FlowControl | None = None,
     pages: OperatorPages | None = None,
     logs: bool = False,
-) -> Callable[[Request], Awaitable[Response]]:
-    store = backend.store
+) -> Step:
+    served = backend.store.served
 
-    def route(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def route(request: Request, context: Context) -> Awaitable[Response]:
         info = context.info
         if aggregation is not None and not context.moment and not context.branch:
             remote = aggregation.routes.find(request.path)
@@ -52,8 +51,10 @@ def router(
                 if converted is not None:
                     return answer_converted(request, context, converted)
                 return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
-        if info.is_resource and not context.moment and not context.branch and store.registry.versions(info.group):
-            return handle(backend, request, context)
+        if info.is_resource and not context.moment and not context.branch:
+            rt = served.registry.lookup(info.group, info.version, info.resource)
+            if rt is not None:
+                return answer(backend, request, context, rt)
         return route_other(request, context)
 
     own_page = _own_pages(health, metrics, ui, flow_control, pages, logs=logs)

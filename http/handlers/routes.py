@@ -35,6 +35,11 @@ def route(method: str, info: RequestInfo, rt: ResourceType, own_subresources: Co
 
     ``own_subresources``: those that are no other view of their object.
     """
+    if not info.subresource and bool(info.namespace) == rt.namespaced and "//" not in info.path:
+        # Most paths are plain. All rules below are met if the method's verb is the authorized one.
+        verb = (NAMED if info.name else COLLECTION).get(method, "")
+        if verb == info.verb and verb in rt.verbs and not info.deprecated_watch and len(info.parts) <= 3:
+            return verb
     if len(info.parts) > 3 or (info.namespace and not _may_be_below(info, rt)):
         raise status.path_not_found()
     is_unnamed = "//" in info.path.rstrip("/")

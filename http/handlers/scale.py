@@ -38,7 +38,8 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
     else:
         written = await _patch(backend, request, context, rt)
     context.warnings.extend(written.warnings)
-    written = await in_version(backend, written)
+    if backend.converted is not None:
+        written = await in_version(backend.converted, written)
     if written.entry is not None:
         return _response(request, context, rt, await _scale_of(context, rt, written.entry))
     if written.object is None:

@@ -20,6 +20,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
@@ -90,7 +91,8 @@ async def read_write(
 ) -> WriteRequest[CreateOptions]:
     """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
     options, body = await read_body(request, context, body_type or rt, parse_options)
-    await _compile(context, rt)
+    if rt.custom is not None:
+        await _compile(context, rt.custom)
     return _write_request(request, context, rt, options, body)
 
 
@@ -128,14 +130,14 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
     options = parse_patch_options(context.query.as_dict(), media_type)
     if context.audit is not None:
         context.audit.note_body(raw, media_type)
-    await _compile(context, rt)
+    if rt.custom is not None:
+        await _compile(context, rt.custom)
     return _write_request(request, context, rt, options, Body(raw, media_type))
 
 
-async def _compile(context: Context, rt: ResourceType) -> None:
+async def _compile(context: Context, custom: CustomVersion) -> None:
     """Compile the definition of a custom resource before its first write. A large one would block the event loop."""
-    custom = rt.custom
-    if custom is not None and not custom.compiled:
+    if not custom.compiled:
         await context.turn.run_once(custom.size, custom.compile)
 
 
@@ -157,7 +159,7 @@ def _write_request(
         namespace=namespace_of(info, rt),
         name=info.name,
         subresource=info.subresource,
-        manager=manager_of(field_manager, request.headers.get("user-agent")),
+        manager=manager_of(field_manager, request.headers.first.get("user-agent", "")),
         dry_run=options.dry_run,
         field_validation=field_validation,
         options=sent_write_options(query) if query else NO_OPTIONS,
@@ -181,6 +183,9 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
     turn = context.turn
+    here = request.body_at_once(MAX_BODY)
+    if here is not None and turn.is_small(len(here)):
+        return here
     raw = await request.body(MAX_BODY, turn.reserve)
     await turn.begin(len(raw))
     if len(raw) > LARGE_BYTES:
@@ -198,7 +203,7 @@ async def read_body(
     parse_options: Callable[[Mapping[str, Sequence[str]]], CreateOptions],
 ) -> tuple[CreateOptions, Body]:
     """Parse the options, and decode the body by its Content-Type. StatusError 400, 413, 415, 422, 429."""
-    content_type = request.headers.get("content-type")
+    content_type = request.headers.first.get("content-type", "")
     if request.method == "POST":
         negotiate.body_type(content_type)  # before the options, which for a PUT come first
     raw = await _raw_body(request, context)
@@ -208,7 +213,10 @@ async def read_body(
         raise status.unsupported_media_type((negotiate.JSON, negotiate.YAML))
     strict = options.field_validation != "Ignore"
     try:
-        value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
+        if context.turn.is_small(len(raw)):
+            value, duplicates = _decode(raw, media_type, body_type, strict)
+        else:
+            value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
     except DecodeError as error:
         raise bodies.unrecognized(body_type, error.message, raw) from None
     if body_type.custom is not None and isinstance(value, dict):

@@ -22,7 +22,7 @@ from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, list_revision, reads_exactly
-from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body
+from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body, one_body_at_once
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.transactions.commit import commit_together
 from kubechronicle.http.handlers.write_request import (
@@ -52,7 +52,9 @@ async def create(backend: Backend, request: Request, context: Context, rt: Resou
         duplicates=write.body.duplicates,
         size=len(write.body.raw),
     )
-    return await _response(context, encoder, await in_version(backend, written))
+    if backend.converted is not None:
+        written = await in_version(backend.converted, written)
+    return await _response(context, encoder, written)
 
 
 async def update(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -66,7 +68,9 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
         size=len(write.body.raw),
         may_create=partial(_check_create, backend, context),
     )
-    return await _response(context, encoder, await in_version(backend, written))
+    if backend.converted is not None:
+        written = await in_version(backend.converted, written)
+    return await _response(context, encoder, written)
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -81,7 +85,9 @@ async def patch(backend: Backend, request: Request, context: Context, rt: Resour
         force=bool(write.options.force),
         may_create=partial(_check_create, backend, context),
     )
-    return await _response(context, encoder, await in_version(backend, written))
+    if backend.converted is not None:
+        written = await in_version(backend.converted, written)
+    return await _response(context, encoder, written)
 
 
 def _check_create(backend: Backend, context: Context) -> None:
@@ -105,7 +111,8 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
     prepared = written.prepared
     if prepared is None:
         raise AssertionError("a deletion is prepared")
-    written = await in_version(backend, written)
+    if backend.converted is not None:
+        written = await in_version(backend.converted, written)
     if written.object is not None:
         prepared = structs.replace(prepared, object=written.object)
     elif backend.converted is not None and written.entry is not None:
@@ -172,7 +179,10 @@ async def _response(context: Context, encoder: EntryEncoder, written: Written) -
     if written.prepared is not None and written.prepared.outcome is pipeline.Outcome.UNCHANGED:
         context.unchanged = True
     _note_change(context, written)
-    body = await _encoded(context, encoder, written)
+    entry = written.entry
+    body = None if entry is None else one_body_at_once(context, encoder, entry)
+    if body is None:
+        body = await _encoded(context, encoder, written)
     return bytes_response(201 if written.created else 200, encoder.form, body)
 
 

@@ -118,8 +118,13 @@ class EntryEncoder:
         # Entries of the past, and of types that are not stored, exist for one request only.
         self._cache = cache if rt.stored and as_of is None else None
 
+    def for_one(self) -> EntryEncoder:
+        """Return an encoder with the same rules for an answer of one object. JSON of objects leaves nothing behind in
+        this one."""
+        return self if self._plain and self.form.media_type == JSON else self.copy()
+
     def copy(self) -> EntryEncoder:
-        """Return an encoder with the same rules for another answer. This one must not have encoded anything."""
+        """Return an encoder with the same rules for another answer."""
         copy = EntryEncoder.__new__(EntryEncoder)
         copy.__dict__.update(self.__dict__)
         return copy

@@ -6,7 +6,6 @@ anybody could have every request traced else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from opentelemetry import trace
@@ -19,24 +18,21 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog import request_parts
 from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import GROUP_MASTERS
-from kubechronicle.http.context import Context, shown_uri
+from kubechronicle.http.context import Context, Step, shown_uri
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 from kubechronicle.http.tracing.spans import RequestSpans, header
 from kubechronicle.http.tracing.tracing import Tracing
-
-Next = Callable[[Request], Awaitable[Response]]
 
 GROUP_MONITORING: Final = "system:monitoring"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 MAX_URI: Final = 2048
 
 
-def traced(tracing: Tracing, following: Next) -> Next:
+def traced(tracing: Tracing, following: Step) -> Step:
     """Return the filter."""
 
-    async def filtered(request: Request) -> Response:
-        context = request.attached(Context)
+    async def filtered(request: Request, context: Context) -> Response:
         parent, links = _parent(request, context)
         span = tracing.tracer.start_span(
             span_name(request.method, context.info),
@@ -65,7 +61,7 @@ def traced(tracing: Tracing, following: Next) -> Next:
         parts_token = request_parts.CURRENT.set(context.parts)
         code = 500
         try:
-            response = await following(request)
+            response = await following(request, context)
             code = response.status
             return response
         except StatusError as error:

@@ -13,18 +13,16 @@ A span that lasts is the parent of the requests that are made meanwhile: its id 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextvars import Token
 
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.trace import Span, SpanContext, Tracer, set_span_in_context
 
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.slow_requests import HANDLERS, trace_fields
 from kubechronicle.http.traceparent import CURRENT
-
-Next = Callable[[Request], Awaitable[Response]]
 
 
 class RequestSpans:
@@ -63,22 +61,21 @@ class LastingSpan:
         self.span.end()
 
 
-def handler_spans(following: Next) -> Next:
+def handler_spans(following: Step) -> Step:
     """Return the step around a handler that makes its span, in requests that are traced."""
 
-    def filtered(request: Request) -> Awaitable[Response]:
-        context = request.attached(Context)
+    def filtered(request: Request, context: Context) -> Awaitable[Response]:
         spans = context.parts.spans if context.parts is not None else None
-        return traced(request, context, spans) if isinstance(spans, RequestSpans) else following(request)
+        return traced(request, context, spans) if isinstance(spans, RequestSpans) else following(request, context)
 
     async def traced(request: Request, context: Context, spans: RequestSpans) -> Response:
         spans.add("Authorization", context.authorized)
         info = context.info
         if not info.is_resource:
-            return await following(request)
+            return await following(request, context)
         lasting = spans.descend(HANDLERS.get(info.verb, "Connect"), trace_fields(request, context))
         try:
-            return await following(request)
+            return await following(request, context)
         finally:
             lasting.end()
 

@@ -44,7 +44,6 @@ class ServerFace(Protocol):
     date_field: DateField
     handshakes_failed: int
     requests: int
-    running_requests: int
     cut_off_slow: int
     timed_out: int
     protocol_errors: int
@@ -61,7 +60,8 @@ class Connection:
         self.server = local
         self.peer_certificate: bytes | None = None
         self.peer_intermediates: tuple[bytes, ...] = ()
-        self.deadline = trio.current_time() + server.limits.handshake
+        # Without a deadline, the connection has been idle since the last pass of the reaper, which sets one.
+        self.deadline: float | None = trio.current_time() + server.limits.handshake
         self._server = server
         self._stream = stream
         self._protocol: WireProtocol | None = None
@@ -209,6 +209,8 @@ class Connection:
             self._limited_until = math.inf
             self.overdue = True
             self._reading.cancel()
+        elif self.deadline is None:
+            self.deadline = now + self.limits.idle
         elif now >= self.deadline:
             self.deadline = math.inf
             self._server.timed_out += 1
@@ -230,13 +232,17 @@ class Connection:
         if self._protocol is not None:
             await self._protocol.drain()
 
+    @property
+    def running_requests(self) -> int:
+        return len(self._exchanges)
+
     # --- called by the protocol (ConnectionHost) ---
 
     def busy(self) -> None:
         self.deadline = self._limited_until = math.inf
 
     def idle(self) -> None:
-        self.deadline = trio.current_time() + self.limits.idle
+        self.deadline = None  # begins when the reaper passes: the time of each request would cost more than it tells
         self._limited_until = math.inf
 
     def limit(self, deadline: float) -> None:
@@ -249,14 +255,24 @@ class Connection:
         self._released.set()
 
     async def write(self, data: bytes) -> None:
+        rest = self.write_at_once(data)
+        if rest is not None:
+            await self.write_rest(rest)
+
+    def write_at_once(self, data: bytes) -> memoryview | None:
         if self._lost:
-            return
-        rest = memoryview(data)
+            return None
+        if self._held:
+            return memoryview(data)
         try:
-            if not self._held:
-                rest = rest[self._stream.send_nowait(data) :]
-                if not rest:
-                    return
+            sent = self._stream.send_nowait(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+            return None
+        return memoryview(data)[sent:] if sent < len(data) else None
+
+    async def write_rest(self, rest: memoryview) -> None:
+        try:
             with trio.CancelScope(shield=True):
                 await self._send_rest(rest)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -330,16 +346,15 @@ class Connection:
         return self._stream
 
     def begin_exchange(self, exchange: Exchange) -> None:
+        self.deadline = self._limited_until = math.inf
         self._exchanges.add(exchange)
         self._server.requests += 1
-        self._server.running_requests += 1
 
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         self._nursery.start_soon(task, *args)
 
     def finish_exchange(self, exchange: Exchange) -> None:
         self._exchanges.discard(exchange)
-        self._server.running_requests -= 1
 
     def report(self, where: str, error: BaseException) -> None:
         self._server.report(where, error)

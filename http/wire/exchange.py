@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
 from kubechronicle.http.list_body import ListBody
-from kubechronicle.http.messages import Application, ClientDisconnected, Push, Request, Response
+from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -38,7 +38,7 @@ COMMON_FIELDS = frozenset(
 """Fields of answers with few distinct values."""
 MAX_ENCODED = 256
 
-_encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+Encoded = TypeVar("Encoded")
 
 
 class Host(Protocol):
@@ -51,7 +51,7 @@ class Host(Protocol):
     peer_intermediates: tuple[bytes, ...]
 
     def begin_exchange(self, exchange: Exchange) -> None:
-        """Count the exchange, and call its `disconnected()` when the client is gone."""
+        """Count the exchange as running, and call its `disconnected()` when the client is gone."""
 
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task in the connection's nursery."""
@@ -84,20 +84,30 @@ def split_target(target: bytes) -> tuple[str, str]:
     return raw_path, query_string
 
 
-def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Encode fields: names in lower case, values as UTF-8. Raises ValueError for a character that breaks framing."""
-    encoded = []
-    for field in headers:
-        pair = _encoded.get(field)
-        if pair is None:
-            name, value = field
-            if not FORBIDDEN.isdisjoint(value):
-                raise ValueError(f"header {name} has a line break or NUL in its value")
-            pair = (name.lower().encode("ascii"), value.encode())
-            if name in COMMON_FIELDS and len(_encoded) < MAX_ENCODED:
-                _encoded[field] = pair
-        encoded.append(pair)
-    return encoded
+class FieldEncoder(dict[tuple[str, str], Encoded]):
+    """Encodes fields: names in lower case, values as UTF-8. Remembers common ones.
+
+    ``encode``: makes the form on the wire from both.
+    """
+
+    def __init__(self, encode: Callable[[bytes, bytes], Encoded]) -> None:
+        self._encode = encode
+
+    def all(self, fields: Iterable[tuple[str, str]]) -> list[Encoded]:
+        """Encode fields. Raises ValueError for a character that breaks framing."""
+        return list(map(self.__getitem__, fields))
+
+    def __missing__(self, field: tuple[str, str]) -> Encoded:
+        name, value = field
+        if not (value.isprintable() or FORBIDDEN.isdisjoint(value)):
+            raise ValueError(f"header {name} has a line break or NUL in its value")
+        encoded = self._encode(name.lower().encode("ascii"), value.encode())
+        if name in COMMON_FIELDS and len(self) < MAX_ENCODED:
+            self[field] = encoded
+        return encoded
+
+
+encode_headers = FieldEncoder(lambda name, value: (name, value)).all
 
 
 async def close_iterator(body: AsyncIterator[bytes]) -> None:
@@ -107,14 +117,21 @@ async def close_iterator(body: AsyncIterator[bytes]) -> None:
         await aclose()
 
 
-class HttpExchange:
-    """One request and its answer; a protocol supplies the `_send_*` steps. `inline`: run by the connection's reader."""
+class HttpExchange(Generic[Encoded]):
+    """One request and its answer; a protocol supplies the `_send_*` steps.
+
+    `inline`: run by the connection's reader.
+    `received_whole`: the body has ended.
+    `_encode`: encodes fields for the protocol's wire. Raises ValueError for a character that breaks framing.
+    """
+
+    _encode: Callable[[HeaderList], list[Encoded]]
 
     # Attributes that most requests never change belong to the class.
     inline = False
     request: Request
     _buffered = 0
-    _ended = False
+    received_whole = False
     _discarding = False
     _answered = False
     _gone = False
@@ -138,12 +155,9 @@ class HttpExchange:
         return True
 
     def feed_end(self) -> None:
-        self._ended = True
-        self._notify()
-
-    @property
-    def received_whole(self) -> bool:
-        return self._ended
+        self.received_whole = True
+        if self._changed is not None:
+            self._notify()
 
     @property
     def buffer_full(self) -> bool:
@@ -176,7 +190,7 @@ class HttpExchange:
 
     async def receive_body(self) -> bytes:
         while not self._chunks:
-            if self._ended:
+            if self.received_whole:
                 return b""
             await self._wait_for_body()
         chunk = self._chunks.popleft()
@@ -185,10 +199,13 @@ class HttpExchange:
         await self._consumed(len(chunk))
         return chunk
 
+    def body_at_once(self) -> bytes | None:
+        return None
+
     async def _wait_for_body(self) -> None:
         """Wait for a chunk or the end. Raises ClientDisconnected if the client has left or sends nothing."""
         with trio.move_on_after(self._host.limits.body_wait):
-            while not (self._chunks or self._ended or self._gone):
+            while not (self._chunks or self.received_whole or self._gone):
                 await self._wait_change()
             if not self._gone:
                 return
@@ -241,10 +258,14 @@ class HttpExchange:
         else:
             self._host.start_task(self._complete, response)
 
-    async def _complete(self, response: Response | None) -> None:
+    def _complete(self, response: Response | None) -> Awaitable[None]:
+        return self._answer_and_finish(response)
+
+    async def _answer_and_finish(self, response: Response | None) -> None:
         try:
-            if response is not None:
-                await self._answer(response)
+            sending = self._answer(response) if response is not None else None
+            if sending is not None:
+                await sending
         except ClientDisconnected:
             pass
         except Exception as error:  # an answer that cannot be sent ends this request only
@@ -252,35 +273,44 @@ class HttpExchange:
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        if self._buffered or not self._ended:
+        if self._buffered or not self.received_whole:
             await self._discard_buffered()
-        await self._finish()
+        ending = self._finish()
+        if ending is not None:
+            await ending
         del self.request  # breaks the reference cycle with the request, which the garbage collector would have to find
 
-    async def _answer(self, response: Response) -> None:
+    def _answer(self, response: Response) -> Awaitable[None] | None:
         body = response.body
         try:
-            headers = encode_headers(response.headers)
+            headers = self._encode(response.headers)
         except ValueError as error:
-            self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
-            if not isinstance(body, bytes):
-                await close_iterator(body)
-            response, headers, body = Response(500), [], b""
+            return self._answer_error(error, body)
         if not isinstance(body, bytes):
-            await self._answer_stream(response.status, headers, body)
-        elif self._gone:
+            return self._answer_stream(response.status, headers, body)
+        if self._gone:
             raise ClientDisconnected
-        else:
-            await self._send_answer(response.status, headers, body)
+        return self._send_answer(response.status, headers, body)
+
+    async def _answer_error(self, error: Exception, body: Body) -> None:
+        """Answer 500, because the fields of the answer cannot be sent."""
+        self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
+        if not isinstance(body, bytes):
+            await close_iterator(body)
+        if self._gone:
+            raise ClientDisconnected
+        sending = self._send_answer(500, [], b"")
+        if sending is not None:
+            await sending
 
     async def _discard_rest(self) -> None:
-        """Wait, within bounds, for the end of a body whose answer came first. `_ended` shows if it has come."""
+        """Wait, within bounds, for the end of a body whose answer came first. `received_whole` shows if it has come."""
         await self._discard_buffered()
         with trio.move_on_after(self._host.limits.discard_wait):
-            while not self._ended and not self._gone:
+            while not self.received_whole and not self._gone:
                 await self._wait_change()
 
-    async def _answer_stream(self, status: int, headers: list[tuple[bytes, bytes]], body: AsyncIterator[bytes]) -> None:
+    async def _answer_stream(self, status: int, headers: list[Encoded], body: AsyncIterator[bytes]) -> None:
         complete = False
         try:
             with trio.CancelScope() as self._stream_scope:
@@ -317,10 +347,11 @@ class HttpExchange:
     async def _consumed(self, size: int) -> None:
         """Note that the application has read ``size`` bytes of the body."""
 
-    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    def _send_answer(self, status: int, headers: list[Encoded], body: bytes) -> Awaitable[None] | None:
+        """Send an answer. None: it is sent."""
         raise NotImplementedError
 
-    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_head(self, status: int, headers: list[Encoded]) -> None:
         raise NotImplementedError
 
     async def _send_chunk(self, chunk: bytes) -> None:
@@ -329,6 +360,6 @@ class HttpExchange:
     async def _send_end(self) -> None:
         raise NotImplementedError
 
-    async def _finish(self) -> None:
+    def _finish(self) -> Awaitable[None] | None:
         """Continue with the next request, or end the connection or stream of an incomplete answer."""
         raise NotImplementedError

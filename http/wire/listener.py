@@ -57,7 +57,6 @@ class Server:
         self.accepted = 0
         self.handshakes_failed = 0
         self.requests = 0
-        self.running_requests = 0
         self.cut_off_slow = 0
         self.timed_out = 0
         self.protocol_errors = 0
@@ -77,7 +76,7 @@ class Server:
     def statistics(self) -> ServerStatistics:
         return ServerStatistics(
             open_connections=len(self._connections),
-            running_requests=self.running_requests,
+            running_requests=sum(connection.running_requests for connection in self._connections),
             accepted=self.accepted,
             handshakes_failed=self.handshakes_failed,
             requests=self.requests,

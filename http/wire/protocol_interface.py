@@ -38,6 +38,12 @@ class ConnectionHost(Host, Protocol):
     async def write(self, data: bytes) -> None:
         """Send to the client, in order."""
 
+    def write_at_once(self, data: bytes) -> memoryview | None:
+        """Send what can be sent without waiting. Returns the rest, for ``write_rest`` at once; None: all is sent, or
+        the client is gone."""
+
+    async def write_rest(self, rest: memoryview) -> None: ...
+
     def busy(self) -> None:
         """Note that a request is running."""
 

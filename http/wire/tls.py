@@ -63,6 +63,7 @@ class TLSStream(trio.abc.Stream):
         "_broken",
         "_ended",
         "_half_sent",
+        "_pending",
         "_poll",
         "_read",
         "_sending",
@@ -79,6 +80,7 @@ class TLSStream(trio.abc.Stream):
         tls = wrapped._sslobj  # type: ignore[attr-defined]
         self._read: Callable[[int], bytes] = wrapped.recv if tls is None else tls.read
         self._write: Callable[[bytes | memoryview], int] = wrapped.send if tls is None else tls.write
+        self._pending: Callable[[], int] = wrapped.pending if tls is None else tls.pending
         self._sending = False
         self._broken = False
         self._ended = False  # the peer's end has come behind data that were returned
@@ -138,7 +140,7 @@ class TLSStream(trio.abc.Stream):
             raise trio.ClosedResourceError
         size = RECORD if max_bytes is None else min(max_bytes, RECORD)
         # Without decrypted data left, a call of OpenSSL would only cost a system call and an exception.
-        wait = not (self._socket.pending() or self._ended)
+        wait = not (self._pending() or self._ended)
         if not wait:
             await trio.lowlevel.checkpoint()
         while True:
@@ -198,7 +200,7 @@ class TLSStream(trio.abc.Stream):
     async def _receive_in_turn(self, turn: Callable[[], Awaitable[None]]) -> bytes:
         if self.closed:
             raise trio.ClosedResourceError
-        wait = not (self._socket.pending() or self._ended)
+        wait = not (self._pending() or self._ended)
         while True:
             if wait:
                 await self._wait_readable()
@@ -364,7 +366,7 @@ class TLSStream(trio.abc.Stream):
         self.closed = True
         trio.lowlevel.notify_closing(self._socket)
         # OpenSSL's part has 50 KiB. It must not wait for the next full collection of cycles with this object.
-        self._read, self._write = self._socket.recv, self._socket.send
+        self._read, self._write, self._pending = self._socket.recv, self._socket.send, self._socket.pending
         with contextlib.suppress(OSError):
             self._socket.close()
 

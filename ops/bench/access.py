@@ -43,7 +43,7 @@ from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.authorization.decision import AuthorizationChain, Privileged
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.outgoing.client import Client
@@ -203,7 +203,7 @@ def prepare() -> tuple[filters.Services, list[Case]]:
 
 
 def request_of(case: Case) -> Request:
-    """Return the request as it is after the filter ``identify``."""
+    """Return the request as it is after the filter ``outermost``."""
     _, fields, certificate = case
     sent = {
         "host": "127.0.0.1:6443",
@@ -222,16 +222,16 @@ def request_of(case: Case) -> Request:
     return request
 
 
-async def _handler(request: Request) -> Response:
+async def _handler(request: Request, context: Context) -> Response:
     return DONE
 
 
-def _run(application: filters.Next) -> Callable[[Request], None]:
+def _run(application: Step) -> Callable[[Request], None]:
     """Return a function that runs the application. It raises RuntimeError if the application waits or rejects."""
 
     def run(request: Request) -> None:
         try:
-            application(request).__await__().__next__()
+            application(request, request.attached(Context)).__await__().__next__()
         except StopIteration as done:
             if done.value is DONE:
                 return

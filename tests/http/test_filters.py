@@ -26,7 +26,7 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
 from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, AuthorizationChain
-from kubechronicle.http.context import Context
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import warning_fields
@@ -49,7 +49,7 @@ class Always:
         return self.user
 
 
-def chain(handler: Handler, *, user: User | None = JANE, allow: bool = True, **settings: Any) -> Handler:
+def chain(handler: Step, *, user: User | None = JANE, allow: bool = True, **settings: Any) -> Handler:
     services = filters.Services(
         metrics=Metrics(),
         authentication=AuthenticationChain([Always(user)]),
@@ -60,12 +60,12 @@ def chain(handler: Handler, *, user: User | None = JANE, allow: bool = True, **s
     return filters.build(services, handler)
 
 
-async def answered(request: Request) -> Response:
+async def answered(request: Request, context: Context) -> Response:
     return Response(200, [("content-type", "text/plain")], b"ok")
 
 
-def raising(error: BaseException) -> Handler:
-    async def handler(request: Request) -> Response:
+def raising(error: BaseException) -> Step:
+    async def handler(request: Request, context: Context) -> Response:
         raise error
 
     return handler
@@ -83,8 +83,6 @@ async def ask(app: Handler, method: str = "GET", target: str = "/api/v1/pods", *
 
 def test_the_order_is_kube_apiservers() -> None:
     assert [each.__name__ for each in filters.FILTERS] == [
-        "answer_errors",
-        "identify",
         "measure",
         "limit_time",
         "authenticate",
@@ -150,9 +148,9 @@ async def test_a_403_names_the_request_quoted_and_without_html(
 async def test_the_handler_gets_the_context_of_the_filters() -> None:
     seen: list[Context] = []
 
-    async def handler(request: Request) -> Response:
-        seen.append(request.attached(Context))
-        return await answered(request)
+    async def handler(request: Request, context: Context) -> Response:
+        seen.append(context)
+        return await answered(request, context)
 
     await ask(chain(handler), target="/api/v1/namespaces/a/pods/p?x=1")
     (context,) = seen
@@ -238,7 +236,7 @@ async def test_clients_that_left_and_cancellation_pass_through() -> None:
     with pytest.raises(ClientDisconnected):
         await ask(app)
 
-    async def forever(request: Request) -> Response:
+    async def forever(request: Request, context: Context) -> Response:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -274,10 +272,10 @@ def test_warnings_that_are_too_long_together_are_cut(given: list[str], lengths: 
 
 
 async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None:
-    async def handler(request: Request) -> Response:
+    async def handler(request: Request, context: Context) -> Response:
         warnings = ['a "quoted" \\ one', "two\r\nx-evil: 1\x00\x7f", "a", 'unknown field "spec.é"', "a"]
-        request.attached(Context).warnings.extend(warnings)
-        return await answered(request)
+        context.warnings.extend(warnings)
+        return await answered(request, context)
 
     answer = await ask(chain(handler))
     assert answer.header_all("warning") == [
@@ -291,9 +289,9 @@ async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None
 async def test_warnings_of_many_fields_stay_within_the_headers_bound() -> None:
     """kube-apiserver cuts warnings at 4 KiB in total: proxies reject larger headers."""
 
-    async def handler(request: Request) -> Response:
-        request.attached(Context).warnings.extend(f"unknown field {number} " + "x" * 400 for number in range(100))
-        return await answered(request)
+    async def handler(request: Request, context: Context) -> Response:
+        context.warnings.extend(f"unknown field {number} " + "x" * 400 for number in range(100))
+        return await answered(request, context)
 
     warnings = (await ask(chain(handler))).header_all("warning")
     assert 10 <= len(warnings) < 100
@@ -335,10 +333,10 @@ class Held:
         self.go = trio.Event()
         self.inside = 0
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: Request, context: Context) -> Response:
         self.inside += 1
         await self.go.wait()
-        return await answered(request)
+        return await answered(request, context)
 
 
 async def test_reads_and_writes_in_flight_are_limited_apart(nursery: trio.Nursery) -> None:
@@ -393,7 +391,7 @@ async def test_errors_and_cancelled_requests_are_no_longer_in_flight(nursery: tr
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-async def sleeping(request: Request) -> Response:
+async def sleeping(request: Request, context: Context) -> Response:
     await trio.sleep_forever()
     raise AssertionError
 
@@ -425,9 +423,9 @@ async def test_an_invalid_timeout_is_400(text: str) -> None:
 
 
 async def test_a_watch_has_no_deadline(autojump_clock: MockClock) -> None:
-    async def handler(request: Request) -> Response:
+    async def handler(request: Request, context: Context) -> Response:
         await trio.sleep(10_000)
-        return await answered(request)
+        return await answered(request, context)
 
     assert (await ask(chain(handler), target="/api/v1/pods?watch=1&timeout=1s")).status == 200
 
@@ -445,7 +443,7 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
         finally:
             closed.append(True)
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: Request, context: Context) -> Response:
         return Response(200, [], body())
 
     metrics = Metrics()

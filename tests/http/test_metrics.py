@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http import measured, slow_requests
+from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.request_metrics import Requests
 
 OURS = {"component": "apiserver"}
@@ -203,6 +204,20 @@ async def test_the_wait_in_queues_is_no_part_of_the_service_level_indicator() ->
         values = {(one.name[len(metric.name) :], one.labels.get("le", "")): one.value for one in metric.samples}
         assert (values["_bucket", "1.0"], values["_count", ""]) == (slow, 2)
         assert values["_sum", ""] == pytest.approx(total)
+
+
+async def test_the_measures_of_few_requests_wait_to_be_counted(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        metrics = server.assembly.application.metrics
+        for number in range(2 * MOST_NOTED + 10):
+            await server.ask("GET", f"{MAPS}/a{number}")
+            assert metrics.noted < MOST_NOTED
+        series = metrics.requests(("GET", "", "", "v1", "configmaps", "", "resource", "apiserver"))
+        assert len(series.durations._noted) < MOST_NOTED
+        assert len(series._ended) < MOST_NOTED
+        assert series.codes == {404: 2 * MOST_NOTED + 10}
+        labels = {"result": "allowed"}
+        assert (await server.metric("authorization_attempts_total", **labels) or 0) >= 2 * MOST_NOTED + 10
 
 
 async def test_lists_and_validated_writes_are_counted(autojump_clock: MockClock) -> None:

@@ -12,6 +12,7 @@ import trio
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authorization.decision import AlwaysAllow, AuthorizationChain
+from kubechronicle.http.context import Context
 from kubechronicle.http.list_body import ListBody, joined_items
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -217,7 +218,7 @@ async def test_an_answer_may_take_longer_than_its_request(wire: Any) -> None:
 async def test_a_request_over_a_connection_ends_at_its_deadline(wire: Any) -> None:
     """The connection enforces the default deadline, and continues with the next request."""
 
-    async def forever(request: Request) -> Response:
+    async def forever(request: Request, context: Context) -> Response:
         await trio.sleep_forever()
 
     services = filters.Services(

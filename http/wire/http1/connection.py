@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Awaitable
 
 import httptools
 import trio
@@ -35,20 +36,18 @@ PIPELINED = 64
 PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
 FRAMING = frozenset(
     {
-        b"connection",
-        b"content-length",
-        b"expect",
-        b"keep-alive",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
+        "connection",
+        "content-length",
+        "expect",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
     }
 )
 """Fields that affect framing. A head with one of them is always parsed."""
-CHECKED = frozenset({b"host", b"connection", b"expect", b"transfer-encoding"})
-"""Fields that each parsed head is checked for."""
 KNOWN_HEADS = 4
 KNOWN_BYTES = 2048
 """Number and bytes of the parsed field sections that a connection remembers, to recognize them."""
@@ -125,7 +124,8 @@ class Http1Protocol:
             protocol = WebSocketProtocol(self._host, request, self._handshake_fields(), self.date_line)
             await self._host.hand_over(protocol, rest)
             return
-        await self._advance(by_reader=True)
+        if self._queue or self._rejected:
+            await self._advance(by_reader=True)
         if self._receiving is not None:
             await self._receiving.wait_buffer()
         while len(self._queue) > PIPELINED and not self._closed:
@@ -172,7 +172,7 @@ class Http1Protocol:
             and self._queue[0].received_whole
             and not (self._rejected or self._in_head)
             and fields.find(b"\r\n\r\n") == len(fields) - 4
-            and FRAMING.isdisjoint(name for name, _ in self._fields)
+            and FRAMING.isdisjoint(self._queue[0].request.headers.first)
         ):
             self._known[fields] = self._queue[0].request.headers.copy()
 
@@ -254,9 +254,11 @@ class Http1Protocol:
     def on_headers_complete(self) -> None:
         version = self._parser.get_http_version()
         exchange = Http1Exchange(self, self._host)
-        raw_path, query_string = self._check_head(version, exchange)
         headers = Headers.from_raw(self._fields)
-        self._begin_request(exchange, self._parser.get_method(), raw_path, query_string, headers, version)
+        method = self._parser.get_method()
+        self._check_head(method, headers, version, exchange)
+        raw_path, query_string = split_target(self._url)
+        self._begin_request(exchange, method, raw_path, query_string, headers, version)
         self._in_head = False
         self._head_bytes = 0
         self._receiving = exchange
@@ -270,32 +272,27 @@ class Http1Protocol:
             self._receiving.feed_end()
             self._receiving = None
 
-    def _check_head(self, version: str, exchange: Http1Exchange) -> tuple[str, str]:
-        """Check the head, set up the exchange, and return path and query string. Raises RequestRejected, ValueError
-        (400)."""
-        hosts = 0
-        exchange.keep_alive = version == "1.1"
-        for name, value in self._fields:
-            if name not in CHECKED:
-                continue
-            if name == b"host":
-                hosts += 1
-            elif name == b"connection":
-                exchange.keep_alive = exchange.keep_alive and b"close" not in value.lower()
-            elif name == b"expect":
-                exchange.expects_continue = value.lower() == b"100-continue" and version == "1.1"
-            elif name == b"transfer-encoding":
-                if value.lower() != b"chunked":
-                    self._reject(501)
-                if version != "1.1":
-                    self._reject(400)  # RFC 9112 §6.1: a sign of request smuggling
+    def _check_head(self, method: bytes, headers: Headers, version: str, exchange: Http1Exchange) -> None:
+        """Check the head, and set up the exchange. Raises RequestRejected."""
+        fields = headers.first
+        if version != "1.1":
+            exchange.keep_alive = False
+        elif "connection" in fields:
+            exchange.keep_alive = not any("close" in value.lower() for value in headers.get_all("connection"))
+        if "expect" in fields:
+            exchange.expects_continue = headers.get_all("expect")[-1].lower() == "100-continue" and version == "1.1"
+        if "transfer-encoding" in fields:
+            if any(value.lower() != "chunked" for value in headers.get_all("transfer-encoding")):
+                self._reject(501)
+            if version != "1.1":
+                self._reject(400)  # RFC 9112 §6.1: a sign of request smuggling
         if version not in ("1.1", "1.0"):
             self._reject(505 if version > "1.1" else 400)
+        hosts = len(headers.get_all("host"))
         if hosts > 1 or (hosts == 0 and version == "1.1"):
             self._reject(400)
-        if self._parser.get_method() == b"CONNECT":
+        if method == b"CONNECT":
             self._reject(405)
-        return split_target(self._url)
 
     def _reject(self, status: int) -> None:
         self._reject_later(status)
@@ -347,8 +344,8 @@ class Http1Protocol:
         try:
             while self._current is None and self._queue and not self._closed and not self._host.overdue:
                 exchange = self._current = self._queue.popleft()
-                self._make_room()
-                self._host.busy()
+                if self._room is not None:
+                    self._make_room()
                 self._host.begin_exchange(exchange)
                 if exchange.received_whole and exchange.takeover is None:
                     exchange.inline = by_reader
@@ -365,18 +362,18 @@ class Http1Protocol:
             self._room.set()
             self._room = None
 
-    async def exchange_done(self, *, goes_on: bool) -> None:
+    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
         self._current = None
         if self._closed:
-            return
-        held = self._take_held()
+            return None
+        held = self._take_held() if self._held is not None else b""
         if not goes_on or self._leaving:
             self._close()
-            return
+            return None
         self._host.idle()
         if held:
             self._parse(held)
-        await self._advance(by_reader=False)
+        return None if self._advancing else self._advance(by_reader=False)
 
     async def _send_rejection(self) -> None:
         line = status_line(self._rejected)

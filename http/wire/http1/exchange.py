@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from kubechronicle.http.messages import Push, Response
-from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange, close_iterator
+from kubechronicle.http.wire.exchange import NO_BODY, FieldEncoder, HttpExchange, close_iterator
 from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import Takeover
@@ -35,12 +36,15 @@ class Exchanging(Protocol):
     async def read_ahead(self) -> None:
         """Read for an application that the reader itself runs and that waits for the end of its client."""
 
-    async def exchange_done(self, *, goes_on: bool) -> None:
-        """Note that the answer has been sent. ``goes_on``: another request may follow."""
+    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
+        """Note that the answer has been sent. ``goes_on``: another request may follow. Returns the work with the next
+        one, if it is for this task."""
 
 
-class Http1Exchange(HttpExchange):
-    """One request and its answer on an HTTP/1.1 connection."""
+class Http1Exchange(HttpExchange[bytes]):
+    """One request and its answer on an HTTP/1.1 connection. Its encoded fields are lines."""
+
+    _encode = staticmethod(FieldEncoder(lambda name, value: b"%b: %b\r\n" % (name, value)).all)
 
     keep_alive = True
     expects_continue = False
@@ -60,10 +64,16 @@ class Http1Exchange(HttpExchange):
         return super().feed(data)
 
     async def receive_body(self) -> bytes:
-        if self.expects_continue and not self._chunks and not self._ended:
+        if self.expects_continue and not self._chunks and not self.received_whole:
             self.expects_continue = False
             await self._wire.write(CONTINUE)
         return await super().receive_body()
+
+    def body_at_once(self) -> bytes | None:
+        if not self.received_whole or len(self._chunks) != 1:
+            return None
+        self._buffered = 0
+        return self._chunks.popleft()
 
     async def wait_disconnect(self) -> None:
         while self.inline and not self._gone:
@@ -86,16 +96,15 @@ class Http1Exchange(HttpExchange):
     def _push(self, chunk: bytes) -> bool:
         return self._wire.push(framed(chunk) if self._chunked else chunk)
 
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
-        lines = [status_line(status)]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        lines += (self._protocol.date_line(), b"" if self.keep_alive else b"connection: close\r\n")
+    def _head(self, status: int, headers: list[bytes]) -> list[bytes]:
+        lines = [status_line(status), *headers, self._protocol.date_line()]
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
         return lines
 
     def _decide_keep_alive(self) -> None:
         """Decide before the head is sent, so that no client sends a request into a connection that closes."""
-        if not (self._ended or self._will_end()) or self._host.draining.is_set():
+        if not (self.received_whole or self._will_end()) or self._host.draining.is_set():
             self.keep_alive = False
 
     def _will_end(self) -> bool:
@@ -105,7 +114,7 @@ class Http1Exchange(HttpExchange):
             return False
         return int(declared) - self._received <= self._host.limits.discard_bytes
 
-    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    def _send_answer(self, status: int, headers: list[bytes], body: bytes) -> Awaitable[None] | None:
         self._decide_keep_alive()
         head = self._head(status, headers)
         if status in NO_BODY:
@@ -116,13 +125,21 @@ class Http1Exchange(HttpExchange):
         if body and self.request.method != "HEAD":
             head.append(body)
         self._complete_answer = True
-        await self._wire.write(b"".join(head))
-        if not self._ended and self.keep_alive:
+        data = b"".join(head)
+        rest = self._wire.write_at_once(data)
+        if rest is None and (self.received_whole or not self.keep_alive):
+            return None
+        return self._send_and_discard(rest)
+
+    async def _send_and_discard(self, rest: memoryview | None) -> None:
+        if rest is not None:
+            await self._wire.write_rest(rest)
+        if not self.received_whole and self.keep_alive:
             await self._discard_rest()
 
-    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_head(self, status: int, headers: list[bytes]) -> None:
         self._decide_keep_alive()
-        known_length = any(name == b"content-length" for name, _ in headers)
+        known_length = any(line.startswith(b"content-length:") for line in headers)
         if self.request.http_version == "1.0" or known_length:
             self._chunked = False
             self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
@@ -149,15 +166,15 @@ class Http1Exchange(HttpExchange):
         elif self._chunked and self.request.method != "HEAD":
             await self._wire.write(LAST_CHUNK)
 
-    async def _complete(self, response: Response | None) -> None:
+    def _complete(self, response: Response | None) -> Awaitable[None]:
         takeover = self.takeover
-        if takeover is None:
-            await super()._complete(response)
-            return
-        takeover.possible = False
-        if not takeover.taken:
-            await super()._complete(response)
-            return
+        if takeover is not None:
+            takeover.possible = False
+            if takeover.taken:
+                return self._end_takeover(takeover, response)
+        return self._answer_and_finish(response)
+
+    async def _end_takeover(self, takeover: Takeover, response: Response | None) -> None:
         try:
             if response is not None and not isinstance(response.body, bytes):
                 await close_iterator(response.body)
@@ -165,8 +182,8 @@ class Http1Exchange(HttpExchange):
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        await self._protocol.exchange_done(goes_on=False)
+        self._protocol.exchange_done(goes_on=False)
         del self.request
 
-    async def _finish(self) -> None:
-        await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)
+    def _finish(self) -> Awaitable[None] | None:
+        return self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self.received_whole)

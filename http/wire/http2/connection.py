@@ -205,7 +205,6 @@ class Http2Protocol:
         )
         streams.open[stream_id] = exchange
         streams.running.add(exchange)
-        host.busy()
         host.begin_exchange(exchange)
         if ends:
             exchange.feed_end()

@@ -11,7 +11,7 @@ from typing import Protocol
 import trio
 
 from kubechronicle.http.messages import ClientDisconnected, Push
-from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange
+from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange, encode_headers
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.frames import ErrorCode
 from kubechronicle.http.wire.http2.output import WRITE, Output
@@ -39,7 +39,7 @@ class Streams(Protocol):
         """Note that the exchange sends nothing more."""
 
 
-class Http2Exchange(HttpExchange):
+class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     """One stream.
 
     ``window``: bytes that the client accepts.
@@ -48,6 +48,7 @@ class Http2Exchange(HttpExchange):
     ``left``: bytes left of the declared body; None without a declaration.
     """
 
+    _encode = staticmethod(encode_headers)
     window: int
     receive_window: int
     closed = False  # reset by either side

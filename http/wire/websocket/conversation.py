@@ -125,6 +125,9 @@ class WebSocketExchange:
     async def receive_body(self) -> bytes:
         return b""
 
+    def body_at_once(self) -> bytes | None:
+        return b""
+
     def limit(self, deadline: float) -> bool:
         return False
 

@@ -48,7 +48,7 @@ async def answered(mode: str, closed: list[str]) -> tuple[Backend, Response]:
     policy, _ = policies.load(POLICY)
     backend = Backend(mode)
 
-    async def listed(request: Request) -> Response:
+    async def listed(request: Request, context: Context) -> Response:
         body = ListBody(b'{"items":[', joined_items([b"{}"] * 3, separator=b","), b"]}")
         body.when_closed = lambda: closed.append("seats")
         return Response(200, [("content-type", "application/json")], body)
@@ -56,9 +56,9 @@ async def answered(mode: str, closed: list[str]) -> tuple[Backend, Response]:
     request = Request.of("GET", TARGET)
     query = Query("")
     info = resolve("GET", TARGET, query)
-    request.attach(Context(info=info, query=query, audit_id="id", deadline=0.0, received=0.0))
+    context = Context(info=info, query=query, audit_id="id", deadline=0.0, received=0.0)
     audit = Audit(Matcher(policy), [backend], AuditMetrics())
-    return backend, await requests.audited(audit, listed)(request)
+    return backend, await requests.audited(audit, listed)(request, context)
 
 
 async def test_in_mode_batch_the_event_comes_when_the_list_is_sent() -> None:

@@ -19,6 +19,7 @@ from kubechronicle.api.configuration import tracing as configuration
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.meta.request_info import Query, resolve
+from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.traceparent import CURRENT
 from kubechronicle.http.tracing import collector as collector_module
@@ -116,14 +117,14 @@ async def test_who_decides_about_a_trace(autojump_clock: MockClock) -> None:
 async def test_requests_to_others_carry_the_trace(autojump_clock: MockClock) -> None:
     seen: list[str] = []
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: Request, context: Context) -> Response:
         seen.append(CURRENT.get())
         return Response(200, [], b"")
 
     async with open_server() as server, tracing_to(Collector()) as tracing:
         request = server.request("GET", MAPS, headers={"traceparent": SAMPLED})
         await server.assembly.application.application(request)  # attaches the context of the request
-        await traced(tracing, handler)(request)
+        await traced(tracing, handler)(request, request.attached(Context))
     version, trace, span, flags = seen[0].split("-")
     assert (version, trace, flags) == ("00", TRACE, "01")
     assert span != SPAN
