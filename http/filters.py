@@ -163,8 +163,7 @@ def authenticate(services: Services, following: Step) -> Step:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
     chain, annotates = services.authentication, services.audit is not None
-    metrics = chain.metrics
-    succeeded, seen = metrics.succeeded, metrics.seen
+    succeeded, seen, failed = chain.metrics.succeeded, chain.metrics.seen, chain.metrics.failed
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if annotates:
@@ -197,7 +196,7 @@ def authenticate(services: Services, following: Step) -> Step:
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
-        metrics.failed(why, time.perf_counter() - started)
+        failed(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
         refusal = status.unauthorized()
         if services.audit is not None:
