@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import trio
 
 from kubechronicle.actors.errors import MailboxFull
+from kubechronicle.eventlog.waking import WOKEN
 
 M = TypeVar("M")
 
@@ -48,7 +49,7 @@ class Mailbox(Generic[M]):
             raise MailboxFull(self._owner, self._capacity)
         self._messages.append(message)
         if self._reader is not None:
-            trio.lowlevel.reschedule(self._reader)
+            trio.lowlevel.reschedule(self._reader, WOKEN)
             self._reader = None
 
     @property

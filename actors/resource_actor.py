@@ -28,6 +28,7 @@ from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.mailbox import DEFAULT_CAPACITY, Mailbox
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Change, Key, Record, Rejected, Transaction
+from kubechronicle.eventlog.waking import WOKEN
 
 CommitOutcome = tuple[Record, ...] | Rejected | Exception
 
@@ -72,7 +73,7 @@ class Commit:
     def finish(self, outcome: CommitOutcome) -> None:
         self.outcome = outcome
         if self._waiting is not None:
-            trio.lowlevel.reschedule(self._waiting)
+            trio.lowlevel.reschedule(self._waiting, WOKEN)
             self._waiting = None
 
     def wait(self, *, limited: bool = False) -> Awaitable[CommitOutcome]:

@@ -45,6 +45,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.waking import WOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +235,7 @@ class Appender:
 
     def _wake(self) -> None:
         if self._parked is not None:
-            trio.lowlevel.reschedule(self._parked)
+            trio.lowlevel.reschedule(self._parked, WOKEN)
             self._parked = None
 
     async def _close_when_cancelled(self, shielded: trio.CancelScope) -> None:

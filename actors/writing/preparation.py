@@ -113,7 +113,10 @@ class Preparation:
     async def _begin_creation(
         self, target: Target, make: MakeObject, context: WriteContext, turn: Turn, size: int
     ) -> _Work:
-        accepted = await turn.run(size, _accept_create, target.rt, make, context)
+        if turn.is_small(size):
+            accepted = _accept_create(target.rt, make, context)
+        else:
+            accepted = await turn.run(size, _accept_create, target.rt, make, context)
         name = accepted["metadata"].get("name", "")
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
@@ -133,7 +136,10 @@ class Preparation:
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
         if not self._passes(self._admission.begin_write, attributes):
             await self._pass_on_newest_state(self._admission.begin_write, attributes)
-        prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
+        if turn.is_small(size):
+            prepared = pipeline.finish_create(target.rt, accepted, context, attributes.causes)
+        else:
+            prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
         attributes.warnings.extend(prepared.warnings)
         if target.rt.namespaced and not target.namespace:
             raise status.bad_request("Namespace parameter required.")

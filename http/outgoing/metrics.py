@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kubechronicle.api.values import buckets
+from kubechronicle.http.histograms import MOST_NOTED, Histogram
 
 DURATIONS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -19,29 +19,6 @@ FAILED: Final = "<error>"
 """The code of a request without an answer."""
 MOST_SERIES: Final = 1000
 """Combinations of host and method. Further ones are not counted: the URLs of webhooks come from clients."""
-
-
-MOST_NOTED: Final = 1024
-"""Requests that wait to be counted."""
-
-
-class _Histogram:
-    """Values, first noted, and later counted in buckets; see buckets.py."""
-
-    __slots__ = ("bounds", "noted", "numbers")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.noted: list[float] = []
-        self.numbers: list[float] = [0] * (len(bounds) + 1) + [0.0]
-
-    def fold(self) -> None:
-        buckets.fill(self.numbers, self.bounds, self.noted)
-
-    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        *numbers, total = self.numbers
-        names = [*map(floatToGoString, self.bounds), "+Inf"]
-        family.add_metric(labels, list(zip(names, accumulate(numbers), strict=True)), total)
 
 
 class _Series:
@@ -52,9 +29,9 @@ class _Series:
     def __init__(self) -> None:
         self.codes: Counter[str] = Counter()
         self.noted: list[str] = []
-        self.durations = _Histogram(DURATIONS)
-        self.sent = _Histogram(SIZES)
-        self.answered = _Histogram(SIZES)
+        self.durations = Histogram(DURATIONS)
+        self.sent = Histogram(SIZES)
+        self.answered = Histogram(SIZES)
 
     def fold(self) -> None:
         self.codes.update(self.noted)
@@ -77,10 +54,10 @@ class OutgoingMetrics(Collector):
                 return
             series = self._series[host, method] = _Series()
         series.noted.append(code)
-        series.durations.noted.append(seconds)
-        series.sent.noted.append(sent)
+        series.durations.note(seconds)
+        series.sent.note(sent)
         if code != FAILED:
-            series.answered.noted.append(answered)
+            series.answered.note(answered)
         if len(series.noted) >= MOST_NOTED:
             series.fold()
 
@@ -102,7 +79,8 @@ class OutgoingMetrics(Collector):
             series.fold()
             for code, count in series.codes.items():
                 total.add_metric((code, host, method), count)
-            series.durations.add_to(durations, (host, method))
-            series.sent.add_to(sent, (host, method))
-            series.answered.add_to(answered, (host, method))
+            for family, histogram in ((durations, series.durations), (sent, series.sent), (answered, series.answered)):
+                bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+                numbers = list(zip(bounds, accumulate(histogram.counts), strict=True))
+                family.add_metric((host, method), numbers, histogram.total)
         yield from (total, durations, sent, answered)
