@@ -85,7 +85,9 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type, depth
             continue
         below = member_type(kind, name)
         if value and value.__class__ is dict is held.__class__ and below.__class__ is ObjectType and not below.atomic:
-            merged[name] = _merge_maps(held, value, below, depth + 1)
+            found = _merge_maps(held, value, below, depth + 1)
+            # A part of the object that stays keeps its identity, so that no later step looks at it.
+            merged[name] = held if depth == 1 and same_json(found, held) else found
             continue
         result = merge(held, value, below, depth)
         if result is not MISSING:

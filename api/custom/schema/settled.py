@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
+from kubechronicle.api.meta import stored_contents
 
 MAX_KNOWN: Final = 256
 """Digests per generation. Two are kept, 60 KB for each schema in use."""
@@ -64,7 +65,8 @@ class Contents:
         self.text: bytes | None = None
         self.digest: bytes | None = None
         try:
-            self.text = orjson.dumps({name: item for name, item in obj.items() if name != "metadata"})
+            contents = {name: item for name, item in obj.items() if name != "metadata"}
+            self.text = orjson.dumps(stored_contents.with_texts(contents))
         except TypeError:  # an integer beyond 64 bits, or too deep
             return
         self.digest = sha256(self.text, usedforsecurity=False).digest()
