@@ -21,8 +21,17 @@ MANY: Final = 6
 KNOWN_ITEMS: Final = 16 * 1024
 """Items of the lists of a generation whose nodes are kept, of which there are two. An item takes up to 300 bytes."""
 
-Columns = list[tuple[Any, ...]]
+KNOWN_BYTES: Final = 256 * 1024
+"""Bytes of the shapes of a generation, of which there are two, for which the sets of small objects are kept."""
 
+MOST_NAMES: Final = 32
+"""Fields of an item in lists whose nodes are kept."""
+
+Columns = list[tuple[Any, ...]]
+Shape = tuple[Any, ...]
+"""The names of an object's fields; before the name of a map, the shape of that."""
+
+_CONTAINERS: Final = frozenset((dict, list))
 _OBJECTS: Final = {dict}
 _TEXTS: Final = {str}
 
@@ -40,8 +49,11 @@ def columns_of(items: list[Any]) -> tuple[tuple[str, ...], Columns] | None:
 
 
 def keys_of(names: tuple[str, ...], columns: Columns, kind: ListType) -> tuple[str, ...] | None:
-    """Return the keys of the items of a list; None unless all are short texts of the list's only key field."""
-    if kind.only_key not in names:
+    """Return the keys of the items of a list; None unless all are short texts of the list's only key field.
+
+    None also if the names are too many or too long to be kept.
+    """
+    if kind.only_key not in names or len(names) > MOST_NAMES or not are_short(names):
         return None
     keys = columns[names.index(kind.only_key)]
     return keys if are_short(keys) else None
@@ -50,3 +62,20 @@ def keys_of(names: tuple[str, ...], columns: Columns, kind: ListType) -> tuple[s
 def are_short(values: tuple[Any, ...]) -> bool:
     """Return whether all values, one at least, are texts that may be kept."""
     return {*map(type, values)} == _TEXTS and len(max(values, key=len)) <= MAX_CACHED
+
+
+def shape_of(obj: dict[str, Any]) -> Shape | None:
+    """Return the shape of an object that holds maps of leaves, and in its metadata, maps of these; None of others."""
+    shape: list[Any] = []
+    for name, item in obj.items():
+        if item.__class__ is dict:
+            if _CONTAINERS.isdisjoint(map(type, item.values())):
+                shape.append(tuple(item))
+            elif name == "metadata" and "metadata" not in item and (below := shape_of(item)) is not None:
+                shape.append(below)
+            else:
+                return None
+        elif item.__class__ is list:
+            return None
+        shape.append(name)
+    return tuple(shape)

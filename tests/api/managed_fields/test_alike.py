@@ -158,3 +158,11 @@ def test_names_that_are_kept_are_short() -> None:
     assert not alike.are_short(("a", "b" * 129))
     assert not alike.are_short(("a", 1))
     assert alike.are_short(("a", "b" * 128))
+
+
+def test_lists_with_many_or_long_names_are_not_kept() -> None:
+    for names in (["n" * 129], [f"n{number}" for number in range(40)]):
+        items = [{"name": f"k{number}", **dict.fromkeys(names, "v")} for number in range(MANY)]
+        nodes = [field_sets.everything({"keyed": items}, KIND)["f:keyed"] for _ in range(2)]
+        assert nodes[0] == nodes[1]
+        assert nodes[0] is not nodes[1]
