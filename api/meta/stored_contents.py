@@ -22,6 +22,7 @@ KEPT_BYTES: Final = 512 * 1024
 """Bytes of the texts of a generation, of which there are two. A value takes about ten times its text."""
 
 LEAST: Final = 1024
+MOST: Final = 128 * 1024
 """Bytes of the text of a value that is noted."""
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
@@ -42,7 +43,7 @@ def note(obj: dict[str, Any]) -> None:
     if value.__class__ is not dict or not name.isidentifier() or _members.text_of(value) is not None:
         return
     text = unstructured.encode(value)
-    if len(text) < LEAST:
+    if not LEAST <= len(text) <= MOST:
         return
     member = b'"%b":%b' % (name.encode(), text)
     known = _members.get(member)
@@ -75,16 +76,16 @@ def split(stored: bytes) -> tuple[bytes, dict[str, Any]] | None:
 
 def noted_in(obj: dict[str, Any]) -> list[str]:
     """Return the names of the fields of an object whose values are known."""
-    return [name for name, value in obj.items() if _text_of(name, value) is not None]
+    return [name for name, value in obj.items() if text_of(name, value) is not None]
 
 
 def with_texts(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object for orjson, with the texts of the values that are known."""
-    found = {name: orjson.Fragment(text) for name, value in obj.items() if (text := _text_of(name, value)) is not None}
+    found = {name: orjson.Fragment(text) for name, value in obj.items() if (text := text_of(name, value)) is not None}
     return obj | found if found else obj
 
 
-def _text_of(name: str, value: Any) -> bytes | None:
+def text_of(name: str, value: Any) -> bytes | None:
     """Return the text of a value that is known as that of a field of this name."""
     member = _members.text_of(value)
     if member is None:

@@ -26,6 +26,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.managed_fields.field_sets import FieldSet
+from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.patch import typed_matchers, typed_readers
 from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.values.recent import Recent
@@ -134,8 +135,13 @@ def was_taken_out(config: dict[str, Any], part: Settled) -> bool:
     return config.pop(part.name, None) == TAKEN and _TAKEN not in orjson.dumps(config)
 
 
-def note_settled(body: bytes, name: str, live: Any, kind: ObjectType, manager: str, node: FieldSet) -> None:
-    """Note that the part of this name in a body, which has been read as plain, left the live value as it is."""
+def note_settled(body: bytes, name: str, live: dict[str, Any], kind: ObjectType, manager: str, node: FieldSet) -> None:
+    """Note that the part of this name in a body, which has been read as plain, left the live object as it is.
+
+    ``node``: that of the part. Only for values that are known (stored_contents.py), which never change.
+    """
+    stored = stored_contents.text_of(name, live[name])
     text = bytes(_members(body)[name])
-    if len(text) >= LARGE:
-        _settled.add((id(live), manager), Settled(kind, name, text, live, node), len(text))
+    if stored is not None and len(text) >= LARGE:
+        part = Settled(kind, name, text, live[name], node)
+        _settled.add((id(live[name]), manager), part, len(text) + len(stored))

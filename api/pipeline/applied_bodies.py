@@ -84,7 +84,7 @@ def note_settled(config: Object, named: FieldSet, old: Object, kind: ObjectType,
     """Note which large part of a configuration has left the live object as it is."""
     for name in stored_contents.noted_in(old):
         if name in config and obj.get(name) is old[name]:
-            known_parts.note_settled(request.body, name, old[name], kind, request.writer.manager, named[f"f:{name}"])
+            known_parts.note_settled(request.body, name, old, kind, request.writer.manager, named[f"f:{name}"])
 
 
 def _last_applied(old: Object | None, writer: Writer) -> FieldSet:

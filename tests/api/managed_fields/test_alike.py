@@ -61,7 +61,7 @@ def drawn_items(draw: random.Random) -> list[Any]:
 
 
 def drawn_spec(draw: random.Random) -> dict[str, Any]:
-    values = {name: drawn_items(draw) for name in ("keyed", "twice", "closed", "whole", "texts")}
+    values: dict[str, Any] = {name: drawn_items(draw) for name in ("keyed", "twice", "closed", "whole", "texts")}
     for name in ("map", "free", "set"):
         odd = draw.choice((0.0, 0.02, 0.1))
         names = [f"{'k' * (200 if draw.random() < odd else 1)}{n}" for n in range(draw.randint(MANY - 1, MANY + 3))]

@@ -10,6 +10,7 @@ import pytest
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.meta import stored_contents, stored_sets
 from kubechronicle.api.meta.encoding import encode_custom
+from kubechronicle.api.meta.stored_contents import MOST
 from kubechronicle.eventlog.entries import seal
 
 SPEC = {"texts": [f"text {n}" for n in range(200)], "html": "<&>", "number": 1e16, "status": {"of": "spec"}}
@@ -69,7 +70,17 @@ def test_a_noted_value_is_shared_and_written_as_it_is_stored() -> None:
     assert orjson.dumps(written["spec"]) == unstructured.encode(first["spec"])
 
 
-@pytest.mark.parametrize("given", [obj(spec={"small": 1}), obj(spec=["x" * 2000]), obj(**{'a"b': SPEC}), obj()])
+@pytest.mark.parametrize(
+    "given",
+    [
+        obj(spec={"small": 1}),
+        obj(spec={"large": "x" * MOST}),
+        obj(spec=["x" * 2000]),
+        obj(**{'a"b': SPEC}),
+        obj(),
+    ],
+    ids=lambda given: str([*given]),
+)
 def test_other_values_are_not_noted(given: dict[str, Any]) -> None:
     text = encode_custom(given)
     stored_contents.note(given)
