@@ -20,6 +20,7 @@ class Complaints(list[str]):
 
     ``document``: a JSON document with repeated keys, None for any other. Its objects are tuples of (key, value).
     ``source``: the text of a JSON document.
+    ``small_integers``: no integer of the document has more than 53 bits; False also if that is not known.
     ``keys_sorted``: unknown fields are reported in the order of their names, as Kubernetes makes JSON of YAML.
     """
 
@@ -27,4 +28,5 @@ class Complaints(list[str]):
         super().__init__(sentences)
         self.document = document
         self.source = b""
+        self.small_integers = False
         self.keys_sorted = keys_sorted

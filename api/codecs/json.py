@@ -99,9 +99,16 @@ def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]
         return value, _duplicates(text) if strict else Complaints()
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
         _check_depth(data, value)
-    if not strict or has_unique_keys(data, value):
+    if not strict:
         return value, Complaints()
-    return value, _duplicates(data.decode())
+    small_integers = True
+    try:
+        unique = has_unique_keys(data, value, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # an integer beyond 53 bits
+        unique, small_integers = has_unique_keys(data, value), False
+    complaints = Complaints() if unique else _duplicates(data.decode())
+    complaints.small_integers = small_integers
+    return value, complaints
 
 
 def loads(data: bytes) -> Any:

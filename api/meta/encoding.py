@@ -19,7 +19,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.codecs import unstructured
-from kubechronicle.api.meta import stored_sets
+from kubechronicle.api.meta import stored_contents, stored_sets
 
 METADATA_ORDER: Final = (
     "name",
@@ -69,7 +69,7 @@ def encode_custom(obj: dict[str, Any]) -> bytes:
         metadata["managedFields"] = stored_sets.as_written(entries)
     text = orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)
     sealable = orjson.Fragment(b'%b, "uid":%b}' % (text[:-1], orjson.dumps(given["uid"])))
-    return b"{ %b" % unstructured.encode({**obj, "metadata": sealable})[1:]
+    return b"{ %b" % unstructured.encode({**stored_contents.with_texts(obj), "metadata": sealable})[1:]
 
 
 def copy_object(value: Any) -> Any:

@@ -7,6 +7,7 @@ last are kept by their text, and a set that was read is written as that text.
     {…"managedFields":[{…"fieldsV1":{"f:spec":{}},"manager":"a",…}],…}     a stored object
                                     {"f:spec":{}}                          the text of its set
 
+Not here: the contents of objects, the rest but the metadata (stored_contents.py).
 Invariant: sets never change, so all objects share them.
 """
 
@@ -15,6 +16,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
+
+from kubechronicle.api.meta import stored_contents
+from kubechronicle.api.values.known_texts import KnownTexts
 
 FieldSet = dict[str, Any]
 
@@ -28,57 +32,34 @@ _BEGIN: Final = b'"fieldsV1":'
 _END: Final = b',"manager":"'
 
 
-class _Generation:
-    """Sets by their text, and texts by the identity of their set, which lives as long as the generation."""
-
-    __slots__ = ("by_identity", "by_text", "weight")
-
-    def __init__(self) -> None:
-        self.by_text: dict[bytes, FieldSet] = {}
-        self.by_identity: dict[int, tuple[FieldSet, bytes]] = {}
-        self.weight = 0
-
-    def add(self, text: bytes, fields: FieldSet) -> None:
-        self.by_text[text] = fields
-        self.by_identity[id(fields)] = fields, text
-        self.weight += len(text)
+_sets: Final[KnownTexts[FieldSet]] = KnownTexts(KEPT_BYTES)
 
 
-class StoredSets:
-    """The sets that were read last; several threads may use it at once."""
-
-    __slots__ = ("_former", "_now")
-
-    def __init__(self) -> None:
-        self._now = _Generation()
-        self._former = _Generation()
-
-    def of(self, text: bytes) -> FieldSet:
-        """Return the set of a text. orjson.JSONDecodeError if it is not JSON."""
-        fields = self._now.by_text.get(text)
-        if fields is not None:
-            return fields
-        fields = self._former.by_text.get(text)
-        if fields is None:
-            fields = orjson.loads(text)
-        if len(text) >= LEAST:
-            if self._now.weight > KEPT_BYTES:
-                self._former, self._now = self._now, _Generation()
-            self._now.add(text, fields)
-        return fields
-
-    def text_of(self, fields: Any) -> bytes | None:
-        """Return the text of a set that was read; None if it is not known."""
-        key = id(fields)
-        found = self._now.by_identity.get(key) or self._former.by_identity.get(key)
-        return found[1] if found is not None and found[0] is fields else None
-
-
-_sets: Final = StoredSets()
+def _set_of(text: bytes) -> FieldSet:
+    """Return the set of a text. orjson.JSONDecodeError if it is not JSON."""
+    known = _sets.get(text)
+    if known is not None:
+        return known
+    fields: FieldSet = orjson.loads(text)
+    if len(text) >= LEAST:
+        _sets.add(text, fields)
+    return fields
 
 
 def decode(stored: bytes) -> dict[str, Any]:
-    """Return a stored object with sorted keys as orjson decodes it. It shares field sets with others."""
+    """Return a stored object with sorted keys as orjson decodes it. It shares field sets and large values with others,
+    so nothing in it may be changed but the object and its metadata."""
+    split = stored_contents.split(stored)
+    if split is not None:
+        head, contents = split
+        try:
+            return _decode(head) | contents
+        except orjson.JSONDecodeError:  # its metadata end elsewhere
+            pass
+    return _decode(stored)
+
+
+def _decode(stored: bytes) -> dict[str, Any]:
     pieces: list[bytes] = []
     sets: list[FieldSet] = []
     done = 0
@@ -88,7 +69,7 @@ def decode(stored: bytes) -> dict[str, Any]:
             end = stored.find(_END, begin)
             if end < 0:
                 break
-            sets.append(_sets.of(stored[begin:end]))
+            sets.append(_set_of(stored[begin:end]))
             pieces += (stored[done:begin], b"%d" % (len(sets) - 1))
             done = end
     except orjson.JSONDecodeError:  # not the set of a manager, or of one without a name

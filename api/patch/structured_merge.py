@@ -7,6 +7,8 @@ to remove. Results may share values with the arguments; values are never changed
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
+from operator import itemgetter, or_
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields import path_elements
@@ -83,7 +85,9 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type, depth
             continue
         below = member_type(kind, name)
         if value and value.__class__ is dict is held.__class__ and below.__class__ is ObjectType and not below.atomic:
-            merged[name] = _merge_maps(held, value, below, depth + 1)
+            found = _merge_maps(held, value, below, depth + 1)
+            # A part of the object that stays keeps its identity, so that no later step looks at it.
+            merged[name] = held if depth == 1 and same_json(found, held) else found
             continue
         result = merge(held, value, below, depth)
         if result is not MISSING:
@@ -99,6 +103,8 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
     An item only in ``live`` stays before its successor there. A shared item takes its position from ``applied``.
     """
     if _in_step(live, applied, kind):
+        if _separable(kind.item) and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, applied)))):
+            return list(map(or_, live, applied))
         pairs = (merge(held, item, kind.item) for held, item in zip(live, applied, strict=True))
         return [item for item in pairs if item is not MISSING] or MISSING
     left, right = path_elements.elements_of(live, kind), path_elements.elements_of(applied, kind)
@@ -143,11 +149,10 @@ def _in_step(live: list[Any], applied: list[Any], kind: ListType) -> bool:
     """Return whether both lists have the same items by key, in the same order, which is common and quick to see."""
     if len(kind.keys) != 1 or kind.list_type != MAP or len(live) != len(applied):
         return False
-    name = kind.keys[0]
+    key = itemgetter(kind.keys[0])
     try:
-        keys = [item[name] for item in live]
-        same = keys == [item[name] for item in applied] and len(set(keys)) == len(keys)
-        return same and set(map(type, keys)) == {str}
+        keys = list(map(key, live))
+        return keys == list(map(key, applied)) and len(set(keys)) == len(keys) and set(map(type, keys)) == {str}
     except (TypeError, KeyError, IndexError):  # not objects, or without the key: an element's own rules apply
         return False
 

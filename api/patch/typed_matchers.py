@@ -6,6 +6,8 @@ the set of the first costs less than to make a set of its own.
     last  {"f:spec": {"f:size": {}}}     {"spec": {"size": 4}}               matches
                                          {"spec": {"size": 4, "a": 1}}       does not
                                          {"spec": {"size": "4"}}             does not: it may be invalid
+
+Of large lists and maps, the keys that matched a node are kept: then the classes of the values are all to look at.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.codecs.yaml import MAX_PLAIN_DEPTH, MAX_PLAIN_KEY
+from kubechronicle.api.managed_fields.alike import KNOWN_ITEMS, MANY, are_short, columns_of, keys_of
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement, elements_of
 from kubechronicle.api.patch.typed_readers import MAX_SHAPES, Odd, class_of, reader_of
-from kubechronicle.api.schema.types import ATOMIC, ListType, MapType, ObjectType, Type
+from kubechronicle.api.schema.types import ATOMIC, SET, ListType, MapType, ObjectType, Type
+from kubechronicle.api.values.recent import Recent
 
 Matcher = Callable[[Any, FieldSet, int], bool]
 """(value, the node of its field in a set, number of the levels around the value) -> whether it has that node."""
@@ -30,6 +34,11 @@ _Shape = tuple[dict[str, _Member], FieldSet | None]
 """The fields of objects with certain names, and the node of one if all are texts; None: its schema wants others."""
 
 _TEXT: Final = frozenset((str,))
+
+_Identity = tuple[Type, bool, tuple[str, ...], tuple[str, ...]]
+
+_known: Final[Recent[_Identity, FieldSet]] = Recent(KNOWN_ITEMS)
+"""The node that values matched last, by (type, member, names of the fields, keys of the items)."""
 
 
 def matches(value: Any, node: FieldSet, kind: Type) -> bool:
@@ -136,6 +145,11 @@ def _map_matcher(kind: MapType, *, member: bool) -> Matcher:
             return other_forms(value, node, depth)
         if len(node) != len(value) + member or (member and SELF not in node) or depth > MAX_PLAIN_DEPTH:
             return False
+        if len(value) >= MANY and {*map(type, value.values())} == {leaf} and are_short(names := tuple(value)):
+            return _matches_known((kind, member, names, ()), value, node, depth, match_all)
+        return match_all(value, node, depth)
+
+    def match_all(value: dict[str, Any], node: FieldSet, depth: int) -> bool:
         for name, item in value.items():
             inner = node.get("f:" + name)
             if inner is None or len(name) > MAX_PLAIN_KEY:
@@ -150,6 +164,16 @@ def _map_matcher(kind: MapType, *, member: bool) -> Matcher:
     return match
 
 
+def _matches_known(identity: _Identity, value: Any, node: FieldSet, depth: int, match: Matcher) -> bool:
+    """Return whether a value matches a node, without a look at both if all values of this identity do."""
+    if _known.get(identity) is node:
+        return True
+    found = match(value, node, depth)
+    if found:
+        _known.add(identity, node, len(value))
+    return found
+
+
 def _list_matcher(kind: ListType, *, member: bool) -> Matcher:
     below = _matcher_of(kind.item, member=True)
     other_forms = _comparison(kind, member=member)
@@ -159,6 +183,11 @@ def _list_matcher(kind: ListType, *, member: bool) -> Matcher:
             return other_forms(value, node, depth)
         if len(node) != len(value) + member or (member and SELF not in node) or depth > MAX_PLAIN_DEPTH:
             return False
+        if len(value) >= MANY and depth < MAX_PLAIN_DEPTH and (shape := _leaves_of(value, kind)) is not None:
+            return _matches_known((kind, member, *shape), value, node, depth, match_all)
+        return match_all(value, node, depth)
+
+    def match_all(value: list[Any], node: FieldSet, depth: int) -> bool:
         elements = elements_of(value, kind)
         for element, item in zip(elements, value, strict=True):
             inner = node.get(element)
@@ -167,3 +196,20 @@ def _list_matcher(kind: ListType, *, member: bool) -> Matcher:
         return len(set(elements)) == len(elements)
 
     return match
+
+
+def _leaves_of(items: list[Any], kind: ListType) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return (names of the fields, keys or values) of a list of valid texts, or of objects whose fields are valid
+    leaves. None of other lists, or if that is not certain."""
+    if kind.list_type == SET:
+        values = tuple(items)
+        return ((), values) if class_of(kind.item) is str and are_short(values) else None
+    alike = columns_of(items)
+    keys = None if alike is None else keys_of(*alike, kind)
+    if alike is None or keys is None or not isinstance(kind.item, ObjectType) or kind.item.atomic:
+        return None
+    for name, column in zip(*alike, strict=True):
+        field = kind.item.fields.get(name)
+        if field is None or {*map(type, column)} != {class_of(field.type)}:
+            return None
+    return alike[0], keys

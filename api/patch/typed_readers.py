@@ -91,7 +91,9 @@ def _refuse(value: Any, depth: int) -> FieldSet | None:
 
 def class_of(kind: Type) -> type | None:
     """Return the Python class that alone makes a value valid and a leaf, if the type has one."""
-    return _CLASSES.get(kind.kind) if isinstance(kind, Scalar) else None
+    if isinstance(kind, AnyType):
+        return str
+    return _CLASSES.get(kind.kind, str) if isinstance(kind, Scalar) else None
 
 
 def _scalar_reader(kind: Scalar) -> Reader:

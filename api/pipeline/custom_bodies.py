@@ -31,8 +31,9 @@ def decode(
     ``duplicates``, ``validation``: as for bodies.decode. ``raw``: the body.
     """
     if isinstance(duplicates, Complaints) and duplicates.document is not None:
-        obj = repeated_keys.plain(duplicates.document)
-    obj = numbers.as_decoded(obj)
+        obj = numbers.as_decoded(repeated_keys.plain(duplicates.document))
+    elif not (isinstance(duplicates, Complaints) and duplicates.small_integers):
+        obj = numbers.as_decoded(obj)
     match_type(rt, obj, raw)
     api_version = obj.get("apiVersion") or ""
     if api_version != rt.api_version:

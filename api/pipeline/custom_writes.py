@@ -17,7 +17,7 @@ from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields import managers
-from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta import metadata, stored_contents
 from kubechronicle.api.meta.encoding import copy_object, is_sortable
 from kubechronicle.api.pipeline import custom_versions, deletion, tracking
 from kubechronicle.api.pipeline.preconditions import check_revision, rejection_of_revision
@@ -148,6 +148,8 @@ def _conclude(
         return Prepared(Outcome.UNCHANGED, result, expected, warnings=warnings, requested=requested)
     del meta["resourceVersion"]
     mark = _mark(rt, result, contents)
+    if ctx.applies and mark is rt.custom.storage.marks.conforming:
+        stored_contents.note(result)
     return Prepared(Outcome.STORE, result, expected, warnings=warnings, mark=mark, requested=requested)
 
 

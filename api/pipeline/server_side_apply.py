@@ -10,56 +10,33 @@ and last the name, because a configuration need not repeat it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.codecs import errors
-from kubechronicle.api.codecs import yaml as codec
 from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
-from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
+from kubechronicle.api.managed_fields.managers import Entry, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, known_parts, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
-from kubechronicle.api.pipeline import bodies, conversion, custom_versions, defaulting
+from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, custom_versions, defaulting
+from kubechronicle.api.pipeline.applied_bodies import KUBECTL, LAST_APPLIED
+from kubechronicle.api.pipeline.applied_bodies import Request as Request
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, free_fields, unstructured
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ObjectType, object_type
-from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """The manager of the fields from before the first apply, if the object has no entries."""
 
-KUBECTL: Final = "kubectl"
-"""kubectl's manager: its server-side apply takes over from its client-side apply, and updates the annotation."""
-
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATIONS: Final = 256 * 1024
 """Bytes of all annotations together (apimachinery: TotalAnnotationSizeLimitB)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores.
-
-    ``fits``: the contents of the live object, all but its metadata, are known to fit the type.
-    ``empties`` receives the empty lists and maps of the merged object.
-    """
-
-    body: bytes
-    writer: Writer
-    force: bool = False
-    validation: str = "Warn"
-    reset: Paths = ()
-    fits: bool = False
-    empties: list[Empty] | None = None
 
 
 def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
@@ -72,7 +49,8 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     kind = bodies.kind_type(rt)
     if kind is None:
         raise status.unsupported_media_type_generic()
-    config, named, duplicates = _read_for(kind, request, old)
+    config, named, duplicates = applied_bodies.read(kind, request, old)
+    plain = named is not None
     _check_type(rt, config)
     live, entries = _live(rt, kind, old, request)
     _refuse_managed_fields(config)
@@ -98,6 +76,8 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     except Unconvertible as error:
         raise status.unknown(str(error)) from None
     obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
+    if plain and old is not None and request.fits:
+        applied_bodies.note_settled(config, named, old, kind, obj, request)
     if noted is not None:
         _note_last_applied(obj, noted)
     if applied.entries:
@@ -111,59 +91,9 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
 # -- the configuration ------------------------------------------------------------------------------------------------
 
 
-def _read_for(kind: ObjectType, request: Request, old: Object | None) -> tuple[Object, FieldSet | None, list[str]]:
-    """Return (configuration, its field set, None if it may be invalid, complaints about repeated keys)."""
-    config = codec.decode_nearly_plain(request.body)
-    named = None if config is None else known_parts.read(config, kind, _last_applied(old, request.writer))
-    if named is not None:
-        return config, named, []
-    config, duplicates = _read(request.body)
-    return config, None, duplicates
-
-
-def _last_applied(old: Object | None, writer: Writer) -> FieldSet:
-    """Return the field set of a manager's last apply, empty if there was none."""
-    for entry in () if old is None else old["metadata"].get("managedFields") or ():
-        manager, operation, _, subresource = managers.key_of(entry)
-        if (manager, operation, subresource) == (writer.manager, "Apply", writer.subresource):
-            fields: FieldSet = entry.get("fieldsV1") or {}
-            return fields
-    return {}
-
-
-def _read(body: bytes) -> tuple[Object, list[str]]:
-    plain = codec.decode_plain(body)
-    if plain is not None:
-        return plain, []
-    try:
-        value, duplicates = codec.decode_value(body)
-    except errors.DecodeError as error:
-        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
-    if value is None:
-        return {}, duplicates
-    if not isinstance(value, dict):
-        raise status.bad_request(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
-            f"{json_word(value)} into Go value of type map[string]interface {{}}"
-        )
-    config: Object = _whole_numbers(value)
-    return config, duplicates
-
-
-def _whole_numbers(value: Any) -> Any:
-    """Return JSON data with 80.0 as 80: both are the same number, and the same key of a list."""
-    if value.__class__ is dict:
-        return {name: _whole_numbers(item) for name, item in value.items()}
-    if value.__class__ is list:
-        return [_whole_numbers(item) for item in value]
-    if value.__class__ is float and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    return value
-
-
 def check_type(rt: ResourceType, body: bytes) -> None:
     """Check that a configuration can be read, and is an object of the type. 400 otherwise."""
-    _check_type(rt, _read(body)[0])
+    _check_type(rt, applied_bodies.read_any(body)[0])
 
 
 def _check_type(rt: ResourceType, config: Object) -> None:

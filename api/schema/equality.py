@@ -43,6 +43,8 @@ def _differing(one: Any, other: Any, levels: int = 2) -> tuple[Any, Any]:
 
 def same_classes(one: Any, other: Any) -> bool:
     """Return whether the parts of two equal values have the same classes."""
+    if one is other:
+        return True
     one, other = _differing(one, other)
     if one is other or (one.__class__ in _CONTAINERS and _same_text(one, other)):
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import re2
@@ -82,6 +82,10 @@ class Pattern:
                 self._known = set()
             self._known.add(text)
         return True
+
+    def all_match(self, texts: Iterable[str]) -> bool:
+        """Return whether the pattern is found in each of these texts."""
+        return self._known.issuperset(texts) or all(map(self.matches, texts))
 
     def find(self, text: str) -> str:
         """Return the first match, empty if there is none."""

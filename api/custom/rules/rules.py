@@ -89,16 +89,17 @@ NEW: Final = _Place(None)
 class Rules:
     """The rules of a schema. Immutable; concurrent use is safe."""
 
-    __slots__ = ("_root", "_structure", "of_contents")
+    __slots__ = ("_root", "_structure", "of_contents", "sees_metadata")
 
     def __init__(self, schema: Schema, *, resource: bool = True) -> None:
         """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them.
 
         ``of_contents``: the result for an object depends neither on its own metadata nor on the stored object, as long
-        as no rule fails.
+        as no rule fails. ``sees_metadata``: it may depend on the object's own metadata.
         """
         self._root = _node(schema, resource=resource)
-        self.of_contents = self._root is not None and _is_of_contents(self._root)
+        self.sees_metadata = self._root is not None and (bool(self._root.rules) or "metadata" in self._root.fields)
+        self.of_contents = self._root is not None and not self.sees_metadata and not _uses_old(self._root)
         self._structure = Node(schema if self._root is not None else {})
 
     def __bool__(self) -> bool:
@@ -285,17 +286,15 @@ def _node(schema: Schema, *, resource: bool) -> _Node | None:
     return node
 
 
-def _is_of_contents(root: _Node) -> bool:
-    """Return whether no rule can see the metadata of the root, or the stored object."""
-    if root.rules or "metadata" in root.fields:
-        return False
+def _uses_old(root: _Node) -> bool:
+    """Return whether a rule can see the stored object."""
     nodes = [root]
     while nodes:
         node = nodes.pop()
         if any(rule.uses_old for rule in node.rules):
-            return False
+            return True
         nodes += [below for below in (*node.fields.values(), node.values, node.items) if below is not None]
-    return True
+    return False
 
 
 def _part(schema: Any) -> _Node | None:

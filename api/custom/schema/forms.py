@@ -14,7 +14,7 @@ A form may refuse what the walk proves (an integer near the bounds of its format
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 from typing import Annotated, Any, Final, Literal
 
@@ -137,16 +137,26 @@ def _either(node: Node, table: Table, level: Level, depth: int) -> Form | None:
 def _matching(schema: Schema) -> list[Proof]:
     """Return the proof of a pattern, which numbers need not match."""
     pattern = schema.get("pattern") or ""
-    if not pattern:
-        return []
+    return [_Matching(pattern)] if pattern else []
 
-    def prove(value: Any, failures: Failures) -> bool:
+
+class _Matching:
+    """The proof that a value is no text, or matches a pattern."""
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern: Final = pattern
+
+    def __call__(self, value: Any, failures: Failures) -> bool:
+        return self.all_of((value,), failures)
+
+    def all_of(self, values: Iterable[Any], failures: Failures) -> bool:
+        """Prove this of all values."""
         try:
-            return value.__class__ is not str or patterns.compiled(pattern).matches(value)
+            return patterns.compiled(self._pattern).all_match([each for each in values if each.__class__ is str])
         except patterns.PatternError:
             return False
-
-    return [prove]
 
 
 def _formatted(schema: Schema) -> list[Proof]:
@@ -227,17 +237,42 @@ def _object_rest(check: Check | None, steps: Sequence[tuple[str, Proof]], kept: 
     own = None if check is None else _checked(check)
     if own is None and not steps:
         return kept
+    return _Fields(own, steps, kept)
 
-    def prove(value: dict[str, Any], failures: Failures) -> bool:
-        if own is not None and not own(value, failures):
+
+class _Fields:
+    """The proof that an object has its properties: ``own`` and ``kept`` of the whole, ``steps`` of fields by name."""
+
+    __slots__ = ("_kept", "_own", "_steps")
+
+    def __init__(self, own: Proof | None, steps: Sequence[tuple[str, Proof]], kept: Proof | None) -> None:
+        self._own: Final = own
+        self._steps: Final = steps
+        self._kept: Final = kept
+
+    def __call__(self, value: dict[str, Any], failures: Failures) -> bool:
+        if self._own is not None and not self._own(value, failures):
             return False
-        for name, rest in steps:
+        for name, rest in self._steps:
             item = value.get(name, _ABSENT)
             if item is not _ABSENT and not rest(item, failures):
                 return False
-        return kept is None or kept(value, failures)
+        return self._kept is None or self._kept(value, failures)
 
-    return prove
+    def all_of(self, values: Collection[Any], failures: Failures) -> bool:
+        """Prove this of all values: field by field, which is quicker."""
+        for name, rest in self._steps:
+            if not _all_proved(rest, [each[name] for each in values if name in each], failures):
+                return False
+        others = [proof for proof in (self._own, self._kept) if proof is not None]
+        return all(all(map(proof, values, repeat(failures))) for proof in others)
+
+
+def _all_proved(rest: Proof, values: Collection[Any], failures: Failures) -> bool:
+    """Tell whether all values are proved, by ``rest``."""
+    if isinstance(rest, _Fields | _Matching):
+        return rest.all_of(values, failures)
+    return all(map(rest, values, repeat(failures)))
 
 
 def _map(node: Node, values: Node, table: Table, level: Level, depth: int) -> Form | None:
@@ -248,7 +283,7 @@ def _map(node: Node, values: Node, table: Table, level: Level, depth: int) -> Fo
     bounded = _bounded(dict[str, kind], min_length=schema.get("minProperties"), max_length=schema.get("maxProperties"))  # type: ignore[valid-type]
     if rest is None:
         return bounded, None
-    return bounded, lambda value, failures: all(map(rest, value.values(), repeat(failures)))
+    return bounded, lambda value, failures: _all_proved(rest, value.values(), failures)
 
 
 def _list(node: Node, table: Table, level: Level, depth: int) -> Form | None:
@@ -264,7 +299,7 @@ def _list(node: Node, table: Table, level: Level, depth: int) -> Form | None:
 
 
 def _items_rest(rest: Proof | None) -> Proof | None:
-    return None if rest is None else lambda value, failures: all(map(rest, value, repeat(failures)))
+    return None if rest is None else lambda value, failures: _all_proved(rest, value, failures)
 
 
 def _list_type_rest(node: Node) -> Proof | None:

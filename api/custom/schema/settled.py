@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
+from kubechronicle.api.meta import stored_contents
 
 MAX_KNOWN: Final = 256
 """Digests per generation. Two are kept, 60 KB for each schema in use."""
@@ -64,10 +65,31 @@ class Contents:
         self.text: bytes | None = None
         self.digest: bytes | None = None
         try:
-            self.text = orjson.dumps({name: item for name, item in obj.items() if name != "metadata"})
+            contents = {name: item for name, item in obj.items() if name != "metadata"}
+            self.text = orjson.dumps(stored_contents.with_texts(contents))
         except TypeError:  # an integer beyond 64 bits, or too deep
             return
-        self.digest = sha256(self.text, usedforsecurity=False).digest()
+        self.digest = _digests.of(self.text)
+
+
+class _LastDigest:
+    """The digest of the last text: the steps of a request mostly ask for that of the same one."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = (b"", sha256(b"", usedforsecurity=False).digest())
+
+    def of(self, text: bytes) -> bytes:
+        """Return the digest of a text."""
+        known, digest = self._last
+        if known != text:
+            digest = sha256(text, usedforsecurity=False).digest()
+            self._last = text, digest
+        return digest
+
+
+_digests: Final = _LastDigest()
 
 
 def settles(root: Node) -> bool:

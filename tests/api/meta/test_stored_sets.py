@@ -9,7 +9,6 @@ import pytest
 
 from kubechronicle.api.meta import stored_sets
 from kubechronicle.api.meta.encoding import encode_custom
-from kubechronicle.api.meta.stored_sets import KEPT_BYTES, StoredSets
 
 FIELDS = {"f:spec": {f"f:field{n}": {} for n in range(40)}}
 
@@ -74,17 +73,3 @@ def test_a_set_is_written_as_it_was_read() -> None:
     assert orjson.loads(encode_custom(obj)) == orjson.loads(text)
     obj["metadata"]["managedFields"][0] = entry("a", {**FIELDS, "f:more": {}})
     assert b"f:more" in encode_custom(obj)
-
-
-def test_sets_that_were_not_read_lately_are_forgotten() -> None:
-    sets = StoredSets()
-    texts = [orjson.dumps({"f:spec": {f"f:{n}-{m}": {} for m in range(400)}}) for n in range(10)]
-    first = sets.of(texts[0])
-    assert sets.of(texts[0]) is first
-    assert sets.text_of(first) == texts[0]
-    turns = 2 * KEPT_BYTES // len(texts[0]) + 20
-    for turn in range(turns):
-        sets.of(orjson.dumps({"f:spec": {f"f:{turn}/{m}": {} for m in range(400)}}))
-    assert sets.of(texts[0]) is not first
-    assert sets.text_of(first) is None
-    assert sets.text_of({**first}) is None

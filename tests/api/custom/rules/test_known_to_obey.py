@@ -76,3 +76,29 @@ def test_rules_on_the_metadata_or_the_stored_object_are_evaluated_each_time(
     checks = checks_of(root=[rule]) if root else checks_of(rule)
     assert evaluates(checks, an_object(1))
     assert evaluates(checks, an_object(1))
+
+
+GROWING = {"rule": "self.size >= oldSelf.size"}
+
+
+def test_rules_on_the_stored_object_are_evaluated_once_for_contents_that_stay() -> None:
+    checks, old = checks_of(GROWING), an_object(1)
+    staying = {**old, "metadata": {"name": "a", "labels": {"l": "1"}}}
+    assert evaluates(checks, staying, old)
+    assert not evaluates(checks, staying, old)
+    assert evaluates(checks, an_object(1), old)  # equal, but not seen to be
+    assert evaluates(checks, staying, an_object(0))
+    assert problems(checks, staying, an_object(2)) == (["spec"], [])
+
+
+def test_staying_contents_that_break_a_rule_are_checked_each_time() -> None:
+    checks, old = checks_of({"rule": "self.size >= oldSelf.size && self.size < 10"}), an_object(10)
+    for _ in range(2):
+        causes, warnings = problems(checks, {**old}, old)
+        assert (causes, len(warnings)) == (["spec"], 0)
+
+
+def test_rules_on_the_metadata_are_evaluated_for_contents_that_stay() -> None:
+    checks, old = checks_of(root=[{"rule": "self.metadata.name != 'b' && self == oldSelf"}]), an_object(1)
+    for _ in range(2):
+        assert evaluates(checks, {**old}, old)
