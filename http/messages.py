@@ -114,7 +114,7 @@ class Exchange(Protocol):
         """Return the next chunk of the body; b"" after its end. Raises ClientDisconnected."""
 
     def body_at_once(self) -> bytes | None:
-        """Return the whole body, if it has been received in one piece. None: it must be received in chunks."""
+        """Return the whole body, if it has been received and nothing of it was read. None: receive it in chunks."""
 
     async def wait_disconnect(self) -> None:
         """Return when the client is gone. Discards the rest of the body."""
@@ -217,7 +217,7 @@ class Request(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def body_at_once(self, limit: int) -> bytes | None:
-        """Return the whole body as ``body`` does, if it is here in one piece; None: wait for it. BodyTooLarge."""
+        """Return the whole body as ``body`` does, if it has been received; None: wait for it. BodyTooLarge."""
         if self._body is None:
             self._body = self.exchange.body_at_once()
         if self._body is not None and len(self._body) > limit:

@@ -319,6 +319,12 @@ class Connection:
         finally:
             self._held -= 1
 
+    def receive_at_once(self) -> bytes | None:
+        try:
+            return self._stream.receive_nowait()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return None  # the next wait for the client shows it, too
+
     async def receive(self) -> bytes:
         try:
             data = await self._stream.receive_some()

@@ -71,6 +71,9 @@ class ConnectionHost(Host, Protocol):
     async def receive(self) -> bytes:
         """Return the next bytes, for a protocol whose `received` has not returned; b"" when the client is gone."""
 
+    def receive_at_once(self) -> bytes | None:
+        """Return bytes that have arrived already; nothing if there are none, or the client is gone."""
+
     async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
         """Pass the connection's bytes to another protocol, beginning with `data`."""
 

@@ -32,6 +32,8 @@ from kubechronicle.http.wire.takeover import HELD_BYTES, Takeover
 
 PIPELINED = 64
 """Requests received before the current one is answered; beyond it the socket is not read."""
+RECORDS = 32
+"""TLS records of a body that are read before other tasks run. Go's have 1,400 bytes at first, and 16 KB later."""
 
 PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
 FRAMING = frozenset(
@@ -116,6 +118,8 @@ class Http1Protocol:
                 await self._let_go.wait()
             return
         self._parse_or_recognize(data)
+        if self._receiving is not None and data:
+            self._parse_more()
         if self._websocket is not None:
             # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
             from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol
@@ -131,6 +135,15 @@ class Http1Protocol:
         while len(self._queue) > PIPELINED and not self._closed:
             self._room = trio.Event()
             await self._room.wait()
+
+    def _parse_more(self) -> None:
+        """Parse what has arrived of a body meanwhile, without a wait: a request with its body needs no task."""
+        for _ in range(RECORDS):
+            if self._receiving is None or self._receiving.buffer_full or self._held is not None or self._closed:
+                return
+            if not (data := self._host.receive_at_once()):
+                return
+            self._parse(data)
 
     async def read_ahead(self) -> None:
         """Read for an application that the reader itself runs and that waits for the end of its client."""

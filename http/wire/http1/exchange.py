@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -70,10 +71,11 @@ class Http1Exchange(HttpExchange[bytes]):
         return await super().receive_body()
 
     def body_at_once(self) -> bytes | None:
-        if not self.received_whole or len(self._chunks) != 1:
+        if not self.received_whole:
             return None
         self._buffered = 0
-        return self._chunks.popleft()
+        chunks, self._chunks = self._chunks, deque()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def wait_disconnect(self) -> None:
         while self.inline and not self._gone:

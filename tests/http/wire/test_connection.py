@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from functools import partial
@@ -16,6 +17,7 @@ import trio
 from h2.errors import ErrorCodes
 
 from kubechronicle.http.messages import BodyTooLarge, Request, Response
+from kubechronicle.http.wire.connection import Connection
 
 MIB = 1024 * 1024
 
@@ -526,3 +528,44 @@ async def test_drain_cuts_endless_answers(wire: Any) -> None:
         await served.server.drain(0.05)
     assert watch.ended.is_set()
     assert served.server.statistics().open_connections == 0
+
+
+async def test_a_body_of_several_records_needs_no_task(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[object] = []
+    start_task = Connection.start_task
+
+    def noted(self: Connection, task: Any, *args: object) -> None:
+        tasks.append(task)
+        start_task(self, task, *args)
+
+    monkeypatch.setattr(Connection, "start_task", noted)
+    served = await wire(echo)
+    records = [b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 30000\r\n\r\n", *[b"x" * 3000] * 10]
+    answer = await trio.to_thread.run_sync(ask_by_records, served, records)
+    assert answer.endswith(b"\r\n\r\n" + b"x" * 30_000)
+    assert not tasks
+
+
+def ask_by_records(served: Any, records: list[bytes]) -> bytes:
+    """Send TLS records all at once, and return the answer, whose body is as long as that of the request."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = served.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", served.server.port)) as tcp:
+        done = False
+        while not done:
+            try:
+                tls.do_handshake()
+                done = True
+            except ssl.SSLWantReadError:
+                tcp.sendall(outgoing.read())
+                incoming.write(tcp.recv(MIB))
+        for record in records:
+            tls.write(record)
+        tcp.sendall(outgoing.read())
+        answer = b""
+        while len(answer.partition(b"\r\n\r\n")[2]) < sum(map(len, records[1:])):
+            try:
+                answer += tls.read(MIB)
+            except ssl.SSLWantReadError:
+                incoming.write(tcp.recv(MIB))
+    return answer
