@@ -17,7 +17,7 @@ die() { say "$*"; exit 2; }
 
 fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 has_venv() { "$1" -c 'import venv, ensurepip' 2>/dev/null; }
-# Compiled with profile-guided optimisation: takes a tenth less CPU. Python knows only if that was its own build's choice.
+# Tell whether a Python says that it was compiled with profile-guided optimisation, with which it takes a tenth less CPU.
 optimised() {
     "$1" -c 'import sys, sysconfig
 sys.exit("--enable-optimizations" not in str(sysconfig.get_config_var("CONFIG_ARGS")))' 2>/dev/null

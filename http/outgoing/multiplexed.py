@@ -145,16 +145,12 @@ class Multiplexed:
         number, size = call.number, len(body)
         block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))
         self._prefix = b""
-        whole = size <= frames.FRAME_SIZE and size <= self._window and size <= call.window
-        if whole and size and len(block) <= frames.FRAME_SIZE:
+        if size <= frames.FRAME_SIZE and size <= self._window and size <= call.window:
             data = frames.request(number, block, body)
-        else:
-            data = b"".join(frames.header_frames(number, block, frames.FRAME_SIZE, end=not size))
-            if whole and size:
-                data += frames.frame(frames.DATA, frames.END_STREAM, number, body)
-        if whole:
             call.sent = True
             self._window -= size
+        else:
+            data = b"".join(frames.header_frames(number, block, frames.FRAME_SIZE, end=not size))
         if len(self.calls) == 1 and self._idle_writer is not None:
             self._send_at_once(data)
         else:

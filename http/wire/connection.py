@@ -60,7 +60,6 @@ class Connection:
         self.server = local
         self.peer_certificate: bytes | None = None
         self.peer_intermediates: tuple[bytes, ...] = ()
-        # Without a deadline, the connection has been idle since the last pass of the reaper, which sets one.
         self.deadline: float | None = trio.current_time() + server.limits.handshake
         self._server = server
         self._stream = stream
@@ -242,7 +241,7 @@ class Connection:
         self.deadline = self._limited_until = math.inf
 
     def idle(self) -> None:
-        self.deadline = None  # begins when the reaper passes: the time of each request would cost more than it tells
+        self.deadline = None  # the reaper sets it when it passes: a look at the clock costs each request more
         self._limited_until = math.inf
 
     def limit(self, deadline: float) -> None:
@@ -255,8 +254,7 @@ class Connection:
         self._released.set()
 
     async def write(self, data: bytes) -> None:
-        rest = self.write_at_once(data)
-        if rest is not None:
+        if (rest := self.write_at_once(data)) is not None:
             await self.write_rest(rest)
 
     def write_at_once(self, data: bytes) -> memoryview | None:

@@ -142,8 +142,11 @@ def header_frames(stream_id: int, block: bytes, size: int, *, end: bool) -> list
 
 
 def request(stream_id: int, block: bytes, body: bytes) -> bytes:
-    """Return the frames of a whole request, whose block and body fit into one frame each."""
+    """Return the frames of a whole request. ``body``: at most FRAME_SIZE bytes."""
     long, size = len(block), len(body)
+    if not size or long > FRAME_SIZE:
+        parts = header_frames(stream_id, block, FRAME_SIZE, end=not size)
+        return b"".join(parts) + (frame(DATA, END_STREAM, stream_id, body) if size else b"")
     return b"%b%b%b%b" % (
         _HEAD.pack(long >> 8, long & 0xFF, HEADERS, END_HEADERS, stream_id),
         block,
