@@ -103,11 +103,17 @@ async def list_both(
 ) -> tuple[Listing, Sequence[Entry]]:
     """List the objects whose converted forms are selected. Return them as stored, and converted.
 
-    ``listing``: as in Reads.list. StatusError 500: an object cannot be converted.
+    ``listing``: as in Reads.list. StatusError: an object cannot be converted. kube-apiserver answers with 500 where it
+    reads etcd, and with 429 where its watch cache would serve the list, which never gets ready (KEP-4568).
     """
     selects = selection.labels is not None or selection.fields is not None
     whole = await reads.list(rt, _by_name(selection), limit=0 if selects else limit, **listing)
-    chosen = selection.select(await converted.convert(whole.entries))
+    try:
+        chosen = selection.select(await converted.convert(whole.entries))
+    except status.StatusError as error:
+        if listing.get("continue_token") or listing.get("exact") or (limit and not selects):
+            raise
+        raise status.too_many_requests(f"storage is (re)initializing: {error.message}") from None
     keys = {entry.key for entry in chosen}
     return replace(whole, entries=[entry for entry in whole.entries if entry.key in keys]), chosen
 

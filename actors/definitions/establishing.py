@@ -74,21 +74,32 @@ class Establishing:
         if entry is None or definition is None:  # deleted meanwhile, or malformed
             return
         held = entry.object()
-        status = self._status(held, definition.group)
+        written = self._written_versions(held, definition)
+        status = self._status(held, definition.group, written)
         if status == held.get("status"):
             return
         if not definition.established and condition(status, "Established").get("status") == "True":
             await self._delete_leftovers(definition, entry)
 
         def change(held: Object) -> Object:
-            return {**held, "status": self._status(held, definition.group)}
+            return {**held, "status": self._status(held, definition.group, written)}
 
         target = Target(rt=self._rt, name=name, subresource="status", manager=MANAGER)
         await edit_if_exists(self._store, COMPONENT, target, change)
 
-    def _status(self, held: ReadOnlyObject, group: str) -> Object:
+    def _status(self, held: ReadOnlyObject, group: str, written: frozenset[str]) -> Object:
         accepted = [one.accepted for one in self._current.in_group(group).values()]
-        return reconciled(held, accepted, now=timestamp())
+        return reconciled(held, accepted, now=timestamp(), written=written)
+
+    def _written_versions(self, held: ReadOnlyObject, definition: Definition) -> frozenset[str]:
+        """Return the versions in which objects are stored if the definition does not say it, nothing otherwise."""
+        if (held.get("status") or {}).get("storedVersions"):
+            return frozenset()
+        found = set()
+        for entry in self._store.reads.entries(f"{definition.names['plural']}.{definition.group}", ""):
+            # Each stored object begins with its apiVersion (eventlog.records.Change).
+            found.add(entry.json[: entry.json.index(b",")].rpartition(b"/")[2].rstrip(b'"').decode())
+        return frozenset(found)
 
     async def _delete_leftovers(self, definition: Definition, entry: Entry) -> None:
         """Delete the objects that are older than the definition."""

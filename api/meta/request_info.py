@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
+from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
 from kubechronicle.api.values.text_cache import cached
 
@@ -201,3 +202,14 @@ def _collection_verb(verb: str, name: str, query: Query) -> str:
     if verb == "get":
         return "watch" if query.flag("watch") else "list"
     return "deletecollection" if verb == "delete" else verb
+
+
+def forbidden_message(user: str, info: RequestInfo, reason: str = "") -> str:
+    """Return the text of k8s.io/apiserver's responsewriters.Forbidden, with HTML escaped."""
+    why = f": {reason}" if reason else ""
+    who = f"User {go_quote(user)} cannot {info.verb}"
+    if not info.is_resource:
+        return f"{without_html(f'{who} path {go_quote(info.path)}')}{why}"
+    resource = go_quote(f"{info.resource}/{info.subresource}" if info.subresource else info.resource)
+    where = f"in the namespace {go_quote(info.namespace)}" if info.namespace else "at the cluster scope"
+    return f"{without_html(f'{who} resource {resource} in API group {go_quote(info.group)} {where}')}{why}"

@@ -17,9 +17,8 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
 from kubechronicle.http.authorization.view_follower import FollowedViews
 
@@ -265,15 +264,4 @@ def aggregate(errors: Sequence[str]) -> str:
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """Return the 403 for a request that no authorizer allows."""
-    return status.forbidden(info, info.name, forbidden_message(user, info, reason))
-
-
-def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:
-    """Return the text of k8s.io/apiserver's responsewriters.Forbidden, with HTML escaped."""
-    why = f": {reason}" if reason else ""
-    who = f"User {go_quote(user.name)} cannot {info.verb}"
-    if not info.is_resource:
-        return f"{without_html(f'{who} path {go_quote(info.path)}')}{why}"
-    resource = go_quote(f"{info.resource}/{info.subresource}" if info.subresource else info.resource)
-    where = f"in the namespace {go_quote(info.namespace)}" if info.namespace else "at the cluster scope"
-    return f"{without_html(f'{who} resource {resource} in API group {go_quote(info.group)} {where}')}{why}"
+    return status.forbidden(info, info.name, forbidden_message(user.name, info, reason))

@@ -55,14 +55,14 @@ from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.object_parts import parts_of
 from kubechronicle.api.history.revisions import CONTENTS, GROUP, PLAIN
-from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
 from kubechronicle.api.selectors.revision_fields import KIND_FIELDS
 from kubechronicle.eventlog.errors import BeforeHistory
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown
-from kubechronicle.http.authorization.decision import Decision, forbidden_message
+from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.messages import Request, Response
@@ -296,7 +296,7 @@ async def check_listed(backend: Backend, context: Context, group: str, version: 
     )
     verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
-        why = forbidden_message(context.user, info, verdict.reason)
+        why = forbidden_message(context.user.name, info, verdict.reason)
         raise status.forbidden(info, "", why)
 
 
@@ -376,7 +376,7 @@ async def check_moment(backend: Backend, context: Context, revision: int) -> Non
         return
     created = await first_revision(backend, context, info.namespace)
     if revision < created:
-        why = forbidden_message(context.user, info, _reason(info.namespace, revision, created))
+        why = forbidden_message(context.user.name, info, _reason(info.namespace, revision, created))
         raise status.forbidden(info, info.name, why)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from kubechronicle.ops.settings.settings import Settings
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
     from kubechronicle.ops.server.jwt_issuers import JwtSettings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,16 @@ def has_own_front_proxy(settings: Settings) -> bool:
     return not given and settings.proxy_client_cert_file is None
 
 
+def _anonymous_by_flags(settings: Settings) -> bool:
+    """Return whether the flags accept requests without a credential. AlwaysAllow excludes them (ApplyAuthorization)."""
+    if settings.anonymous_auth is False:
+        return False
+    if "AlwaysAllow" not in (settings.authorization_mode or ()):
+        return True
+    log.warning("Requests without a credential are rejected, because --authorization-mode has AlwaysAllow")
+    return False
+
+
 def authentication_plan(
     settings: Settings, client_cas: Sequence[Path], front_proxy_ca: Path | None = None
 ) -> AuthenticationPlan:
@@ -84,7 +97,7 @@ def authentication_plan(
     except (OSError, ValueError) as error:
         raise OperatorError(f"cannot use {' and '.join(map(str, client_cas))}: {error}") from None
     jwt = _jwt_settings(settings)
-    anonymous = Anonymous(settings.anonymous_auth is not False)
+    anonymous = Anonymous(_anonymous_by_flags(settings))
     if jwt is not None and jwt.anonymous is not None:
         anonymous = Anonymous(jwt.anonymous.enabled, jwt.anonymous.paths)
     plan = AuthenticationPlan(

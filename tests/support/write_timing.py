@@ -19,7 +19,7 @@ from in_process import InProcess
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
-from kubechronicle.actors.admission.device_admin import AdminAccess
+from kubechronicle.actors.admission.device_claims import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.writing.targets import Target, attributes_of

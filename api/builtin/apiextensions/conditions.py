@@ -84,12 +84,21 @@ def condition(status: ReadOnlyObject, kind: str) -> ReadOnlyObject:
     return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
 
 
-def reconciled(definition: ReadOnlyObject, accepted_in_group: Iterable[ReadOnlyObject], *, now: str) -> Object:
+def reconciled(
+    definition: ReadOnlyObject, accepted_in_group: Iterable[ReadOnlyObject], *, now: str, written: Iterable[str] = ()
+) -> Object:
     """Return the status that a definition should have.
 
     ``accepted_in_group``: status.acceptedNames of all definitions of the group, this one included.
+    ``written``: the versions in which objects are stored, for a definition that does not say it. Version 0.1.0 of this
+    server kept no status.storedVersions.
     """
     status: Object = dict(definition.get("status") or {})
+    if not status.get("storedVersions"):
+        versions = definition["spec"]["versions"]
+        known = {version["name"] for version in versions}
+        storage = [version["name"] for version in versions if version.get("storage")]
+        status["storedVersions"] = [*sorted(known.intersection(written).difference(storage)), *storage]
     status = _with_names(definition, status, accepted_in_group, now=now)
     status = _with_establishment(definition, status, now=now)
     status = _with_approval(definition, status, now=now)

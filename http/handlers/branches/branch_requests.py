@@ -24,10 +24,10 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.branches import AGAINST, BRANCHES, CHANGES, USE
 from kubechronicle.api.history.elsewhere import ENDS
-from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.records import Moment
-from kubechronicle.http.authorization.decision import Decision, forbidden_message
+from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
@@ -92,7 +92,7 @@ async def _check_use(backend: Backend, context: Context) -> None:
     info = _info(context.branch)
     verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
-        raise status.forbidden(info, context.branch, forbidden_message(context.user, info, verdict.reason))
+        raise status.forbidden(info, context.branch, forbidden_message(context.user.name, info, verdict.reason))
 
 
 def _check_stays_inside(context: Context) -> None:

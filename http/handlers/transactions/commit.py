@@ -22,11 +22,11 @@ from kubechronicle.actors.writing.together import MAX_WRITES, Failed, Together
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
-from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.meta.transactions import Change, parse_changes
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.http.authorization.decision import Decision, Verdict, forbidden_message
+from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
@@ -145,7 +145,7 @@ class _Rights:
     def _forbidden(self, info: RequestInfo, verdict: Verdict) -> StatusError:
         if verdict.error:
             return status.internal_error(verdict.error)
-        return status.forbidden(info, info.name, forbidden_message(self._context.user, info, verdict.reason))
+        return status.forbidden(info, info.name, forbidden_message(self._context.user.name, info, verdict.reason))
 
 
 def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
-from kubechronicle.actors.admission.device_admin import AdminAccess
+from kubechronicle.actors.admission.device_claims import AdminAccess, StatusRights
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.admission.pods.privileged import RefusedPrivilege
 from kubechronicle.actors.admission.policies.static_names import StaticNames
@@ -64,7 +64,7 @@ class Rules:
     def chain(self, state: State, claims: Sequence[StorageHook]) -> AdmissionChain:
         """Return the plugins and hooks. ``claims``: the hooks of this store that come first."""
         plan = self.plan
-        hooks = [*claims, AdminAccess(), EscalationCheck(self.authorization.rbac)]
+        hooks = [*claims, AdminAccess(), StatusRights(), EscalationCheck(self.authorization.rbac)]
         if plan.static_names:
             hooks.append(StaticNames())
         if not plan.allow_privileged:

@@ -110,4 +110,28 @@ async def test_other_objects_are_listed_by_name_without_the_webhook(hook: Unstea
         await define(server, widgets())
         await server.post(V1, widget("a"))
         assert (await server.get(f"{V2}?fieldSelector=metadata.name=nobody"))["items"] == []
-        assert (await server.ask("GET", f"{V2}?fieldSelector=metadata.name=a")).status == 500
+        assert (await server.ask("GET", f"{V2}?fieldSelector=metadata.name=a")).status == 429
+
+
+@pytest.mark.parametrize("query", ["", "?resourceVersion=0", "?labelSelector=a", "?limit=5&labelSelector=!a"])
+async def test_a_list_from_a_cache_is_to_be_tried_again(hook: Unsteady, query: str) -> None:
+    async with serving() as server:
+        await define(server, widgets())
+        await server.post(V1, widget("a"))
+        answer = await server.ask("GET", f"{V2}{query}")
+        assert answer.header("retry-after") == "1"
+        assert answer.refused(429)["message"] == (
+            "storage is (re)initializing: conversion webhook for example.com/v1, Kind=Widget failed: out of order"
+        )
+
+
+async def test_a_page_that_kube_apiserver_reads_from_etcd_is_an_error(hook: Unsteady) -> None:
+    async with serving() as server:
+        await define(server, widgets())
+        await server.post(V1, widget("a"))
+        await server.post(V1, widget("b"))
+        first = await server.get(f"{V1}?limit=1")
+        for query in ("limit=1", f"limit=1&continue={first['metadata']['continue']}"):
+            assert (await server.ask("GET", f"{V2}?{query}")).status == 500
+        held = first["metadata"]["resourceVersion"]
+        assert (await server.ask("GET", f"{V2}?resourceVersionMatch=Exact&resourceVersion={held}")).status == 500

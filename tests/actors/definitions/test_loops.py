@@ -10,6 +10,8 @@ from custom.serving import CRDS, WIDGETS, current, define, serving, until, until
 from in_process import InProcess
 from trio.testing import MockClock
 
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.store import system_caller
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
@@ -194,3 +196,20 @@ async def test_a_replica_serves_what_another_one_has_established(autojump_clock:
         assert await other.names(WIDGETS) == []
         await one.post(WIDGETS, widget("a"))
         assert await other.names(WIDGETS) == ["a"]
+
+
+async def test_a_definition_of_version_0_1_0_gets_its_stored_versions(autojump_clock: MockClock) -> None:
+    """0.1.0 stored no status.storedVersions, nor knew in which versions it had stored objects."""
+    async with serving() as server:
+        held = await define(server, definition(version("v1", storage=True), version("v2", storage=False)))
+        await server.post(WIDGETS, widget("a"))
+        held["spec"]["versions"] = [{**one, "storage": not one["storage"]} for one in held["spec"]["versions"]]
+        await server.put(f"{CRDS}/{NAME}", held)
+        entry = server.store.reads.peek("customresourcedefinitions.apiextensions.k8s.io", "", NAME)
+        assert entry is not None
+        old = entry.object()
+        del old["status"]["storedVersions"]
+        change = CompanionChange(key=entry.key, old=entry, object=old)
+        await server.store.writes.commit_own_changes(system_caller("0.1.0", "update"), [change])
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await server.get(f"{CRDS}/{NAME}"))["status"]["storedVersions"] == ["v1", "v2"]

@@ -68,6 +68,12 @@ def test_anonymous_auth(files: dict[str, Path], flag: str, admits: bool) -> None
     assert plan.anonymous.admits("/healthz") is admits
 
 
+@pytest.mark.parametrize(("modes", "admits"), [("AlwaysAllow", False), ("RBAC,AlwaysAllow", False), ("RBAC", True)])
+def test_always_allow_excludes_anonymous_requests(files: dict[str, Path], modes: str, admits: bool) -> None:
+    plan = authentication.authentication_plan(settings(authorization_mode=modes), [files["clients"]])
+    assert plan.anonymous.admits("/api/v1/secrets") is admits
+
+
 @pytest.mark.parametrize("flag", ["client_ca_file", "requestheader_client_ca_file", "root_ca_file"])
 def test_files_without_certificates_are_reported(files: dict[str, Path], flag: str) -> None:
     with pytest.raises(OperatorError, match=f"--{flag.replace('_', '-')}: .*bad.crt holds no certificates"):

@@ -208,3 +208,27 @@ def forget_deallocated(new: Object, old: Object) -> None:
         status["devices"] = kept
     else:
         del status["devices"]
+
+
+# -- questions of authorization ---------------------------------------------------------------------------------------
+
+
+def changed_drivers(status: Object, held: Object) -> list[str]:
+    """Return the drivers whose devices were added, removed or changed, sorted."""
+    before = {_id(device): device for device in held.get("devices") or ()}
+    changed = set()
+    for device in status.get("devices") or ():
+        if before.pop(_id(device), None) != device:
+            changed.add(device.get("driver", ""))
+    return sorted(changed | {device.get("driver", "") for device in before.values()})
+
+
+def node_of_allocation(allocation: Object) -> str:
+    """Return the name of the only node that an allocation selects, "" if it selects nodes in another way."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if len(terms) != 1 or terms[0].get("matchExpressions") or len(terms[0].get("matchFields") or ()) != 1:
+        return ""
+    (field,) = terms[0]["matchFields"]
+    values = field.get("values") or []
+    selects = (field.get("key"), field.get("operator"), len(values)) == ("metadata.name", "In", 1)
+    return str(values[0]) if selects else ""
