@@ -3,9 +3,14 @@
 Does the work of kube-controller-manager's namespace controller, so that a namespace can be deleted without controllers.
 A real one may run at the same time: both only delete contents and finalize empty namespaces.
 
-An object with a finalizer keeps its namespace. The namespace's conditions report the remaining objects in that
-controller's words, and each namespace is retried with a delay of its own. A namespace that is empty at once gets no
-conditions, which saves a write.
+    pods                       first; while one is left, nothing else is deleted (KEP-5080)
+    all other own resources    then
+    those of other servers     with them: deletecollection, or a deletion of each object
+
+An object with a finalizer keeps its namespace, and so does a group of another server that does not answer: its objects
+would reappear in the next namespace of that name. The namespace's conditions report both in that controller's words.
+Each namespace is retried with a delay of its own. A namespace that is empty at once gets no conditions, which saves a
+write.
 """
 
 from __future__ import annotations
@@ -13,20 +18,26 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
 from kubechronicle.actors.loops.conditions import with_condition
+from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.registry.api_services import ForeignResource
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.eventlog.entries import Entry
+from kubechronicle.api.values.objects import ReadOnlyObject
+from kubechronicle.eventlog.entries import Entry, Event
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +46,21 @@ FINALIZER = "kubernetes"
 # Seconds before a namespace with remaining contents (finalizers, graceful deletion) is retried, doubling.
 RETRY_INTERVAL = 1.0
 MAX_RETRY_INTERVAL = 30.0
+# Namespaces emptied at a time (kube-controller-manager's --concurrent-namespace-syncs).
+WORKERS: Final = 10
+PODS: Final = "pods"
+# Answers that say that a resource has no such verb, or no objects.
+UNSUPPORTED: Final = frozenset({404, 405})
+# Seconds that a pod gets to end if its spec has none.
+GRACE: Final = 30
 
-# Condition -> reason and message if there is no problem; reason and start of the message otherwise. The first two are
-# about API groups that cannot be discovered. Here all resources are known, so they never have a problem.
+# Condition -> reason and message if there is no problem; reason and start of the message otherwise. The second is
+# about group versions with a slash too many, which no APIService can have.
 CONDITIONS = {
-    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered", "", ""),
+    "NamespaceDeletionDiscoveryFailure": (
+        "ResourcesDiscovered", "All resources successfully discovered",
+        "DiscoveryFailed", "Discovery failed for some groups, ",
+    ),
     "NamespaceDeletionGroupVersionParsingFailure": (
         "ParsedGroupVersions", "All legacy kube types successfully parsed", "", "",
     ),
@@ -72,21 +93,22 @@ class Retry(NamedTuple):
 
 
 class Remaining:
-    """The remaining contents of a namespace."""
+    """The remaining contents of a namespace. ``undiscovered``: group versions whose resources are unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, undiscovered: Sequence[str] = ()) -> None:
+        self.undiscovered = undiscovered
         self.resources: dict[str, int] = {}  # "pods." or "deployments.apps" -> instances
         self.finalizers: Counter[str] = Counter()  # finalizer -> instances with it
         self.failures: list[str] = []
 
     def __bool__(self) -> bool:
-        return bool(self.resources or self.failures)
+        return bool(self.resources or self.failures or self.undiscovered)
 
-    def add(self, rt: ResourceType, entries: Sequence[Entry]) -> None:
-        self.resources[f"{rt.plural}.{rt.group}"] = len(entries)
-        for entry in entries:
-            if b'"finalizers":' in entry.json:
-                self.finalizers.update(set(entry.object()["metadata"].get("finalizers") or ()))
+    def add(self, name: str, finalizers: Sequence[Sequence[str]]) -> None:
+        """Note the instances of a resource, by the finalizers of each."""
+        self.resources[name] = len(finalizers)
+        for each in finalizers:
+            self.finalizers.update(set(each))
 
     def problems(self) -> dict[str, str]:
         """Return the end of the message of each condition that has a problem."""
@@ -97,7 +119,13 @@ class Remaining:
             "NamespaceFinalizersRemaining": ", ".join(finalizers),
         }
         if self.failures:
-            problems["NamespaceDeletionContentFailure"] = f"{len(self.failures)} remaining: {'; '.join(self.failures)}"
+            failures = ", ".join(sorted(self.failures))
+            problems["NamespaceDeletionContentFailure"] = f"{len(self.failures)} remaining: {failures}"
+        if self.undiscovered:
+            stale = ", ".join(f"{one}: stale GroupVersion discovery: {one}" for one in self.undiscovered)
+            problems["NamespaceDeletionDiscoveryFailure"] = (
+                f"{len(self.undiscovered)} failing: unable to retrieve the complete list of server APIs: {stale}"
+            )
         return problems
 
 
@@ -113,47 +141,70 @@ def with_conditions(namespace: dict[str, Any], remaining: Remaining) -> dict[str
 
 
 class NamespaceLifecycleLoop:
-    def __init__(self, store: Store) -> None:
+    """``foreign``: the objects of other servers."""
+
+    def __init__(self, store: Store, foreign: ForeignObjects | None = None) -> None:
         self._store = store
+        self._foreign = foreign if foreign is not None else NoForeignObjects()
         self._namespaces = store.registry.builtin("", "v1", "namespaces")
         self._retries: dict[str, Retry] = {}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow namespaces, and finish the deletion of terminating ones."""
-        task_status.started()
-        reflector = Reflector(
-            self._store.reads, self._namespaces, component=COMPONENT, on_list=self._pass, delays=repeat(RETRY_INTERVAL)
+        self._retries.clear()
+        queue: WorkQueue[str] = WorkQueue(
+            first=RETRY_INTERVAL, longest=MAX_RETRY_INTERVAL, measures=self._store.queue(COMPONENT)
         )
-        await reflector.run()
+        reflector = Reflector(
+            self._store.reads,
+            self._namespaces,
+            component=COMPONENT,
+            on_list=partial(self._all, queue),
+            on_changes=partial(self._changed, queue),
+            delays=repeat(RETRY_INTERVAL),
+        )
+        task_status.started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(queue.run)
+            for _ in range(WORKERS):
+                nursery.start_soon(partial(queue.work, self._process, component=COMPONENT))
+            await reflector.run()
 
-    async def _pass(self) -> float | None:
-        """Try every terminating namespace that has changed or is due. Return when the next one is due."""
-        listing = await self._store.reads.list(self._namespaces, Selection(), revision=0)
-        terminating = [entry for entry in listing.entries if entry.fields.get("status.phase") == "Terminating"]
-        names = {entry.key.name for entry in terminating}
-        self._retries = {name: retry for name, retry in self._retries.items() if name in names}
-        for entry in terminating:
-            last = self._retries.get(entry.key.name)
-            if last is not None and last.revision >= entry.revision and last.due > trio.current_time():
-                continue
-            revision: int | None = entry.revision
-            try:
-                revision = await self._finish(entry)
-            except StatusError as error:
-                log.info("namespace %s is not empty yet: %s", entry.key.name, error.message)
-            if revision is None:
-                self._retries.pop(entry.key.name, None)
-                continue
-            delay = RETRY_INTERVAL if last is None else min(last.delay * 2, MAX_RETRY_INTERVAL)
-            self._retries[entry.key.name] = Retry(revision, trio.current_time() + delay, delay)
-        return min((retry.due for retry in self._retries.values()), default=None)
+    async def _all(self, queue: WorkQueue[str]) -> None:
+        for entry in self._store.reads.entries(self._namespaces.resource, ""):
+            if _is_terminating(entry):
+                queue.add(entry.key.name)
+
+    async def _changed(self, queue: WorkQueue[str], events: Sequence[Event]) -> None:
+        for event in events:
+            if _is_terminating(event.entry):
+                queue.add(event.entry.key.name)
+
+    async def _process(self, name: str) -> float:
+        """Try to finish a namespace. Return the seconds until the next attempt; 0: it is finished."""
+        entry = self._store.reads.peek(self._namespaces.resource, "", name)
+        if entry is None or not _is_terminating(entry):
+            self._retries.pop(name, None)
+            return 0.0
+        last, now = self._retries.get(name), trio.current_time()
+        if last is not None and last.revision >= entry.revision and last.due > now:
+            return last.due - now
+        revision: int | None = entry.revision
+        try:
+            revision = await self._finish(entry)
+        except StatusError as error:
+            log.info("namespace %s is not empty yet: %s", name, error.message)
+        if revision is None:
+            self._retries.pop(name, None)
+            return 0.0
+        delay = RETRY_INTERVAL if last is None else min(last.delay * 2, MAX_RETRY_INTERVAL)
+        self._retries[name] = Retry(revision, trio.current_time() + delay, delay)
+        return delay
 
     async def _finish(self, entry: Entry) -> int | None:
         """Delete the contents. If none remain, remove the finalizer and return None, else the namespace's revision."""
-        namespace = entry.key.name
-        remaining = Remaining()
-        for rt in self._contents():
-            await self._empty(rt, namespace, remaining)
+        remaining = Remaining(self._foreign.undiscovered())
+        await self._empty_all(entry, remaining)
         if remaining:
             return await self._report(entry, remaining)
         obj = entry.object()
@@ -161,7 +212,7 @@ class NamespaceLifecycleLoop:
         if FINALIZER not in finalizers:  # the finalizer of another controller keeps it
             return await self._report(entry, remaining) if obj["status"].get("conditions") else entry.revision
 
-        target = Target(rt=self._namespaces, name=namespace, subresource="finalize", manager=COMPONENT)
+        target = Target(rt=self._namespaces, name=entry.key.name, subresource="finalize", manager=COMPONENT)
 
         def without(obj: dict[str, object]) -> dict[str, object]:
             return {**obj, "spec": {"finalizers": [one for one in finalizers if one != FINALIZER]}}
@@ -179,14 +230,31 @@ class NamespaceLifecycleLoop:
         written = await self._store.writes.edit(caller, target, lambda held: with_conditions(held, remaining))
         return written.entry.revision if written.entry is not None else entry.revision
 
-    def _contents(self) -> list[ResourceType]:
-        """Return the storage type of each namespaced resource that can be deleted."""
-        return [rt for rt in self._store.registry.stored() if rt.namespaced and "delete" in rt.verbs]
+    # -- contents -----------------------------------------------------------------------------------------------------
 
-    async def _empty(self, rt: ResourceType, namespace: str, remaining: Remaining) -> None:
+    async def _empty_all(self, entry: Entry, remaining: Remaining) -> None:
+        """Delete the contents, and note what is left."""
+        registry = self._store.registry
+        own = [rt for rt in registry.stored() if rt.namespaced and "delete" in rt.verbs]
+        for rt in own:
+            if rt.resource == PODS:
+                await self._empty(rt, entry, remaining)
+        if PODS in (name.rstrip(".") for name in remaining.resources):
+            return
+        for rt in own:
+            if rt.resource != PODS:
+                await self._empty(rt, entry, remaining)
+        for resource in self._foreign.resources():
+            if resource.namespaced and "delete" in resource.verbs:
+                await self._empty_foreign(resource, entry.key.name, remaining)
+
+    async def _empty(self, rt: ResourceType, entry: Entry, remaining: Remaining) -> None:
+        namespace = entry.key.name
         present = await self._store.reads.list(rt, Selection(namespace=namespace), revision=0)
         if not present.entries:
             return
+        # Pods may take this time, counted from the deletion of the namespace.
+        ends = _termination(present.entries, entry.object()) if rt.resource == PODS else None
         caller = system_caller(COMPONENT, "deletecollection")
         target = Target(rt=rt, namespace=namespace, manager=COMPONENT)
         options = DeleteOptions(propagation_policy="Background")
@@ -195,5 +263,75 @@ class NamespaceLifecycleLoop:
         except StatusError as error:
             remaining.failures.append(error.message)
         left = await self._store.reads.list(rt, Selection(namespace=namespace), revision=None)
-        if left.entries:
-            remaining.add(rt, left.entries)
+        if not left.entries:
+            return
+        finalizers = [_finalizers(one) for one in left.entries]
+        remaining.add(f"{rt.plural}.{rt.group}", finalizers)
+        if not any(finalizers) and (ends is None or ends <= datetime.now(UTC)):
+            remaining.failures.append(_unexpected(namespace, rt.group, rt.version, rt.plural))
+
+    async def _empty_foreign(self, resource: ForeignResource, namespace: str, remaining: Remaining) -> None:
+        """Delete the objects of another server, and note what is left, as for own ones."""
+        try:
+            if not await self._delete_foreign(resource, namespace):
+                return
+            left = await self._foreign.list(resource, namespace)
+        except StatusError as error:
+            if error.code not in UNSUPPORTED:
+                remaining.failures.append(error.message)
+            return
+        if left:
+            finalizers = [_foreign_finalizers(one) for one in left]
+            remaining.add(f"{resource.plural}.{resource.group}", finalizers)
+            if not any(finalizers):
+                remaining.failures.append(_unexpected(namespace, resource.group, resource.version, resource.plural))
+
+    async def _delete_foreign(self, resource: ForeignResource, namespace: str) -> bool:
+        """Delete all objects at once, or one after the other. Return False if they cannot be listed. StatusError."""
+        if "deletecollection" in resource.verbs:
+            try:
+                await self._foreign.delete_collection(resource, namespace)
+                return "list" in resource.verbs
+            except StatusError as error:
+                if error.code not in UNSUPPORTED:
+                    raise
+        if "list" not in resource.verbs:
+            return False
+        for one in await self._foreign.list(resource, namespace):
+            name = str((one.get("metadata") or {}).get("name") or "")
+            try:
+                await self._foreign.delete(resource, namespace, name, {"propagationPolicy": "Background"})
+            except StatusError as error:
+                if error.code not in UNSUPPORTED:
+                    raise
+        return True
+
+
+def _is_terminating(entry: Entry) -> bool:
+    return entry.fields.get("status.phase") == "Terminating"
+
+
+def _finalizers(entry: Entry) -> Sequence[str]:
+    if b'"finalizers":' not in entry.json:
+        return ()
+    return entry.object()["metadata"].get("finalizers") or ()
+
+
+def _foreign_finalizers(obj: ReadOnlyObject) -> Sequence[str]:
+    metadata = obj.get("metadata")
+    return (metadata.get("finalizers") or ()) if isinstance(metadata, dict) else ()
+
+
+def _termination(pods: Sequence[Entry], namespace: ReadOnlyObject) -> datetime:
+    """Return the time by which the running pods should have ended."""
+    longest = 0
+    for entry in pods:
+        if entry.fields.get("status.phase") not in ("Succeeded", "Failed"):
+            longest = max(longest, entry.object()["spec"].get("terminationGracePeriodSeconds", GRACE))
+    deleted = datetime.fromisoformat(namespace["metadata"]["deletionTimestamp"])
+    return deleted + timedelta(seconds=longest)
+
+
+def _unexpected(namespace: str, group: str, version: str, plural: str) -> str:
+    where = f"{group}/{version}, Resource={plural}"
+    return f"unexpected items still remain in namespace: {namespace} for gvr: {where}"

@@ -121,6 +121,42 @@ def ordered_versions(
     return ordered
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignResource:
+    """A resource of another server, as it stands in discovery."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    verbs: frozenset[str]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Return the path of the resource or of one object; namespace "": of the whole cluster.
+
+        /apis/example.com/v1/namespaces/a/things/x
+        """
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return f"/apis/{self.group}/{self.version}{within}/{self.plural}" + (f"/{name}" if name else "")
+
+
+def foreign_resource(group: str, version: str, discovered: Mapping[str, Any]) -> ForeignResource:
+    """Return a resource of a group version in aggregated discovery (``from_aggregated``)."""
+    return ForeignResource(
+        group=group,
+        version=version,
+        plural=discovered["resource"],
+        kind=discovered["responseKind"]["kind"],
+        namespaced=discovered["scope"] == "Namespaced",
+        verbs=frozenset(discovered["verbs"]),
+    )
+
+
 # -- discovery of other servers ---------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.registry import discovery
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.aggregation.foreign_objects import ForeignObjects
 from kubechronicle.http.app import HttpApplication, build_application
 from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -56,7 +57,7 @@ from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop
+from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
 from kubechronicle.ops.server.outside.services import service_addresses
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
 from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
@@ -134,7 +135,7 @@ def assemble(
         others=[(unit.name, unit.tail, unit.appender) for unit in storage.others],
         actors=storage.actors,
         outside=_outside(parts, application, aggregation),
-        loops=_loops(parts, application, availability),
+        loops=_loops(parts, application, availability, foreign_objects(store, backends, aggregation)),
         http=ChildSpec(name="http", run=run_http),
     )
     assembly = Assembly(
@@ -236,12 +237,14 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
     return children
 
 
-def _loops(parts: _Parts, application: HttpApplication, availability: ChildSpec) -> list[ChildSpec]:
+def _loops(
+    parts: _Parts, application: HttpApplication, availability: ChildSpec, foreign: ForeignObjects
+) -> list[ChildSpec]:
     plan = parts.plan
     loops = [
         *parts.own.children(),
         *(ChildSpec(name="log-losses", run=LogLosses(parts.store, unit.tail).run) for unit in parts.storage.every),
-        *_led_loops(plan, parts.store, parts.current),
+        *_led_loops(plan, parts.store, parts.current, foreign),
         *led(plan.leading, [availability, ChildSpec(name="branch-expiry", run=BranchExpiry(parts.store).run)]),
         *parts.authorization.children(),
     ]
@@ -259,11 +262,13 @@ def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
     )
 
 
-def _led_loops(plan: Plan, store: Store, current: CurrentRegistry) -> list[ChildSpec]:
+def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: ForeignObjects) -> list[ChildSpec]:
     """Return the loops that run while this server leads."""
     signing = plan.issuer.signing if plan.issuer is not None else None
     sign = signing.sign if signing is not None else None
-    controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
+    controllers = control_loops(
+        plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl, foreign=foreign
+    )
     return led(plan.leading, [*definition_loops(store, current), *controllers])
 
 

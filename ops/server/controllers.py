@@ -19,6 +19,7 @@ from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.establishing import Establishing
 from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
 from kubechronicle.actors.loops.event_ttl import EventExpiry
+from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.policy_status import PolicyStatusLoop
@@ -41,17 +42,22 @@ class Loop(Protocol):
 ROOT_CA: Final = "root-ca-cert-publisher"
 ACCOUNT_TOKENS: Final = "serviceaccount-token"
 
-LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
+OVER_ALL_SERVERS: Final[Mapping[str, Callable[[Store, ForeignObjects | None], Loop]]] = {
     "namespace": NamespaceLifecycleLoop,
+    "garbage-collector": GarbageCollector,
+}
+"""The loops that deal with the objects of extension API servers, too."""
+
+OVER_THE_STORE: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "serviceaccount": ServiceAccountLoop,
     "storage-protection": StorageProtectionLoop,
-    "garbage-collector": GarbageCollector,
     "resourcequota": ResourceQuotaLoop,
     "service-cidr": ServiceCIDRLoop,
     "clusterrole-aggregation": ClusterRoleAggregation,
     "storage-version-migrator": StorageMigrationLoop,
     "validatingadmissionpolicy-status": PolicyStatusLoop,
 }
+LOOPS: Final = (*OVER_ALL_SERVERS, *OVER_THE_STORE)
 CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
 """All names of --controllers."""
 
@@ -72,15 +78,25 @@ CONTROLLER_ALIASES: Final = {
 
 
 def control_loops(
-    names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None, event_ttl: int = 0
+    names: Collection[str],
+    store: Store,
+    *,
+    root_ca: bytes,
+    sign: Sign | None = None,
+    event_ttl: int = 0,
+    foreign: ForeignObjects | None = None,
 ) -> list[ChildSpec]:
     """Return the loops of these names, and the one for Events, as children of the tree.
 
     ``root_ca``: authorities to publish in every namespace; not published if empty
     ``sign``: signs tokens for Secrets; without it they get none
     ``event_ttl``: seconds that an Event is kept; 0: for ever. Its loop does not depend on ``names``
+    ``foreign``: the objects of extension API servers; without it, the loops deal with none
     """
-    loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
+    loops = [
+        ChildSpec(name=name, run=make(store, foreign).run) for name, make in OVER_ALL_SERVERS.items() if name in names
+    ]
+    loops += [ChildSpec(name=name, run=make(store).run) for name, make in OVER_THE_STORE.items() if name in names]
     if ROOT_CA in names and root_ca:
         loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
     if ACCOUNT_TOKENS in names and sign is not None:

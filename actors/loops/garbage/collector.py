@@ -10,35 +10,33 @@ GraphBuilder follows all resources into one graph of owners and dependents, and 
     changes of …     ──┼── graph ──┤
     changes of …     ──┘   queue   └── worker
 
+An object of an extension API server is collected, too, and may be an owner (foreign_dependents.py).
+
 No other state is kept: after a restart everything is read from the objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import trio
 
 from kubechronicle.actors.errors import ActorError
-from kubechronicle.actors.loops.garbage.decisions import Act, Decision, decide, owner_state
-from kubechronicle.actors.loops.garbage.graph import Node, node_of
-from kubechronicle.actors.loops.garbage.graph_builder import COMPONENT, GraphBuilder
+from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
+from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
+from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of
+from kubechronicle.actors.loops.garbage.graph_builder import GraphBuilder
 from kubechronicle.actors.loops.garbage.owner_edits import without_blocking, without_finalizer, without_owners
+from kubechronicle.actors.loops.garbage.writers import COMPONENT, ForeignWriter, OwnWriter, Writer
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Reads
-from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writing.writes import Target
+from kubechronicle.actors.store import Store
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.records import Key
 
-# The field manager under which kube-controller-manager's garbage collector changes objects.
-MANAGER = "kube-controller-manager"
 # kube-controller-manager's --concurrent-gc-syncs.
 WORKERS = 20
 # Dependents orphaned at once.
@@ -49,29 +47,31 @@ MAX_ATTEMPTS = 8
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 60.0
 
-Change = Callable[[Object], Object]
-
 
 class GarbageCollector:
-    def __init__(self, store: Store) -> None:
+    """``foreign``: the objects of other servers."""
+
+    def __init__(self, store: Store, foreign: ForeignObjects | None = None) -> None:
         self._store = store
+        self._foreign = foreign if foreign is not None else NoForeignObjects()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Collect until cancelled. Restart with a new graph when changes were compacted before they were read."""
         task_status.started()
         while True:
-            await Collection(self._store).run()
+            await Collection(self._store, self._foreign).run()
 
 
 class Collection:
     """One graph and its workers."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, foreign: ForeignObjects) -> None:
         self._store = store
         self._queue: WorkQueue[Key] = WorkQueue(
             first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
         )
-        self._builder = GraphBuilder(store, self._queue)
+        self._builder = GraphBuilder(store, self._queue, foreign)
+        self._others = self._builder.others
         self._graph = self._builder.graph
 
     async def run(self) -> None:
@@ -89,10 +89,11 @@ class Collection:
 
     async def _reconcile(self, key: Key) -> bool:
         """Decide about an object and act. Return False if it must be retried later."""
+        asked: dict[Reference, OwnerState] = {}  # owners that are objects of other servers
         for _ in range(MAX_ATTEMPTS):
             rt = self._store.registry.storage(key.resource)
             if rt is None:
-                return True
+                return await self._reconcile_foreign(key)
             needed = self._logs_of(key)
             for reads in needed:
                 await self._builder.catch_up(reads)
@@ -103,19 +104,51 @@ class Collection:
             node = node_of(entry) if entry is not None else None
             if entry is None or node is None:
                 return True
-            registry, peek = self._store.registry, self._store.reads.peek
-            owner_states = [owner_state(key, reference, registry, peek) for reference in node.owners]
-            decision = decide(node, owner_states, self._graph.dependents(node.uid))
-            if decision.act is Act.LATER:
-                self._builder.unknown_kinds.add(key)
-                return False
-            try:
-                if await self._carry_out(rt, node, entry.revision, decision):
-                    return True
-            except StatusError as error:
-                if error.code not in (404, 409):
-                    raise
+            states = self._owner_states(node, asked)
+            if OwnerState.UNKNOWN_KIND in states and not asked:
+                asked = await self._others.owners(node, self._store.registry)
+                if asked:
+                    continue
+            decision = decide(node, states, self._graph.dependents(node.uid))
+            writer = OwnWriter(self._store, rt, node, entry.revision)
+            acted = await self._act(writer, node, decision)
+            if acted is not None:
+                return acted
         return False
+
+    async def _reconcile_foreign(self, key: Key) -> bool:
+        """Decide about an object of another server and act, as for own objects. StatusError: it does not answer."""
+        for _ in range(MAX_ATTEMPTS):
+            resource = self._others.resource(key.resource)
+            found = await self._others.read(resource, key) if resource is not None else None
+            if resource is None or found is None:
+                return True
+            node, obj = found
+            asked = await self._others.owners(node, self._store.registry)
+            for reads in self._store.reads.logs:
+                await self._builder.catch_up(reads)
+            decision = decide(node, self._owner_states(node, asked), self._graph.dependents(node.uid))
+            acted = await self._act(ForeignWriter(self._others.foreign, resource, node, obj), node, decision)
+            if acted is not None:
+                return acted
+        return False
+
+    def _owner_states(self, node: Node, asked: Mapping[Reference, OwnerState]) -> list[OwnerState]:
+        """Return the states of an object's owners. ``asked``: those of owners of other servers."""
+        registry, peek = self._store.registry, self._store.reads.peek
+        return [asked.get(one) or owner_state(node.key, one, registry, peek) for one in node.owners]
+
+    async def _act(self, writer: Writer, node: Node, decision: Decision) -> bool | None:
+        """Act on a decision. Return what ``_reconcile`` does, or None: the object needs another decision."""
+        if decision.act is Act.LATER:
+            self._builder.unknown_kinds.add(node.key)
+            return False
+        try:
+            return True if await self._carry_out(writer, node, decision) else None
+        except StatusError as error:
+            if error.code not in (404, 409):
+                raise
+            return None
 
     def _logs_of(self, key: Key) -> Sequence[Reads]:
         """Return the logs on which the decision about an object rests.
@@ -134,43 +167,26 @@ class Collection:
         found = [reads, reads.of(key.resource), *(reads.of(rt.resource) for rt in owners if rt is not None)]
         return tuple(dict.fromkeys(found))
 
-    async def _carry_out(self, rt: ResourceType, node: Node, revision: int, decision: Decision) -> bool:
+    async def _carry_out(self, writer: Writer, node: Node, decision: Decision) -> bool:
         """Act on a decision. Return False if that was one step, and the object needs another decision."""
         match decision.act:
             case Act.AWAIT_DEPENDENTS:
                 for key in decision.to_process:
                     self._queue.add(key)
             case Act.DELETE:
-                await self._delete(rt, node, revision, decision.policy)
+                await writer.delete(decision.policy)
             case Act.DROP_REFERENCES:
-                await self._edit(rt, node, partial(without_owners, gone=frozenset(decision.references)))
+                await writer.edit(partial(without_owners, gone=frozenset(decision.references)))
             case Act.UNBLOCK_OWNERS:
-                await self._edit(rt, node, without_blocking)
+                await writer.edit(without_blocking)
                 return False
             case Act.ORPHAN_DEPENDENTS:
                 await self._orphan(node)
-                await self._edit(rt, node, partial(without_finalizer, finalizer=ORPHAN_FINALIZER))
+                await writer.edit(partial(without_finalizer, finalizer=ORPHAN_FINALIZER))
                 return False
             case Act.END_FOREGROUND:
-                await self._edit(rt, node, partial(without_finalizer, finalizer=FOREGROUND_FINALIZER))
+                await writer.edit(partial(without_finalizer, finalizer=FOREGROUND_FINALIZER))
         return True
-
-    async def _delete(self, rt: ResourceType, node: Node, revision: int, policy: str) -> None:
-        """Delete the object if it is unchanged since the decision. StatusError 404, 409."""
-        options = DeleteOptions(
-            propagation_policy=policy,
-            precondition_uid=node.uid,
-            precondition_resource_version=str(revision),
-        )
-        await self._store.writes.delete(system_caller(COMPONENT, "delete"), self._target(rt, node.key), options)
-
-    async def _edit(self, rt: ResourceType, node: Node, change: Change) -> None:
-        """Change the object unless it was replaced by another of its name. StatusError 404: it was deleted."""
-
-        def changed(obj: Object) -> Object:
-            return change(obj) if obj["metadata"].get("uid") == node.uid else obj
-
-        await self._store.writes.edit(system_caller(COMPONENT, "patch"), self._target(rt, node.key), changed)
 
     async def _orphan(self, owner: Node) -> None:
         """Remove the owner from its dependents' references. StatusError, LogError, ActorError: some still have it."""
@@ -184,18 +200,24 @@ class Collection:
                 raise failures[0]
 
     async def _remove_owner(self, owner: Node, dependent: Node, failures: list[Exception]) -> None:
-        rt = self._store.registry.storage(dependent.key.resource)
-        if rt is None:
-            return
-        gone = frozenset(reference for reference in dependent.owners if reference.uid == owner.uid)
         try:
-            await self._edit(rt, dependent, partial(without_owners, gone=gone))
+            writer = await self._writer(dependent)
+            if writer is not None:
+                gone = frozenset(reference for reference in dependent.owners if reference.uid == owner.uid)
+                await writer.edit(partial(without_owners, gone=gone))
         except StatusError as error:
             if error.code != 404:
                 failures.append(error)
         except (LogError, ActorError) as error:
             failures.append(error)
 
-    @staticmethod
-    def _target(rt: ResourceType, key: Key) -> Target:
-        return Target(rt=rt, namespace=key.namespace, name=key.name, manager=MANAGER)
+    async def _writer(self, node: Node) -> Writer | None:
+        """Return the writer of an object of any server; None if it is gone. StatusError."""
+        rt = self._store.registry.storage(node.key.resource)
+        if rt is not None:
+            return OwnWriter(self._store, rt, node)
+        resource = self._others.resource(node.key.resource)
+        found = await self._others.read(resource, node.key) if resource is not None else None
+        if resource is None or found is None:
+            return None
+        return ForeignWriter(self._others.foreign, resource, *found)

@@ -70,12 +70,16 @@ def node_of(entry: Entry) -> Node | None:
     json = entry.json
     if _OWNED not in json and _DELETED not in json:
         return None
-    metadata = entry.object()["metadata"]
+    return node_of_metadata(entry.key, entry.uid, entry.object()["metadata"])
+
+
+def node_of_metadata(key: Key, uid: str, metadata: Mapping[str, Any]) -> Node | None:
+    """Return the node of an object with this metadata; None if it needs none."""
     owners = tuple(map(reference_of, metadata.get("ownerReferences") or ()))
     finalizers = metadata.get("finalizers") or ()
     node = Node(
-        key=entry.key,
-        uid=entry.uid,
+        key=key,
+        uid=uid,
         owners=owners,
         deleting="deletionTimestamp" in metadata,
         foreground=FOREGROUND_FINALIZER in finalizers,

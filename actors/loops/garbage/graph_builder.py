@@ -3,9 +3,11 @@ kube-controller-manager's).
 
     changes of pods  ──┐
     changes of …     ──┼── graph ── queue of the collector's workers
-    changes of …     ──┘
+    changes of …     ──┤
+    lists of others  ──┘
 
-One Reflector per served resource. A worker waits with ``catch_up`` until the graph has all changes up to a revision.
+One Reflector per served resource; foreign_dependents.py follows those of other servers. A worker waits with
+``catch_up`` until the graph has all changes of own resources up to a revision.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ import trio
 
 from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.event_recorder import EventRecorder
+from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
+from kubechronicle.actors.loops.garbage.foreign_dependents import ForeignDependents
 from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, Node, foreign_owner, node_of
+from kubechronicle.actors.loops.garbage.writers import COMPONENT
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Reads
@@ -33,7 +38,6 @@ from kubechronicle.eventlog.records import Key, Operation
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "garbage-collector"
 # The collector's name in Events.
 SOURCE = "garbage-collector-controller"
 # Storage resources that are never collected (kube-controller-manager: DefaultIgnoredResources).
@@ -71,10 +75,12 @@ class GraphBuilder:
     ``graph``: owners and dependents of all collected resources.
     ``queue``: the objects to process.
     ``unknown_kinds``: objects with an owner of a kind that is not served; queued again when the registry changes.
+    ``others``: the objects of other servers.
     """
 
-    def __init__(self, store: Store, queue: WorkQueue[Key]) -> None:
+    def __init__(self, store: Store, queue: WorkQueue[Key], foreign: ForeignObjects) -> None:
         self.graph = Graph()
+        self.others = ForeignDependents(foreign, self.graph, self._queue_effects)
         self.unknown_kinds: set[Key] = set()
         self._store = store
         self._queue = queue
@@ -89,6 +95,7 @@ class GraphBuilder:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report)
             nursery.start_soon(self._follow_registry, nursery)
+            nursery.start_soon(self.others.run)
             await self._history_lost.wait()
             nursery.cancel_scope.cancel()
 

@@ -90,7 +90,7 @@ class BranchMaker:
             ChildSpec(name="appender", run=appender.run),
             ChildSpec(name="resource actors", run=actors.run),
             *definition_loops(store, current),
-            *control_loops(LOOPS.keys() - LEFT_OUT, store, root_ca=b""),
+            *control_loops(set(LOOPS) - LEFT_OUT, store, root_ca=b""),
         ]
         return BranchParts(store=store, log=log, tail=tail, children=children, kept=self._kept(base))
 

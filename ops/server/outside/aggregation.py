@@ -21,6 +21,7 @@ from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.checks import DiscoveryCheck
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
+from kubechronicle.http.aggregation.foreign_objects import ForeignObjects
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
@@ -51,6 +52,11 @@ def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Ba
     discovery = RemoteDiscovery(routes, backends, reads.views, openapi)
     proxy = Proxy(backends, rejects_redirects=plan.rejects_redirects)
     return backends, Aggregation(routes=routes, proxy=proxy, discovery=discovery, openapi=openapi)
+
+
+def foreign_objects(store: Store, backends: Backends, aggregation: Aggregation) -> ForeignObjects:
+    """Return the objects of extension API servers, for the control loops."""
+    return ForeignObjects(aggregation.routes, aggregation.discovery, backends, lambda: store.registry)
 
 
 class UnavailableMetrics(Collector):

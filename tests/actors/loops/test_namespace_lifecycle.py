@@ -140,7 +140,13 @@ async def test_conditions_report_the_remaining_contents(autojump_clock: MockCloc
         assert reported["NamespaceContentRemaining"] == (
             "True",
             "SomeResourcesRemain",
-            "Some resources are remaining: configmaps. has 2 resource instances, pods. has 1 resource instances",
+            "Some resources are remaining: pods. has 1 resource instances",
+        )
+        assert reported["NamespaceFinalizersRemaining"][0] == "False"
+        await server.delete(f"{inside('pods')}/p?gracePeriodSeconds=0")
+        reported = await conditions_after(10)
+        assert reported["NamespaceContentRemaining"][2] == (
+            "Some resources are remaining: configmaps. has 2 resource instances"
         )
         assert reported["NamespaceFinalizersRemaining"] == (
             "True",
@@ -150,7 +156,6 @@ async def test_conditions_report_the_remaining_contents(autojump_clock: MockCloc
         )
         for name in ("a", "b"):
             await server.patch(f"{inside('configmaps')}/{name}", {"metadata": {"finalizers": None}})
-        await server.delete(f"{inside('pods')}/p?gracePeriodSeconds=0")
         reported = await conditions_after(100)
         assert [status for status, _, _ in reported.values()] == ["False"] * 5
         left = await server.get(f"{SPACES}/space")

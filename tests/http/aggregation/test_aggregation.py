@@ -81,12 +81,12 @@ def _json(code: int, body: Any) -> Response:
 
 @asynccontextmanager
 async def aggregating(
-    wire: Any, extension: Extension, other: dict[str, Any] | None = None, **spec: Any
+    wire: Any, extension: Any, other: dict[str, Any] | None = None, controllers: Any = frozenset(), **spec: Any
 ) -> AsyncIterator[InProcess]:
     """Run a server in front of the extension. Its certificate names localhost instead of the Service.
     ``other``: fields of the server's plan."""
     started = await wire(extension)
-    async with open_server(loops=True, other=other) as server:
+    async with open_server(loops=True, other=other, controllers=controllers) as server:
         service = {"metadata": {"name": "x"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
         await server.post("/api/v1/namespaces/default/services", service)
         reference = {"namespace": "default", "name": "x", "port": started.server.port}
