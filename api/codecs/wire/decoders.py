@@ -6,7 +6,8 @@ decoded struct: a zero value is left out if the field is omitempty, an unset lis
 that is no pointer is always present. A repeated field counts as in Go: the last scalar wins, messages are merged, lists
 joined.
 
-A decoder is called as (data, text, start, end, depth, into=None). `text` is `data` as latin-1: strings are sliced from
+A decoder is called as (data, text, start, end, depth, into=None). `data` carries the budget of its document, from which
+each message takes one and its keys. `text` is `data` as latin-1: strings are sliced from
 it without copying bytes first. It is compiled at its first call. Truncated data raises DecodeError or IndexError.
 """
 
@@ -63,8 +64,9 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:
 _UNIONS = schema_unions(_union(False, False), _union(None, False), _union(None, True))
 
 
-def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
+def _entry(data: values.Message, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
     """Decode one entry of a map, the message {1: key, 2: value}."""
+    data.budget.take(0, 1)
     key, value = "", zero
     for number, wire, start, stop in values.fields_of(data, at, end):
         if wire != 2 or number > 2:
@@ -76,17 +78,18 @@ def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder,
     return key, value() if callable(value) else value
 
 
-def _string_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
+def _string_entry(data: values.Message, text: str, at: int, end: int) -> tuple[str, str]:
     """Decode an `_entry` of a string to a string, fast if both are short and ASCII."""
     middle = at + 2 + data[at + 1]
     if data[at] == 10 and middle + 2 <= end and data[middle] == 18 and middle + 2 + data[middle + 1] == end:
         key, value = text[at + 2 : middle], text[middle + 2 : end]
         if key.isascii() and value.isascii() and data[at + 1] < 0x80 and data[middle + 1] < 0x80:
+            data.budget.keys -= 1
             return key, value
     return _entry(data, text, at, end, 0, _read_string, "")
 
 
-def _quantity_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
+def _quantity_entry(data: values.Message, text: str, at: int, end: int) -> tuple[str, str]:
     """Decode an `_entry` of a string to a Quantity, fast if both are short and ASCII."""
     middle = at + 2 + data[at + 1]
     if (
@@ -99,6 +102,7 @@ def _quantity_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str
     ):
         key, value = text[at + 2 : middle], text[middle + 4 : end]
         if key.isascii() and value.isascii() and data[at + 1] < 0x80 and value.strip() == value:
+            data.budget.take(0, 1)
             return key, value
     return _entry(data, text, at, end, 0, values.read_quantity, "0")
 
@@ -111,24 +115,26 @@ def _read_bytes(data: bytes, text: str, at: int, end: int, depth: int) -> str:
     return values.base64_text(data[at:end])
 
 
-def _unexpected(data: bytes, at: int, end: int, fields: dict[int, Field]) -> tuple[int, bytes]:
-    """Read a field that the pass did not take. Return (index after the field, the field in its usual form or b"").
+def _unexpected(data: values.Message, at: int, end: int, fields: dict[int, Field]) -> tuple[int, values.Message | None]:
+    """Read a field that the pass did not take. Return (index after the field, the field in its usual form or None).
 
     Three cases remain for it: an unknown field (skipped), a packed list of numbers, and an unusual encoding of a tag or
     wire type.
     """
+    budget = data.budget
+    budget.take(0, 1)
     for number, wire, start, stop in values.fields_of(data, at, end):
         field = fields.get(number)
         if field is None:
-            return stop, b""
+            return stop, None
         tag = values.varint(field.tag).encode("latin-1")
         if wire == 2 and field.repeated and field.type in SCALARS:
-            return stop, _unpacked(tag, data, start, stop, field)
+            return stop, values.Message.of(_unpacked(tag, data, start, stop, field), budget)
         if wire != field.wire_type:
             name = field.name[:1].upper() + field.name[1:]
             raise DecodeError(f"proto: wrong wireType = {wire} for field {name}")
         size = values.varint(stop - start).encode("latin-1") if wire == 2 else b""
-        return stop, tag + size + data[start:stop]
+        return stop, values.Message.of(tag + size + data[start:stop], budget)
     raise values.truncated()
 
 
@@ -196,6 +202,8 @@ def _source(message: Message, name: str) -> str:
         f"  i, again = unexpected(d, i, e, fields_{name})",
         f"  if again: {name}(again, again.decode('latin-1'), 0, len(again), z, o)",
         " if i > e: raise truncated()",
+        " b = d.budget; b.containers -= 1; b.keys -= len(o)",
+        " if b.containers < 0 or b.keys < 0: b.check()",
     ]
     for field in message.fields:
         lines += indented(_struct_zero(field), 1)
@@ -223,7 +231,7 @@ def _struct_zero(field: Field) -> list[str]:
         if field.omitempty and zero:
             return [f"if {field.name!r} not in o: o[{field.name!r}] = {zero}"]
         return []
-    empty = f'{_compiler.reference(field.type)}(b"", "", 0, 0, z + 1'
+    empty = f'{_compiler.reference(field.type)}(d, "", 0, 0, z + 1'
     if not field.name:
         return [f"{empty}, o)"] if _has_zeros(field.type) else []
     return [f"if {field.name!r} not in o: o[{field.name!r}] = {empty})"]

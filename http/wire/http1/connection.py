@@ -38,8 +38,8 @@ RECORDS = 32
 """TLS records of a body that are read before other tasks run. Go's have 1,400 bytes at first, and 16 KB later."""
 
 BODY_ALLOWS = 19
-"""Bytes of a body's framing for each byte of its data, and for that: chunks of one byte are legal, endless extensions and
-trailers are not (Go's chunkedReader)."""
+"""Bytes of a chunked body for each byte of its data: chunks of one byte are legal, endless extensions and trailers are
+not (Go's chunkedReader)."""
 
 PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
 FRAMING = frozenset(
