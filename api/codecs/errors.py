@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["CodecError", "DecodeError", "EncodeError", "NotAcceptableError", "TooManyPartsError", "UnsupportedMediaTypeError"]
+__all__ = [
+    "CodecError",
+    "DecodeError",
+    "EncodeError",
+    "NotAcceptableError",
+    "TooManyPartsError",
+    "UnsupportedMediaTypeError",
+]
 
 
 class CodecError(Exception):

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kubechronicle.api.codecs.budget import require_within
+from kubechronicle.api.codecs.budget import require_json_within
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
@@ -119,7 +119,7 @@ def loads(data: bytes) -> Any:
     Of a document that starts as if it were indented, orjson expects few values, and runs out of memory if it is not.
     Within a list it expects more.
     """
-    require_within(data)
+    require_json_within(data)
     require_for_document(len(data))
     try:
         return orjson.loads(data)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubechronicle.api.codecs.budget import Budget
+from kubechronicle.api.codecs.budget import MAX_KEYS, SMALL_MESSAGE, Message, require_within
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, EncodeError
 from kubechronicle.api.codecs.wire.decoders import decoder_of
 from kubechronicle.api.codecs.wire.encoders import encoder_of
 from kubechronicle.api.codecs.wire.table import message_for
-from kubechronicle.api.codecs.wire.values import Message, fields_of, length, varint
+from kubechronicle.api.codecs.wire.values import fields_of, length, varint
 from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
@@ -57,8 +57,7 @@ def supports(api_version: str, kind: str) -> bool:
 def decode_message(name: str, raw: bytes) -> dict[str, Any]:
     """Return the JSON form of a bare message named as in the table (meta/v1.WatchEvent). DecodeError as in `decode`."""
     try:
-        message = Message.of(raw, Budget())
-        body: dict[str, Any] = decoder_of(name)(message, raw.decode("latin-1"), 0, len(raw), 0)
+        body = _decode_message(name, raw, 0, len(raw))
     except (IndexError, RecursionError):
         raise DecodeError("unexpected EOF") from None
     return body
@@ -86,8 +85,7 @@ def decode(data: bytes, *, default_api_version: str = "", default_kind: str = ""
 
 
 def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[str, Any]:
-    message = Message.of(data, Budget())
-    api_version, kind, at, end = _open_envelope(message)
+    api_version, kind, at, end = _open_envelope(data)
     api_version, kind = api_version or default_api_version, kind or default_kind
     if not kind:
         raise DecodeError("Object 'Kind' is missing in the protobuf body")
@@ -97,11 +95,19 @@ def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[st
     if name is None:
         group, _, version = api_version.rpartition("/")
         raise DecodeError(f'no kind "{kind}" is registered for version "{group + "/" if group else ""}{version}"')
-    body = decoder_of(name)(message, data.decode("latin-1"), at, end, 0)
+    body = _decode_message(name, data, at, end)
     return {"apiVersion": api_version, "kind": kind, **body}
 
 
-def _open_envelope(data: Message) -> tuple[str, str, int, int]:
+def _decode_message(name: str, data: bytes, at: int, end: int) -> dict[str, Any]:
+    if len(data) > SMALL_MESSAGE:
+        data = Message.of(data)
+    decode = decoder_of(name, counted=isinstance(data, Message))
+    body: dict[str, Any] = decode(data, data.decode("latin-1"), at, end, 0)
+    return body
+
+
+def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
     """Return (apiVersion, kind, start and end of the raw message) of an enveloped body."""
     if not data:
         raise DecodeError("empty data")
@@ -115,8 +121,9 @@ def _open_envelope(data: Message) -> tuple[str, str, int, int]:
     if end:
         return *_type_meta(data[6 : 6 + data[5]]), at, end
     api_version = kind = ""
-    for number, wire, start, stop in fields_of(data, len(PREFIX), len(data)):
-        data.budget.take(0, 1)
+    for position, (number, wire, start, stop) in enumerate(fields_of(data, len(PREFIX), len(data))):
+        if position > MAX_KEYS:
+            require_within(0, position)
         if number > 4:
             continue
         if wire != 2:

@@ -20,7 +20,6 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.api.codecs.budget import Budget
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
 from kubechronicle.api.values.numbers import whole
 from kubechronicle.api.values.text_cache import cached
@@ -28,7 +27,6 @@ from kubechronicle.api.values.text_cache import cached
 __all__ = [
     "MAX_DEPTH",
     "SMALL",
-    "Message",
     "base64_text",
     "bytes_text",
     "double_text",
@@ -97,18 +95,6 @@ def bytes_text(value: str) -> str:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
-
-
-class Message(bytes):
-    """The bytes of a message with the budget of its document, which its decoders share."""
-
-    budget: Budget
-
-    @classmethod
-    def of(cls, data: bytes, budget: Budget) -> Message:
-        found = cls(data)
-        found.budget = budget
-        return found
 
 
 def truncated() -> DecodeError:
@@ -357,11 +343,10 @@ def raw_bytes(data: bytes, at: int, end: int) -> bytes:
     return data[field[1] : field[2]]
 
 
-def read_raw(data: Message, text: str, at: int, end: int, depth: int) -> Any:
+def read_raw(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
     raw = raw_bytes(data, at, end)
     if not raw:
         return None
-    data.budget.take_json(raw)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
