@@ -327,8 +327,7 @@ class Http2Protocol:
             raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
         if len(payload) != 8:
             raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
-        self._streams.spend()
-        if not flags & frames.ACK:
+        if not flags & frames.ACK:  # no bound: a client that does not read the answers is not read either
             self._output.add(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def _on_goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
