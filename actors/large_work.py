@@ -1,9 +1,9 @@
-"""Large work: rules over large bodies and objects run in a thread, in turns, while the event loop serves others.
+"""Large work: rules over large bodies and objects run in threads, in turns, while the event loop serves others.
 
     turn = large.turn("alice")                           one for each request; it takes no place yet
     turn.reserve(2_000_000)                              counts a body; 429 if too many bytes are held already
     await turn.begin(size)                               waits for a place, if the size is large; 429 if too many wait
-    obj = await turn.run(size, decode, body)             in the thread; a small one at once, without a checkpoint
+    obj = await turn.run(size, decode, body)             in a thread; a small one at once, without a checkpoint
     turn.end()
 
 Python runs one thread at a time, and switches between two that compute after the switch interval (ops/server). So a
@@ -11,7 +11,15 @@ rule in a thread delays the event loop by about that interval for each of its wa
 
 A request keeps its place from the decoding of its body until its answer is encoded. A place is as large as the body or
 object, and all places are bounded together. So they bound the memory: decoded, a body takes up to a hundred times its
-bytes. Users take turns, so one user with many large requests does not keep out another one.
+bytes (api/codecs/budget.py bounds that).
+
+Work goes through one of two lanes, each with places and a thread of its own:
+
+    short    inputs up to SHORT bytes                                      a 100 KB write never waits for a 3 MB one
+    long     larger ones, and those of users whose short work was long     each of their pieces takes seconds at most
+
+Within a lane, users take turns, for places and for the thread: the user who has just had a turn comes after all others
+who wait. So a user waits for one piece of another one, however many that one has sent.
 
 The way to the thread and back costs about half a millisecond of CPU, and the rules run slower there. So those of inputs
 up to QUICK_BYTES run on the event loop, like small ones, as long as they are quick. A user whose rules took longer than
@@ -24,14 +32,16 @@ Once does not count: the first object of a kind compiles its rules, and a garbag
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from time import thread_time
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import trio
 
+from kubechronicle.actors.fair_share import FairShare
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
 
@@ -49,26 +59,39 @@ SLOW_FOR: Final = 60.0
 """Seconds within which slow work counts, and for which the thread is used after the second time. So slow rules delay
 the event loop twice a minute for each such user."""
 
+LONG_USERS: Final = 1024
+"""Users whose work goes through the long lane at the same time; more are forgotten."""
+
 SLOW_USERS: Final = 16
 """Users whose work was slow at the same time. With so many, the large work of all runs in the thread."""
 
 LARGE_BYTES: Final = 128 * 1024
 """Bytes from which a body counts among HELD_BYTES, and an object is encoded in the thread: that takes 10 ns a byte."""
 
-ROOM: Final = 6 * 1024 * 1024
-"""Bytes of the inputs of all requests that have a place: two bodies of the largest size, or many smaller ones."""
+SHORT: Final = 256 * 1024
+"""Bytes of an input up to which it goes through the short lane."""
 
-THREADS: Final = 1
-"""Threads. A second one would not compute faster, and the event loop would wait for two."""
+SHORT_ROOM: Final = 2 * 1024 * 1024
+"""Bytes of the inputs of all requests that have a place in the short lane."""
+
+ROOM: Final = 6 * 1024 * 1024
+"""The same in the long lane: two bodies of the largest size, or many smaller ones."""
+
+LONG: Final = 0.5
+"""Seconds of CPU in the short lane's thread, after which the user's work goes through the long lane for SLOW_FOR
+seconds."""
 
 WAITING: Final = 128
-"""Large requests that wait for a place; the next one is rejected."""
+"""Large requests that wait for a place of a lane; the next one is rejected."""
 
 WAITING_OF_USER: Final = 32
 """Of these, the requests of one user."""
 
 HELD_BYTES: Final = 256 * 1024 * 1024
 """Bytes of large bodies in memory: read partly or wholly, and not answered yet."""
+
+HELD_BY_USER: Final = HELD_BYTES // 2
+"""Of these, the bytes of one user."""
 
 BUSY: Final = "the server handles too many large requests, please try again later"
 
@@ -77,17 +100,29 @@ _NEVER: Final = (0.0, 0)
 T = TypeVar("T")
 
 
+class LargeStatistics(NamedTuple):
+    """A lane: requests that wait for a place, bytes of the places taken, pieces that wait for the thread, and since the
+    start the seconds of both waits, the pieces done, their seconds of CPU, and the requests rejected."""
+
+    waiting: int
+    taken: int
+    pieces_waiting: int
+    waited: float
+    pieces: int
+    computed: float
+    rejected: int
+
+
 class LargeWork:
-    """The places, the queue and the thread of a process; see the head of this file."""
+    """The lanes of a process; see the head of this file."""
 
     def __init__(self) -> None:
-        self._threads = trio.CapacityLimiter(THREADS)
-        self._taken = 0  # bytes of ROOM
-        self._waiting = 0
-        self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # by user; the next user is the first
+        self._short, self._long = _Lane(SHORT_ROOM), _Lane(ROOM)
+        self._held: dict[str, int] = {}  # bytes of bodies, by user
         self._held_bytes = 0
         # Until when work counts as slow, and how often it was, by user; the first to end is the first.
         self._slow: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._long_users: OrderedDict[str, float] = OrderedDict()  # until when they use the long lane
 
     def turn(self, user: str) -> Turn:
         return Turn(self, user)
@@ -95,61 +130,41 @@ class LargeWork:
     @property
     def idle(self) -> bool:
         """True if no request has a place, waits for one or holds a large body."""
-        return not (self._taken or self._waiting or self._held_bytes)
+        return not (self._held_bytes or any(lane.places.busy for lane in self.lanes.values()))
 
-    def hold(self, size: int) -> None:
+    @property
+    def lanes(self) -> dict[str, _Lane]:
+        return {"short": self._short, "long": self._long}
+
+    def statistics(self) -> dict[str, LargeStatistics]:
+        """Return the statistics of each lane."""
+        return {name: lane.statistics() for name, lane in self.lanes.items()}
+
+    def hold(self, user: str, size: int) -> None:
         """Count bytes of bodies. StatusError 429: there are too many."""
-        if self._held_bytes + size > HELD_BYTES:
+        held = self._held.get(user, 0) + size
+        if held > HELD_BY_USER or self._held_bytes + size > HELD_BYTES:
             raise status.too_many_requests(BUSY)
+        self._held[user] = held
         self._held_bytes += size
 
-    def free(self, size: int) -> None:
+    def free(self, user: str, size: int) -> None:
         self._held_bytes -= size
+        self._held[user] -= size
+        if not self._held[user]:
+            del self._held[user]
 
-    async def take_place(self, user: str, size: int) -> None:
-        """Wait for a place of this size. StatusError 429: too many wait already."""
-        if not self._queues and self._fits(size):
-            self._taken += size
-            return
-        queue = self._queues.get(user)
-        if self._waiting >= WAITING or (queue is not None and len(queue) >= WAITING_OF_USER):
-            raise status.too_many_requests(BUSY)
-        if queue is None:
-            queue = self._queues[user] = deque()
-        waiting = _Waiting(size)
-        queue.append(waiting)
-        self._waiting += 1
-        try:
-            await waiting.given.wait()
-        except trio.Cancelled:  # only while it waits: a place that was given is taken
-            self._waiting -= 1
-            queue.remove(waiting)
-            if not queue:
-                del self._queues[user]
-            self._give_places()  # the next one may be smaller
-            raise
+    def lane(self, user: str, size: int) -> _Lane:
+        """Return the lane for an input of this size."""
+        if size <= SHORT and not (self._long_users and self._is_long(user)):
+            return self._short
+        return self._long
 
-    def _fits(self, size: int) -> bool:
-        return not self._taken or self._taken + size <= ROOM
-
-    def give_back(self, size: int) -> None:
-        self._taken -= size
-        self._give_places()
-
-    def _give_places(self) -> None:
-        """Give places to the first request of each user in turn, while there is room."""
-        while self._queues:
-            user, queue = next(iter(self._queues.items()))
-            if not self._fits(queue[0].size):
-                return
-            waiting = queue.popleft()
-            self._waiting -= 1
-            self._taken += waiting.size
-            waiting.given.set()
-            if queue:
-                self._queues.move_to_end(user)  # behind all other users
-            else:
-                del self._queues[user]
+    def _is_long(self, user: str) -> bool:
+        now = trio.current_time()
+        while self._long_users and next(iter(self._long_users.values())) <= now:
+            self._long_users.popitem(last=False)
+        return user in self._long_users
 
     def is_quick(self, user: str) -> bool:
         """Tell whether the large work of a user may run on the event loop."""
@@ -169,28 +184,74 @@ class LargeWork:
                 self._slow[user] = trio.current_time() + SLOW_FOR, times
                 self._slow.move_to_end(user)
 
-    async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
-        # A cancelled request does not wait for the thread, which takes no other work until the function has ended.
-        return await trio.to_thread.run_sync(
-            _with_headroom, function, *arguments, limiter=self._threads, abandon_on_cancel=True
+    async def in_thread(self, user: str, size: int, function: Callable[..., T], *arguments: object) -> T:
+        """Call the function in the thread of a lane. Note the user if it takes long in the short one."""
+        lane, piece = self.lane(user, size), _Piece()
+        try:
+            return await lane.run(user, piece, function, *arguments)
+        finally:
+            if lane is self._short and piece.computed > LONG:
+                self._long_users[user] = trio.current_time() + SLOW_FOR
+                self._long_users.move_to_end(user)
+                if len(self._long_users) > LONG_USERS:
+                    self._long_users.popitem(last=False)
+
+
+class _Piece:
+    """One call in a thread. ``computed``: its seconds of CPU; infinite until it ends."""
+
+    __slots__ = ("computed",)
+
+    def __init__(self) -> None:
+        self.computed = 0.0
+
+
+class _Lane:
+    """The places and the thread of one lane."""
+
+    def __init__(self, room: int) -> None:
+        self.places = FairShare(room)
+        self._thread = FairShare(1)
+        self._limiter = trio.CapacityLimiter(1)  # taken until an abandoned function ends
+        self._rejected = self._pieces = 0
+        self._computed = 0.0
+
+    def statistics(self) -> LargeStatistics:
+        places, thread = self.places, self._thread
+        waited = places.waited + thread.waited
+        return LargeStatistics(
+            places.waiting, places.taken, thread.waiting, waited, self._pieces, self._computed, self._rejected
         )
 
+    async def take_place(self, user: str, size: int) -> None:
+        """Wait for a place of this size. StatusError 429: too many wait already."""
+        if self.places.waiting >= WAITING or self.places.waiting_of(user) >= WAITING_OF_USER:
+            self._rejected += 1
+            raise status.too_many_requests(BUSY)
+        await self.places.take(user, size)
 
-def _with_headroom(function: Callable[..., T], *arguments: object) -> T:
-    """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken it
-    while the function waited for the thread."""
-    headroom.require(headroom.MARGIN)
-    return function(*arguments)
+    async def run(self, user: str, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
+        """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
+        but the thread takes no other work until then."""
+        await self._thread.take(user, 1)
+        try:
+            return await trio.to_thread.run_sync(
+                self._compute, piece, function, *arguments, limiter=self._limiter, abandon_on_cancel=True
+            )
+        finally:
+            self._thread.give_back(user, 1)
 
-
-class _Waiting:
-    """A request that waits for a place of ``size`` bytes."""
-
-    __slots__ = ("given", "size")
-
-    def __init__(self, size: int) -> None:
-        self.given = trio.Event()
-        self.size = size
+    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken
+        it while the function waited for the thread."""
+        headroom.require(headroom.MARGIN)
+        piece.computed, began = inf, thread_time()
+        try:
+            return function(*arguments)
+        finally:
+            piece.computed = thread_time() - began
+            self._pieces += 1
+            self._computed += piece.computed
 
 
 class Turn(msgspec.Struct, eq=False):
@@ -203,6 +264,7 @@ class Turn(msgspec.Struct, eq=False):
     _work: LargeWork
     _user: str
     _place: int = 0  # bytes
+    _lane: _Lane | None = None  # of the place
     _bytes: int = 0
     waits_until: float = 0.0
     answers: dict[object, object] = {}
@@ -215,7 +277,7 @@ class Turn(msgspec.Struct, eq=False):
     def reserve(self, size: int) -> None:
         """Count the bytes of a body that is being read, if they are many. StatusError 429."""
         if size > LARGE_BYTES and size > self._bytes:
-            self._work.hold(size - self._bytes)
+            self._work.hold(self._user, size - self._bytes)
             self._bytes = size
 
     def is_small(self, size: int) -> bool:
@@ -228,8 +290,9 @@ class Turn(msgspec.Struct, eq=False):
         Not while holding a lock: the requests that have the places may wait for it.
         """
         if size > LARGE and not self._place:
-            await self._work.take_place(self._user, size)
-            self._place = size
+            lane = self._work.lane(self._user, size)
+            await lane.take_place(self._user, size)
+            self._place, self._lane = size, lane
 
     async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T:
         """Call the function: in the thread if its input is large, or another one of this request was, and the user's
@@ -239,23 +302,25 @@ class Turn(msgspec.Struct, eq=False):
             return function(*arguments)
         if size <= QUICK_BYTES and self._work.is_quick(self._user):
             return self._work.on_loop(self._user, function, *arguments)
-        return await self._work.in_thread(function, *arguments)
+        return await self._work.in_thread(self._user, size, function, *arguments)
 
     async def run_once(self, size: int, function: Callable[[], T]) -> T:
         """Call a function whose result is kept for later requests: in the thread if its input is large. Its time says
         nothing about the user's own work."""
-        return function() if size <= LARGE else await self._work.in_thread(function)
+        return (
+            function() if size <= LARGE else await self._work.lane(self._user, size).run(self._user, _Piece(), function)
+        )
 
     def pause(self) -> None:
         """Give the place back for a wait of unknown length; ``begin`` takes another one."""
-        if self._place:
-            size, self._place = self._place, 0
-            self._work.give_back(size)
+        if self._lane is not None:
+            lane, size, self._place, self._lane = self._lane, self._place, 0, None
+            lane.places.give_back(self._user, size)
 
     def end(self) -> None:
         """Give everything back."""
         if self._place:
             self.pause()
         if self._bytes:
-            self._work.free(self._bytes)
+            self._work.free(self._user, self._bytes)
             self._bytes = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
-from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
+from kubechronicle.api.codecs.errors import NotAcceptableError, TooManyPartsError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.errors import (
@@ -71,6 +71,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,
+    TooManyPartsError: lambda error: status.request_entity_too_large(error.message),
     BodyTooLarge: lambda error: status.request_entity_too_large(f"limit is {error.limit}"),
 }
 

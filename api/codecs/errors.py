@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["CodecError", "DecodeError", "EncodeError", "NotAcceptableError", "UnsupportedMediaTypeError"]
+__all__ = [
+    "CodecError",
+    "DecodeError",
+    "EncodeError",
+    "NotAcceptableError",
+    "TooManyPartsError",
+    "UnsupportedMediaTypeError",
+]
 
 
 class CodecError(Exception):
@@ -20,6 +27,10 @@ class CodecError(Exception):
 
 class DecodeError(CodecError):
     """The bytes are not a well-formed document of the media type (400)."""
+
+
+class TooManyPartsError(CodecError):
+    """The document is beyond the budget of lists, objects and keys (413)."""
 
 
 class EncodeError(CodecError):

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from kubechronicle.api.codecs.budget import require_json_within
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
@@ -112,11 +113,13 @@ def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, Complaints]
 
 
 def loads(data: bytes) -> Any:
-    """Decode a document by orjson. Raises orjson.JSONDecodeError. MemoryError: the process has no memory for it.
+    """Decode a document by orjson. Raises orjson.JSONDecodeError, TooManyPartsError. MemoryError: the process has no
+    memory for it.
 
     Of a document that starts as if it were indented, orjson expects few values, and runs out of memory if it is not.
     Within a list it expects more.
     """
+    require_json_within(data)
     require_for_document(len(data))
     try:
         return orjson.loads(data)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kubechronicle.api.codecs.budget import MAX_KEYS, SMALL_MESSAGE, Message, require_within
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, EncodeError
 from kubechronicle.api.codecs.wire.decoders import decoder_of
 from kubechronicle.api.codecs.wire.encoders import encoder_of
@@ -56,7 +57,7 @@ def supports(api_version: str, kind: str) -> bool:
 def decode_message(name: str, raw: bytes) -> dict[str, Any]:
     """Return the JSON form of a bare message named as in the table (meta/v1.WatchEvent). DecodeError as in `decode`."""
     try:
-        body: dict[str, Any] = decoder_of(name)(raw, raw.decode("latin-1"), 0, len(raw), 0)
+        body = _decode_message(name, raw, 0, len(raw))
     except (IndexError, RecursionError):
         raise DecodeError("unexpected EOF") from None
     return body
@@ -75,7 +76,7 @@ def encode_message(name: str, body: Mapping[str, Any]) -> bytes:
 def decode(data: bytes, *, default_api_version: str = "", default_kind: str = "") -> dict[str, Any]:
     """Return the object in an enveloped body, with apiVersion and kind first. The defaults replace an unset typeMeta.
 
-    DecodeError unless it is a well-formed body of a known kind.
+    DecodeError unless it is a well-formed body of a known kind. TooManyPartsError: it has too many messages or fields.
     """
     try:
         return _decode(data, default_api_version, default_kind)
@@ -94,8 +95,16 @@ def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[st
     if name is None:
         group, _, version = api_version.rpartition("/")
         raise DecodeError(f'no kind "{kind}" is registered for version "{group + "/" if group else ""}{version}"')
-    body = decoder_of(name)(data, data.decode("latin-1"), at, end, 0)
+    body = _decode_message(name, data, at, end)
     return {"apiVersion": api_version, "kind": kind, **body}
+
+
+def _decode_message(name: str, data: bytes, at: int, end: int) -> dict[str, Any]:
+    if len(data) > SMALL_MESSAGE:
+        data = Message.of(data)
+    decode = decoder_of(name, counted=isinstance(data, Message))
+    body: dict[str, Any] = decode(data, data.decode("latin-1"), at, end, 0)
+    return body
 
 
 def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
@@ -112,7 +121,9 @@ def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
     if end:
         return *_type_meta(data[6 : 6 + data[5]]), at, end
     api_version = kind = ""
-    for number, wire, start, stop in fields_of(data, len(PREFIX), len(data)):
+    for position, (number, wire, start, stop) in enumerate(fields_of(data, len(PREFIX), len(data))):
+        if position > MAX_KEYS:
+            require_within(0, position)
         if number > 4:
             continue
         if wire != 2:

@@ -29,6 +29,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
+from kubechronicle.api.codecs.budget import require_within
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError
@@ -223,6 +224,7 @@ class _Builder:
         self.duplicates: list[str] = []
         self._anchors: dict[str, Any] = {}
         self._aliased = 0
+        self._containers = self._keys = 0
 
     def document(self) -> Any:
         """Return the first document's value, None if there is none."""
@@ -244,6 +246,7 @@ class _Builder:
                 return values
             if isinstance(event, pyyaml.DocumentStartEvent):
                 self._anchors.clear()
+                self._containers = self._keys = 0
                 values.append(self._value())
 
     def _value(self) -> Any:
@@ -258,6 +261,7 @@ class _Builder:
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 if len(stack) >= MAX_DEPTH:
                     raise DecodeError(f"yaml: exceeded max depth of {MAX_DEPTH}")
+                self._count(1, 0)
                 container: Any = {} if kind is MappingStartEvent else []
                 stack.append(_Frame(container, event.anchor, event.start_mark.line + 1))
                 self._anchors.pop(event.anchor or "", None)
@@ -265,6 +269,8 @@ class _Builder:
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 frame = stack.pop()
                 value = frame.value
+                if value.__class__ is dict:
+                    self._count(0, len(value))
                 if frame.anchor:
                     self._anchors[frame.anchor] = value
             else:
@@ -275,6 +281,11 @@ class _Builder:
             if duplicate is not None and len(self.duplicates) < MAX_COMPLAINTS:
                 line = event.start_mark.line + 1 if frame is None else frame.line
                 self.duplicates.append(f"line {line}: key {duplicate} already set in map")
+
+    def _count(self, containers: int, keys: int) -> None:
+        self._containers += containers
+        self._keys += keys
+        require_within(self._containers, self._keys)
 
     def _scalar(self, event: ScalarEvent, *, is_key: bool) -> Any:
         if event.tag is None or event.tag == "!":

@@ -16,9 +16,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
-from kubechronicle.api.codecs import json, json_bounds, negotiate, protobuf, yaml
+from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
@@ -188,11 +187,6 @@ async def _raw_body(request: Request, context: Context) -> bytes:
         return here
     raw = await request.body(MAX_BODY, turn.reserve)
     await turn.begin(len(raw))
-    if len(raw) > LARGE_BYTES:
-        is_protobuf = request.headers.get("content-type").startswith(negotiate.PROTOBUF)
-        too_many = "" if is_protobuf else await turn.run(len(raw), json_bounds.excess, raw)
-        if too_many:
-            raise status.request_entity_too_large(f"the body has more than {too_many}")
     return raw
 
 

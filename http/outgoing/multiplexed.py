@@ -338,7 +338,7 @@ class Multiplexed:
         self._waste(payload)
         if flags & frames.ACK:
             return
-        values = dict(frames.read_settings(payload))
+        values = frames.read_settings(payload)
         self._streams = values.get(Setting.MAX_CONCURRENT_STREAMS, self._streams if self._settled else UNLIMITED)
         self._settled = True
         window = values.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)

@@ -24,7 +24,7 @@ import trio
 
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.api.codecs import json, yaml
-from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
@@ -307,7 +307,7 @@ def _value(body: bytes) -> Any:
             return json.decode_value(body)[0]
         if len(body) <= MAX_YAML:
             return yaml.decode_value(body)[0]
-    except DecodeError as error:
+    except CodecError as error:
         where = "couldn't get version/kind; json parse error: " if is_object else ""
         raise WebhookError(f"{where}{error}") from None
     raise WebhookError(f"couldn't get version/kind; the answer is no JSON, and has more than {MAX_YAML} bytes")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -26,6 +26,7 @@ from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.serve_config import Limits
 from kubechronicle.http.wire.tls import TLSStream
+from kubechronicle.http.wire.work import PASS, Work
 
 if TYPE_CHECKING:
     from kubechronicle.http.wire.http2.connection import Http2Protocol
@@ -55,6 +56,7 @@ class Connection:
     def __init__(self, server: ServerFace, stream: TLSStream, client: tuple[str, int], local: tuple[str, int]) -> None:
         self.app = server.app
         self.limits = server.limits
+        self.work = Work()
         self.draining = server.draining
         self.client = client
         self.server = local
@@ -149,6 +151,7 @@ class Connection:
                 return
             if not data:
                 return
+            self.work.left = PASS  # the read has let others run
             await self._protocol.received(data)
             if not self._protocol.awaits_header:
                 awaiting = False
@@ -198,6 +201,7 @@ class Connection:
 
     def reap(self, now: float) -> None:
         """End the connection if one of its bounds has passed; called by the server's reaper."""
+        self.work.renew()
         if self._http2 is not None:
             self._http2.reap(now)
         blocked = self._stream.blocked_since
@@ -368,12 +372,6 @@ class Connection:
 
     def count_protocol_error(self) -> None:
         self._server.protocol_errors += 1
-
-
-def socket_address(address: Any) -> tuple[str, int]:
-    """Return (host, port) of a socket address; IPv4 clients of a dual-stack socket in IPv4 notation."""
-    host = str(address[0])
-    return host.removeprefix("::ffff:") if "." in host else host, int(address[1])
 
 
 KEEPALIVE = (

@@ -20,9 +20,12 @@ import trio
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.work import Work
 
 YIELD_EVERY = 16
 """Chunks of a stream sent without waiting after which other tasks run."""
+FEW_CHUNKS = 64
+"""Chunks of a body that the application takes one by one. Those of usual clients fill the buffer with fewer."""
 NO_BODY = frozenset({204, 304})
 FORBIDDEN = frozenset("\r\n\0")
 COMMON_FIELDS = frozenset(
@@ -46,6 +49,7 @@ class Host(Protocol):
 
     app: Application
     limits: Limits
+    work: Work
     draining: trio.Event
     peer_certificate: bytes | None
     peer_intermediates: tuple[bytes, ...]
@@ -194,6 +198,9 @@ class HttpExchange(Generic[Encoded]):
                 return b""
             await self._wait_for_body()
         chunk = self._chunks.popleft()
+        if len(self._chunks) > FEW_CHUNKS:  # tiny ones: a step of the application for each would take long
+            chunk = b"".join((chunk, *self._chunks))
+            self._chunks.clear()
         self._buffered -= len(chunk)
         self._notify()
         await self._consumed(len(chunk))

@@ -22,10 +22,10 @@ import ssl
 import trio
 
 from kubechronicle.http.messages import Application
-from kubechronicle.http.wire.connection import Connection, prepare_socket, socket_address
+from kubechronicle.http.wire.connection import Connection, prepare_socket
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
-from kubechronicle.http.wire.sockets import bind, close_all, inherited
+from kubechronicle.http.wire.sockets import bind, close_all, inherited, socket_address
 from kubechronicle.http.wire.tls import TLSStream
 from kubechronicle.http.wire.tls_context import ReloadingContext, TLSFiles
 

@@ -11,8 +11,15 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 import trio
+
+
+def socket_address(address: Any) -> tuple[str, int]:
+    """Return (host, port) of a socket address; IPv4 clients of a dual-stack socket in IPv4 notation."""
+    host = str(address[0])
+    return host.removeprefix("::ffff:") if "." in host else host, int(address[1])
 
 
 async def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:

@@ -27,6 +27,8 @@ from kubechronicle.http.wire.tls_buffered import BufferedTLSSocket
 
 RECORD = 16 * 1024
 """Maximum bytes of a TLS record, so of one read."""
+RECORDS = 512
+"""Records read at once for a session. A peer may make one of each byte; kubelets make three of each frame of SPDY."""
 WRITE = 64 * 1024
 """Bytes passed to OpenSSL at once. An interrupted write must be repeated with the same bytes and length, because Python
 does not allow partial writes. So data is always cut at multiples of WRITE from its start."""
@@ -182,7 +184,7 @@ class TLSStream(trio.abc.Stream):
             return data
         parts, read = [data], self._read
         try:
-            while size < limit:
+            while size < limit and len(parts) < RECORDS:
                 more = read(RECORD)
                 if not more:
                     self._ended = True

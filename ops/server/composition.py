@@ -52,6 +52,7 @@ from kubechronicle.ops.server.branches.rules import Rules
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
+from kubechronicle.ops.server.collectors.large_work import LargeWorkCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
@@ -291,6 +292,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
             [reads.listed for reads in parts.storage.reads.logs],
         ),
         QueueCollector(parts.store.queues),
+        LargeWorkCollector(parts.store.writes.large),
         parts.outgoing.metrics,
         parts.egress.metrics,
         *parts.encryption.collectors(),

@@ -11,11 +11,15 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.actors.large_work import (
+    HELD_BY_USER,
     HELD_BYTES,
     LARGE,
     LARGE_BYTES,
+    LONG,
     QUICK_BYTES,
     ROOM,
+    SHORT,
+    SHORT_ROOM,
     SLOW,
     SLOW_FOR,
     SLOW_USERS,
@@ -26,7 +30,7 @@ from kubechronicle.actors.large_work import (
 )
 from kubechronicle.api.errors.status import StatusError
 
-BIG = QUICK_BYTES + 1
+BIG = SHORT + 1
 PLACES = 2
 HALF = ROOM // PLACES
 
@@ -215,10 +219,13 @@ def test_the_bytes_of_large_bodies_are_bounded() -> None:
         first, second = work.turn("alice"), work.turn("bob")
         first.reserve(LARGE_BYTES)
         assert work.idle
-        first.reserve(HELD_BYTES - 2 * LARGE_BYTES)
-        first.reserve(HELD_BYTES - 1)
+        first.reserve(HELD_BY_USER - 2 * LARGE_BYTES)
+        first.reserve(HELD_BY_USER)
         with pytest.raises(StatusError, match="too many large requests"):
-            second.reserve(LARGE_BYTES + 1)
+            work.turn("alice").reserve(LARGE_BYTES + 1)  # the user has the half of all already
+        second.reserve(HELD_BYTES - HELD_BY_USER - LARGE_BYTES)
+        with pytest.raises(StatusError, match="too many large requests"):
+            work.turn("carl").reserve(LARGE_BYTES + 1)
         second.end()
         first.end()
         second.reserve(LARGE_BYTES + 1)
@@ -244,4 +251,107 @@ async def test_many_small_places_fit_where_two_large_ones_do() -> None:
             turn.end()
     assert not work.idle  # alone, even a request larger than the room has a place
     largest.end()
+    assert work.idle
+
+
+async def run_in_order(work: LargeWork, pieces: list[tuple[str, int]]) -> list[str]:
+    """Run pieces of these users and sizes, all sent while the first one of each lane runs, and return their order."""
+    order: list[str] = []
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def piece(user: str) -> None:
+        begun.release()
+        go_on.wait()
+        order.append(user)
+
+    async with trio.open_nursery() as nursery:
+        for user, size in pieces:
+            nursery.start_soon(work.turn(user).run, size, piece, user)
+            await wait_all_tasks_blocked()
+        go_on.set()
+    return order
+
+
+async def test_a_user_waits_for_one_piece_of_another_one() -> None:
+    order = await run_in_order(LargeWork(), [("alice", BIG)] * 4 + [("bob", BIG), ("carl", BIG), ("bob", BIG)])
+    assert order == ["alice", "bob", "carl", "alice", "bob", "alice", "alice"]
+
+
+async def test_a_small_write_does_not_wait_for_large_ones() -> None:
+    work = LargeWork()
+    places = await taken(work)  # of the long lane
+    go_on = threading.Event()
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(work.turn("alice").run, BIG, go_on.wait)
+        nursery.start_soon(work.turn("alice").begin, BIG)
+        await wait_all_tasks_blocked()
+        bob = work.turn("bob")
+        await bob.begin(SHORT)
+        assert await bob.run(SHORT, threading.get_ident) != threading.get_ident()
+        long = work.statistics()["long"]
+        assert (long.waiting, long.pieces_waiting, long.pieces) == (1, 1, 0)
+        go_on.set()
+        for turn in [*places, bob]:
+            turn.end()
+    assert work.statistics()["short"].pieces == 1
+    assert work.statistics()["long"].pieces == 2
+
+
+async def test_a_user_whose_short_work_is_long_leaves_the_short_lane(autojump_clock: trio.testing.MockClock) -> None:
+    work = LargeWork()
+
+    def long() -> None:
+        end = time.thread_time() + LONG
+        while time.thread_time() < end:
+            pass
+
+    await work.turn("alice").run(SHORT, long)
+    await work.turn("alice").run(SHORT, int)
+    await work.turn("bob").run(SHORT, int)
+    assert [lane.pieces for lane in work.statistics().values()] == [2, 1]
+    await trio.sleep(SLOW_FOR)
+    await work.turn("alice").run(SHORT, int)
+    await work.turn("alice").run_once(SHORT, long)  # for all users: it says nothing about her work
+    await work.turn("alice").run(SHORT, int)
+    assert [lane.pieces for lane in work.statistics().values()] == [5, 1]
+
+
+async def test_an_abandoned_piece_keeps_the_thread_until_it_ends() -> None:
+    work = LargeWork()
+    begun, go_on, order = threading.Event(), threading.Event(), list[str]()
+    scope = trio.CancelScope()
+
+    def piece() -> None:
+        begun.set()
+        go_on.wait()
+        order.append("alice")
+
+    async def abandoned() -> None:
+        with scope:
+            await work.turn("alice").run(SHORT, piece)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(abandoned)
+        await trio.to_thread.run_sync(begun.wait)
+        scope.cancel()
+        await wait_all_tasks_blocked()
+        nursery.start_soon(work.turn("bob").run, SHORT, order.append, "bob")
+        await wait_all_tasks_blocked()
+        go_on.set()
+    assert order == ["alice", "bob"]
+    await work.turn("alice").run(SHORT, int)  # it had not ended, so it was long
+    assert work.statistics()["long"].pieces == 1
+
+
+async def test_places_of_the_short_lane_are_bounded() -> None:
+    work = LargeWork()
+    turns = [work.turn("alice") for _ in range(SHORT_ROOM // SHORT)]
+    for turn in turns:
+        await turn.begin(SHORT)
+    with trio.move_on_after(0) as waiting:
+        await work.turn("bob").begin(SHORT)
+    assert waiting.cancelled_caught
+    for turn in turns:
+        turn.end()
     assert work.idle

@@ -8,13 +8,18 @@ joined.
 
 A decoder is called as (data, text, start, end, depth, into=None). `text` is `data` as latin-1: strings are sliced from
 it without copying bytes first. It is compiled at its first call. Truncated data raises DecodeError or IndexError.
+
+Each decoder has two forms. The counted one takes what it makes from the budget that `data` carries (budget.Message).
+Counting takes a third of the time again, so small bodies, which cannot make much, are decoded without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from kubechronicle.api.codecs.budget import Message as Counted
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.wire import values
 from kubechronicle.api.codecs.wire.compiler import SCHEMA, Compiler, function_name, indented, schema_unions
@@ -38,13 +43,13 @@ _VALUES: dict[str, tuple[Decoder, str]] = {
 _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
 
 
-def _union(zero: Any, list_of_strings: bool) -> Decoder:
+def _union(zero: Any, list_of_strings: bool, counted: bool) -> Decoder:
     """Return the decoder of a union of a schema (field 1, or 2 if 1 is a bool) and a list (field 2)."""
 
     def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
         if depth > values.MAX_DEPTH:
             raise DecodeError("exceeded max depth")
-        read = decoder_of(SCHEMA)
+        read = decoder_of(SCHEMA, counted=counted)
         result, items = zero, []
         for number, wire, start, stop in values.fields_of(data, at, end):
             if number == 1 and wire == 0:
@@ -60,7 +65,17 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:
     return decode
 
 
-_UNIONS = schema_unions(_union(False, False), _union(None, False), _union(None, True))
+def _unions(counted: bool) -> dict[str, Decoder]:
+    return schema_unions(_union(False, False, counted), _union(None, False, counted), _union(None, True, counted))
+
+
+_UNIONS = _unions(False)
+
+
+def _counted_raw(data: Counted, text: str, at: int, end: int, depth: int) -> Any:
+    """Read raw JSON within the budget of the message."""
+    data.take_json(values.raw_bytes(data, at, end))
+    return values.read_raw(data, text, at, end, depth)
 
 
 def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
@@ -169,14 +184,31 @@ _namespace: dict[str, Any] = {
 }
 
 
-def decoder_of(message: str) -> Decoder:
-    """Return the decoder of the message of this name."""
-    return _compiler.function(message)
+_counted_namespace: dict[str, Any] = {
+    **_namespace,
+    **{function_name(name): _counted_raw for name, (function, _) in _VALUES.items() if function is values.read_raw},
+}
 
 
-def _source(message: Message, name: str) -> str:
-    _namespace["fields_" + name] = {field.number: field for field in message.fields}
-    _namespace["known_" + name] = frozenset(field.tag for field in message.fields)
+def decoder_of(message: str, *, counted: bool = False) -> Decoder:
+    """Return the decoder of the message of this name. ``counted``: in the form for a `Counted` message."""
+    return (_counting if counted else _compiler).function(message)
+
+
+def _reference(kind: str) -> str:
+    """Return the name of a type's decoder, which both forms know from then on."""
+    _counting.reference(kind)
+    return _compiler.reference(kind)
+
+
+def _source(message: Message, name: str, *, counted: bool) -> str:
+    names = _counted_namespace if counted else _namespace
+    names["fields_" + name] = {field.number: field for field in message.fields}
+    names["known_" + name] = frozenset(field.tag for field in message.fields)
+    text = "again.decode('latin-1')"
+    again = f"  if again: {name}(again, {text}, 0, len(again), z, o)"
+    if counted:
+        again = f"  if again: p = d.part(again); {name}(p, {text}, 0, len(again), z, o); d.left = p.left"
     wide = any(field.tag > 0x7F for field in message.fields)
     advance = ["h = i; k = d[i]; i += 1", *(["if k > 127: k += (d[i] << 7) - 128; i += 1"] if wide else [])]
     zeros = ", ".join(f"{f.name!r}: {zero}" for f in message.fields if (zero := _scalar_zero(f)))
@@ -189,13 +221,15 @@ def _source(message: Message, name: str) -> str:
         lines += [" else:", f"  for k, v in {{{zeros}}}.items(): o.setdefault(k, v)"]
     lines += [" while i < e:", *indented(advance, 2)]
     for field in message.fields:
-        lines += indented(_step(field, advance), 2)
+        lines += indented(_step(field, advance, counted=counted), 2)
     lines += [
         "  i = h",
         f"  if k in known_{name}: continue",
         f"  i, again = unexpected(d, i, e, fields_{name})",
-        f"  if again: {name}(again, again.decode('latin-1'), 0, len(again), z, o)",
+        again,
+        *(["  d.take(1)"] if counted else []),
         " if i > e: raise truncated()",
+        *([" d.take(1 + len(o))"] if counted else []),
     ]
     for field in message.fields:
         lines += indented(_struct_zero(field), 1)
@@ -223,7 +257,7 @@ def _struct_zero(field: Field) -> list[str]:
         if field.omitempty and zero:
             return [f"if {field.name!r} not in o: o[{field.name!r}] = {zero}"]
         return []
-    empty = f'{_compiler.reference(field.type)}(b"", "", 0, 0, z + 1'
+    empty = f'{_reference(field.type)}(d, "", 0, 0, z + 1'
     if not field.name:
         return [f"{empty}, o)"] if _has_zeros(field.type) else []
     return [f"if {field.name!r} not in o: o[{field.name!r}] = {empty})"]
@@ -233,14 +267,15 @@ def _has_zeros(name: str) -> bool:
     return any(_scalar_zero(field) or _struct_zero(field) for field in message_named(name).fields)
 
 
-def _step(field: Field, advance: list[str]) -> list[str]:
+def _step(field: Field, advance: list[str], *, counted: bool) -> list[str]:
     """Return the source for one field: read it if the tag `k` is its own, then read the next tag."""
     tag = field.tag
     if field.repeated or field.map:
         first = f"x = o.get({field.name!r})"
         make = f"if x is None: x = o[{field.name!r}] = {'{}' if field.map else '[]'}"
         again = ["if i >= e: k = -1; break", *advance]
-        body = _take_entry(field) if field.map else [*_take(field), "x.append(v)"]
+        count = ["d.take(1)"] if counted and field.map else []
+        body = [*count, *_take_entry(field)] if field.map else [*_take(field), "x.append(v)"]
         return [
             f"if k == {tag}:",
             *indented([first, make, f"while k == {tag}:", *indented([*body, *again], 1), "if k < 0: break"], 1),
@@ -289,12 +324,12 @@ def _take(field: Field) -> list[str]:
         case "double":
             return ["v = F(d, i); i += 8"]
         case _:
-            return [*_SIZE, f"v = {_compiler.reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
+            return [*_SIZE, f"v = {_reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
 
 
 def _merge(field: Field) -> list[str]:
     """Return the source that reads a message into the object. A repeated message is merged into the first."""
-    call = f"{_compiler.reference(field.type)}(d, t, i, j, z + 1"
+    call = f"{_reference(field.type)}(d, t, i, j, z + 1"
     if not field.name:
         return [*_SIZE, f"{call}, o)", "i = j"]
     return [*_SIZE, f"o[{field.name!r}] = {call}, o.get({field.name!r}))", "i = j"]
@@ -304,8 +339,9 @@ def _take_entry(field: Field) -> list[str]:
     if field.type in ("string", "quantity"):
         return [*_SIZE, f"k, v = {field.type}_entry(d, t, i, j)", "x[k] = v", "i = j"]
     zero = {"bytes": "None"}.get(field.type) or (_VALUES[field.type][1] or "list" if field.type in _VALUES else "dict")
-    read = _compiler.reference(field.type)
+    read = _reference(field.type)
     return [*_SIZE, f"k, v = entry(d, t, i, j, z + 1, {read}, {zero})", "x[k] = v", "i = j"]
 
 
-_compiler = Compiler(_namespace, _UNIONS, _source, label="decoder")
+_compiler = Compiler(_namespace, _UNIONS, partial(_source, counted=False), label="decoder")
+_counting = Compiler(_counted_namespace, _unions(True), partial(_source, counted=True), label="counted decoder")

@@ -7,7 +7,7 @@ takes the connection over (takeover.py). Such a request does not run in the read
     bytes → parser → queue of exchanges → `_advance`: one at a time → answer
 
 httptools (llhttp, strict) rejects requests that two parsers could read differently: folded fields, both a length and a
-transfer coding, bare line feeds. `_check_head` adds the checks that llhttp leaves to servers.
+transfer coding, bare line feeds. `check_head` (heads.py) adds the checks that llhttp leaves to servers.
 
 Invariant: requests of one connection are answered one after another, in the order received. A rejected request is
 answered after those before it, and is the last.
@@ -26,14 +26,20 @@ from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import split_target
 from kubechronicle.http.wire.http1.exchange import Http1Exchange
+from kubechronicle.http.wire.http1.heads import RequestRejected, check_head
 from kubechronicle.http.wire.http1.status_lines import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import HELD_BYTES, Takeover
+from kubechronicle.http.wire.work import REQUEST
 
 PIPELINED = 64
 """Requests received before the current one is answered; beyond it the socket is not read."""
 RECORDS = 32
 """TLS records of a body that are read before other tasks run. Go's have 1,400 bytes at first, and 16 KB later."""
+
+BODY_ALLOWS = 19
+"""Bytes of a chunked body for each byte of its data: chunks of one byte are legal, endless extensions and trailers are
+not (Go's chunkedReader)."""
 
 PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
 FRAMING = frozenset(
@@ -55,10 +61,6 @@ KNOWN_BYTES = 2048
 """Number and bytes of the parsed field sections that a connection remembers, to recognize them."""
 
 
-class RequestRejected(Exception):
-    """Raised in a parser's callback; httptools wraps it."""
-
-
 class Http1Protocol:
     """The parser's callbacks (`on_*`) and the queue of requests."""
 
@@ -75,6 +77,7 @@ class Http1Protocol:
         self._rejected = 0  # the status of a rejection, after which nothing is parsed
         self._room: trio.Event | None = None
         self._head_bytes = 0  # of an incomplete header
+        self._extra_bytes = 0  # of a body's chunk heads, extensions and trailers, beyond those that its data allow
         self._websocket: tuple[Request, bytes] | None = None  # a handshake, and the bytes after it
         self._held: bytes | None = None  # the bytes after another upgrade, until its handler has taken over or answered
         self._let_go: trio.Event | None = None
@@ -138,9 +141,12 @@ class Http1Protocol:
 
     def _parse_more(self) -> None:
         """Parse what has arrived of a body meanwhile, without a wait: a request with its body needs no task."""
+        work = self._host.work
         for _ in range(RECORDS):
             if self._receiving is None or self._receiving.buffer_full or self._held is not None or self._closed:
                 return
+            if work.left < 0:
+                return  # the next read lets others run
             if not (data := self._host.receive_at_once()):
                 return
             self._parse(data)
@@ -217,6 +223,7 @@ class Http1Protocol:
         if self._rejected:
             return
         self._head_bytes += len(data)
+        self._extra_bytes += len(data)
         rest = data
         while rest and not self._rejected:
             rest = self._feed_parser(rest)
@@ -225,6 +232,10 @@ class Http1Protocol:
                 self._reject_later(431)
         else:
             self._head_bytes = 0
+        if self._receiving is None or self._extra_bytes < 0:
+            self._extra_bytes = 0
+        elif self._extra_bytes > self._host.limits.header_bytes:
+            self._reject_later(400)
 
     def _feed_parser(self, data: bytes) -> bytes:
         """Parse data, and return the rest: non-empty only after an ignored upgrade."""
@@ -236,7 +247,7 @@ class Http1Protocol:
             cause = error.__context__
             if not isinstance(cause, RequestRejected | ValueError):
                 self._host.report("HTTP/1.1 parser", cause or error)
-            self._reject_later(400)
+            self._reject_later(cause.status if isinstance(cause, RequestRejected) else 400)
         except httptools.HttpParserError:
             self._reject_later(400)
         return b""
@@ -269,7 +280,7 @@ class Http1Protocol:
         exchange = Http1Exchange(self, self._host)
         headers = Headers.from_raw(self._fields)
         method = self._parser.get_method()
-        self._check_head(method, headers, version, exchange)
+        exchange.keep_alive, exchange.expects_continue = check_head(method, headers, version)
         raw_path, query_string = split_target(self._url)
         self._begin_request(exchange, method, raw_path, query_string, headers, version)
         self._in_head = False
@@ -277,6 +288,8 @@ class Http1Protocol:
         self._receiving = exchange
 
     def on_body(self, body: bytes) -> None:
+        self._host.work.left -= 1
+        self._extra_bytes -= BODY_ALLOWS * len(body)
         if self._receiving is not None:
             self._receiving.feed(body)
 
@@ -284,32 +297,6 @@ class Http1Protocol:
         if self._receiving is not None:
             self._receiving.feed_end()
             self._receiving = None
-
-    def _check_head(self, method: bytes, headers: Headers, version: str, exchange: Http1Exchange) -> None:
-        """Check the head, and set up the exchange. Raises RequestRejected."""
-        fields = headers.first
-        if version != "1.1":
-            exchange.keep_alive = False
-        elif "connection" in fields:
-            exchange.keep_alive = not any("close" in value.lower() for value in headers.get_all("connection"))
-        if "expect" in fields:
-            exchange.expects_continue = headers.get_all("expect")[-1].lower() == "100-continue" and version == "1.1"
-        if "transfer-encoding" in fields:
-            if any(value.lower() != "chunked" for value in headers.get_all("transfer-encoding")):
-                self._reject(501)
-            if version != "1.1":
-                self._reject(400)  # RFC 9112 §6.1: a sign of request smuggling
-        if version not in ("1.1", "1.0"):
-            self._reject(505 if version > "1.1" else 400)
-        hosts = len(headers.get_all("host"))
-        if hosts > 1 or (hosts == 0 and version == "1.1"):
-            self._reject(400)
-        if method == b"CONNECT":
-            self._reject(405)
-
-    def _reject(self, status: int) -> None:
-        self._reject_later(status)
-        raise RequestRejected
 
     def _after_upgrade(self, rest: bytes) -> bytes:
         """Continue after an Upgrade, where the parser stops: note a WebSocket handshake, or return the rest."""
@@ -365,6 +352,11 @@ class Http1Protocol:
                     await exchange.run()
                 else:
                     self._host.start_task(exchange.run)
+                if self._queue:
+                    work = self._host.work
+                    work.left -= REQUEST
+                    if work.left < 0:
+                        await work.rest()
         finally:
             self._advancing = False
         if self._rejected and self._current is None and not self._closed:

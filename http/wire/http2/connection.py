@@ -20,10 +20,11 @@ from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting
 from kubechronicle.http.wire.http2.headers import BlockDecoder, Head, HeadersTooLarge, Malformed, is_trailer
-from kubechronicle.http.wire.http2.output import WRITE, Output
+from kubechronicle.http.wire.http2.output import WAKE, WRITE, Output
 from kubechronicle.http.wire.http2.streams import StreamTable
 from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.work import FRAME, REQUEST
 
 CONTINUATIONS = 64
 """Maximum frames of one header block (CVE-2024-27316)."""
@@ -32,6 +33,7 @@ CONTINUATIONS = 64
 class Http2Protocol:
     def __init__(self, host: ConnectionHost, date_field: DateField) -> None:
         self._host = host
+        self._work = host.work
         self._reader = FrameReader()
         self._decoder = BlockDecoder(host.limits.header_bytes)
         self._workers = Workers(host.start_task)
@@ -42,6 +44,7 @@ class Http2Protocol:
         self._send_window = frames.DEFAULT_WINDOW  # the client's window for new streams
         # An incomplete header block: its parts, its stream, and True if the stream ends with it.
         self._block: list[bytes] | None = None
+        self._block_size = 0
         self._block_of = (0, False)
 
     async def initiate(self) -> None:
@@ -86,7 +89,7 @@ class Http2Protocol:
         self._workers.shed()
 
     async def received(self, data: bytes) -> None:
-        awaited = self.awaits_header
+        awaited, work = self.awaits_header, self._work
         try:
             for kind, flags, stream_id, payload in self._reader.feed(data):
                 if self._closed:
@@ -97,6 +100,10 @@ class Http2Protocol:
                     _HANDLERS[kind](self, flags, stream_id, payload)
                 else:
                     self._streams.spend()
+                work.left -= FRAME
+                if work.left < 0:
+                    await self._output.flush()
+                    await work.rest()
         except ConnectionFailed as failure:
             await self._fail(failure.code)
             return
@@ -127,14 +134,15 @@ class Http2Protocol:
         if flags & frames.END_HEADERS:
             self._headers(payload)
         else:
-            self._block = [payload]
+            self._block, self._block_size = [payload], len(payload)
 
     def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         block = self._block
         if block is None or stream_id != self._block_of[0]:
             raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
         block.append(payload)
-        if len(block) > CONTINUATIONS or sum(map(len, block)) > self._host.limits.header_bytes:
+        self._block_size += len(payload)
+        if len(block) > CONTINUATIONS or self._block_size > self._host.limits.header_bytes:
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
         if flags & frames.END_HEADERS:
             self._block = None
@@ -143,6 +151,7 @@ class Http2Protocol:
     def _headers(self, block: bytes) -> None:
         """Process a whole block: of a request, or of the trailers of its body."""
         streams, (stream_id, ends) = self._streams, self._block_of
+        self._work.left -= len(block) >> 2  # a field has a byte at least
         if stream_id > streams.last:
             streams.last = stream_id
             self._begin(stream_id, block, ends)
@@ -203,6 +212,7 @@ class Http2Protocol:
             scheme=head.scheme,
             draining=host.draining,
         )
+        self._work.left -= REQUEST
         streams.open[stream_id] = exchange
         streams.running.add(exchange)
         host.begin_exchange(exchange)
@@ -284,7 +294,7 @@ class Http2Protocol:
                 raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
             self._streams.acknowledge()
             return
-        for name, value in frames.read_settings(payload):
+        for name, value in frames.read_settings(payload).items():
             if name == Setting.INITIAL_WINDOW_SIZE:
                 self._set_window(value)
             elif name == Setting.MAX_FRAME_SIZE:
@@ -299,6 +309,10 @@ class Http2Protocol:
         if value > frames.MAX_WINDOW:
             raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
         change, self._send_window = value - self._send_window, value
+        if not change:
+            return
+        self._streams.spend(len(self._streams.open))
+        self._work.left -= WAKE * len(self._output.waiting)
         for exchange in self._streams.open.values():
             exchange.window += change
             if exchange.window > frames.MAX_WINDOW:
@@ -313,7 +327,7 @@ class Http2Protocol:
             raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
         if len(payload) != 8:
             raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
-        if not flags & frames.ACK:
+        if not flags & frames.ACK:  # no bound: a client that does not read the answers is not read either
             self._output.add(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def _on_goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -344,6 +358,7 @@ class Http2Protocol:
         elif exchange.window > frames.MAX_WINDOW:
             self._streams.fail(exchange, ErrorCode.FLOW_CONTROL_ERROR)
         else:
+            self._work.left -= WAKE
             exchange.wake()
 
 

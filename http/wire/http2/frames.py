@@ -17,6 +17,8 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_SIZE: Final = 16_384
 """The minimum of SETTINGS_MAX_FRAME_SIZE, and this server's value."""
 MAX_FRAME_SIZE: Final = (1 << 24) - 1
+SETTINGS_OF_FRAME: Final = 100
+"""Maximum settings of one frame, as in Go's server. RFC 9113 defines six."""
 DEFAULT_WINDOW: Final = 65_535
 MAX_WINDOW: Final = (1 << 31) - 1
 
@@ -159,10 +161,18 @@ def settings_frame(values: dict[Setting, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
 
 
-def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    if len(payload) % _SETTING.size:
+def read_settings(payload: bytes) -> dict[int, int]:
+    """Return the settings of a frame. Raises ConnectionFailed, as Go's server does, if one comes twice or all are many:
+    each may change every stream."""
+    number, odd = divmod(len(payload), _SETTING.size)
+    if odd:
         raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
-    return list(_SETTING.iter_unpack(payload))
+    if number > SETTINGS_OF_FRAME:
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+    values: dict[int, int] = dict(_SETTING.iter_unpack(payload))
+    if len(values) < number:
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+    return values
 
 
 def number_frame(kind: int, stream_id: int, value: int) -> bytes:

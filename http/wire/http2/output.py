@@ -16,6 +16,8 @@ from kubechronicle.http.wire.http2.headers import NO_TABLE, encode_answer
 from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
+WAKE = 20
+"""Units of work (work.py) of an exchange that is woken and waits again."""
 WRITE = 64 * 1024
 """Bytes of DATA in one write: four frames, so that a large answer needs fewer system calls."""
 
@@ -60,13 +62,16 @@ class Output:
 
     def widen(self, increment: int) -> None:
         """Add to the client's window of all streams. Raises ConnectionFailed."""
+        was_open = self.window > 0
         self.window += increment
         if not increment:
             raise frames.ConnectionFailed(frames.ErrorCode.PROTOCOL_ERROR)
         if self.window > frames.MAX_WINDOW:
             raise frames.ConnectionFailed(frames.ErrorCode.FLOW_CONTROL_ERROR)
-        for each in self.waiting:
-            each.wake()
+        if not was_open:  # otherwise they wait for windows of their own
+            self._host.work.left -= WAKE * len(self.waiting)
+            for each in self.waiting:
+                each.wake()
 
     @property
     def ready(self) -> bool:

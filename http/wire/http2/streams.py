@@ -13,10 +13,8 @@ from kubechronicle.http.wire.http2.output import Output
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 RUNAWAY = 2
-"""Multiple of the allowed streams: more running requests, including those reset by the client, are abuse."""
-USELESS = 10_000
-"""Frames without a request between two runs of the reaper; more are abuse (CVE-2019-9512 and its successors). Of
-resets, each of which cancels a request, RUNAWAY times the allowed streams (CVE-2023-44487)."""
+"""Multiple of the allowed streams: more running requests, including those reset by the client, are abuse. As many
+resets between two runs of the reaper are, too: each cancels a request (CVE-2023-44487)."""
 
 
 class StreamTable:
@@ -35,7 +33,7 @@ class StreamTable:
         self.last = 0
         self._most = RUNAWAY * host.limits.streams
         self._resets_by_us: dict[int, bool] = {}  # the last streams that were reset
-        self._useless = self._resets = 0
+        self._resets = 0
         self._leaving = False
         self._closed = False
         # The larger of the default and our setting, until the client has acknowledged our settings.
@@ -77,10 +75,10 @@ class StreamTable:
 
     # --- bounds ---
 
-    def spend(self) -> None:
-        """Count a frame without a request. Raises ConnectionFailed."""
-        self._useless += 1
-        if self._useless > USELESS:
+    def spend(self, cost: int = 1) -> None:
+        """Count a frame without a request. ``cost``: more than 1 if it is work for each stream. Raises
+        ConnectionFailed."""
+        if not self._host.work.waste(cost):
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
 
     def check_running(self) -> None:
@@ -89,7 +87,7 @@ class StreamTable:
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
 
     def reap(self, now: float) -> None:
-        self._useless = self._resets = 0
+        self._resets = 0
         for exchange in self.running:
             exchange.reap(now)
 

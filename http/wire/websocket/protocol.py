@@ -36,8 +36,12 @@ from kubechronicle.http.wire.takeover import Takeover
 from kubechronicle.http.wire.websocket.conversation import AppPut, AppSend, WebSocketExchange
 
 STREAM_ID = 1
-EARLY_BYTES = 64 * 1024
+EARLY_BYTES = 4 * 1024
 """Bytes of frames kept from a client that does not wait for the answer to its handshake. More end the connection."""
+FRAME_COST = 25
+"""Units of work (work.py) of a frame or a part of one: wsproto makes several objects of each."""
+WITHOUT_DATA = 10
+"""Units of waste of a frame without data: pings, mostly, each of which is answered."""
 
 
 @cache
@@ -147,7 +151,7 @@ class WebSocketProtocol:
         """Pass a message of the application to WSStream, then the early frames to an application that has accepted."""
         await self._stream.app_send(message)
         if self._early and self._stream.handshake.accepted:
-            await self._receive_frames(self._take_early())
+            await self._receive_frames(self._take_early(), rests=False)  # they are few
 
     def _take_early(self) -> bytes:
         early, self._early = self._early, b""
@@ -155,11 +159,17 @@ class WebSocketProtocol:
 
     # --- frames ---
 
-    async def _receive_frames(self, data: bytes) -> None:
-        connection = self._stream.connection
+    async def _receive_frames(self, data: bytes, *, rests: bool = True) -> None:
+        connection, work = self._stream.connection, self._host.work
         try:
             connection.receive_data(data)
             for event in connection.events():
+                work.left -= FRAME_COST
+                if work.left < 0 and rests:
+                    await work.rest()
+                if not (isinstance(event, Message) and event.data) and not work.waste(WITHOUT_DATA):
+                    await self._end(CloseConnection(code=CloseReason.POLICY_VIOLATION))
+                    return
                 if isinstance(event, Message):
                     if not await self._receive_message(event):
                         return

@@ -21,6 +21,7 @@ from kubechronicle.http.wire.http2.connection import Http2Protocol
 from kubechronicle.http.wire.http2.frames import PREFACE, ErrorCode, frame, number_frame
 from kubechronicle.http.wire.http2.headers import BlockDecoder
 from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.work import Work
 
 GET = b"\x82\x84\x87\x41\x01h"
 POST = b"\x83\x84\x87\x41\x01h"
@@ -52,6 +53,7 @@ class Talk:
     def __init__(self, nursery: trio.Nursery, **limits: Any) -> None:
         self.nursery = nursery
         self.limits = Limits(**limits)
+        self.work = Work()
         self.draining = trio.Event()
         self.release = trio.Event()
         self.asked: list[str] = []
@@ -63,6 +65,11 @@ class Talk:
         self._decoder = BlockDecoder(1 << 20)
         self.frames: list[Frame] = []
         self.protocol = Http2Protocol(self, DateField())  # type: ignore[arg-type]
+
+    def reap(self) -> None:
+        """Do as the connection does every second."""
+        self.work.renew()
+        self.protocol.reap(0.0)
 
     async def app(self, request: Request) -> Response:
         self.asked.append(f"{request.method} {request.raw_path}")
@@ -457,7 +464,7 @@ async def test_floods_are_stopped(talk: Conversation, case: str) -> None:
     first, again = FLOODS[case]
     whole = await talk(ACKNOWLEDGED + first, again * 9_000)
     assert whole.goaway is None
-    whole.protocol.reap(0.0)  # a second later
+    whole.reap()  # a second later
     await whole.say(again * 9_000)
     assert whole.goaway is None
     await whole.say(again * 2_000)
@@ -515,7 +522,7 @@ async def test_tasks_are_reused_and_ended(talk: Conversation, nursery: trio.Nurs
     await whole.say(*[headers(number, GET) for number in range(21, 41, 2)])
     assert len(nursery.child_tasks) - before <= most + 1
     for _ in range(2):
-        whole.protocol.reap(0.0)
+        whole.reap()
         await wait_all_tasks_blocked()
     assert len(nursery.child_tasks) == before
     await whole.say(headers(41, GET))
@@ -602,7 +609,7 @@ def test_no_sequence_of_frames_breaks_or_hangs(sent: list[Any], rest: bytes) -> 
                 for each in sent:
                     await whole.protocol.received(frame(*each) if whole.frames[1:] else START + frame(*each))
                 await whole.say(rest)
-                whole.protocol.reap(0.0)
+                whole.reap()
                 for exchange in list(whole.protocol._streams.running):
                     exchange.disconnected()
                 await whole.protocol.ended()

@@ -15,11 +15,11 @@ import trio
 import trio.testing
 
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.wire.connection import Connection, socket_address
+from kubechronicle.http.wire.connection import Connection
 from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.listener import serve
 from kubechronicle.http.wire.serve_config import ServeConfig
-from kubechronicle.http.wire.sockets import bind
+from kubechronicle.http.wire.sockets import bind, socket_address
 from kubechronicle.http.wire.tls import TLSStream
 
 IDLE_CONNECTIONS = 500
