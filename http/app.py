@@ -37,7 +37,7 @@ from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.operators.pages import OperatorPages
 from kubechronicle.http.operators.slis import Slis
-from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
+from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
@@ -233,7 +233,7 @@ def _backend(
         encodings=encodings,
         encoders=EncoderChoice(encodings),
         compression=Compression(encodings),
-        kubelets=Kubelets(settings.kubelets, networks.connect_to(Network.CLUSTER)),
+        kubelets=Kubelets(settings.kubelets, networks),
         networks=networks,
         session_rate=settings.session_rate,
         audited=AuditedPolicies(store.reads),

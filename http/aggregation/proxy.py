@@ -27,12 +27,11 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import AskError
-from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, Drain
+from kubechronicle.http.proxying.answers import CACHE_CONTROL, HOP_BY_HOP, answer_of, named_by_connection
+from kubechronicle.http.proxying.backend_request import BackendFailed, Drain
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
-from kubechronicle.http.proxying.pages import is_page, rewritten_page
-from kubechronicle.http.proxying.reverse_proxy import CACHE_CONTROL, CROSS_ORIGIN
 from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 
@@ -45,18 +44,11 @@ NOSNIFF: Final = ("x-content-type-options", "nosniff")
 UNAVAILABLE: Final = "service unavailable"
 REDIRECTED: Final = b"the backend attempted to redirect this request, which is not permitted"
 
-HOP_BY_HOP: Final = frozenset(
-    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-     "transfer-encoding", "upgrade")
-)  # fmt: skip
-"""Fields for one connection only (RFC 9110 §7.6.1)."""
 REPLACED: Final = HOP_BY_HOP | {
     "host", "authorization", "x-remote-user", "x-remote-uid", "x-remote-group", "x-forwarded-uri", "x-forwarded-host",
     "x-forwarded-for", "x-forwarded-proto", "audit-id", "expect", "content-length",
 }  # fmt: skip
 REPLACED_PREFIXES: Final = ("x-remote-extra-", "impersonate-")
-OWN_FIELDS: Final = HOP_BY_HOP | {"content-length", "date", "audit-id"}
-"""Fields of an answer that this server sets itself."""
 _WRONG_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 _KEY_CHARACTERS: Final = frozenset("!#$&'*+-.^_`|~")
 
@@ -134,22 +126,10 @@ class Proxy:
             asked.release()
             return Response(502, [TEXT, CACHE_CONTROL], REDIRECTED)
         rewriter = LinkRewriter(prefix="", server=host, request_host=host, origin=("https", host))
-        answered = answered_fields(head, rewriter)
-        if request.method != "HEAD" and is_page(head):
-            try:
-                page = await rewritten_page(asked, head, rewriter)
-            except BackendFailed as error:
-                return error_text(503, f"error trying to reach service: {error}")
-            if page is not None:
-                return Response(head.status, [field for field in answered if field[0] != "content-encoding"], page)
-        if head.length is not None and head.status not in (204, 304):
-            answered.append(("content-length", str(head.length)))
-        whole = asked.whole_body()
-        if whole is not None:
-            return Response(head.status, answered, whole)
-        answer = asked.body()
-        answer.end_with(drain, cleanly=True)
-        return Response(head.status, answered, answer)
+        try:
+            return await answer_of(asked, head, rewriter, drain, cleanly=True)
+        except BackendFailed as error:
+            return error_text(503, f"error trying to reach service: {error}")
 
 
 def forwarded_target(request: Request) -> str:
@@ -173,7 +153,7 @@ def forwarded_fields(request: Request, context: Context, host: str) -> list[tupl
     ``host``: the other server's host and port.
     """
     headers = request.headers
-    dropped = REPLACED | {name.strip().lower() for name in headers.get("connection").split(",")}
+    dropped = REPLACED | named_by_connection(headers.get_all("connection"))
     kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(REPLACED_PREFIXES)]
     forwarded = [*headers.get_all("x-forwarded-for"), *([request.client[0]] if request.client[0] else [])]
     kept += [("x-forwarded-for", ", ".join(forwarded))] if forwarded else []
@@ -213,16 +193,6 @@ def _escaped_key(key: str) -> str:
 
 def _wire(value: str) -> str:
     return value if value.isascii() else value.encode().decode("latin-1")
-
-
-def answered_fields(head: AnswerHead, rewriter: LinkRewriter) -> list[tuple[str, str]]:
-    """Return the fields of an answer for the client."""
-    dropped = OWN_FIELDS | {each.strip().lower() for each in head.get("connection").split(",")}
-    fields = [CACHE_CONTROL]
-    for name, value in head.fields:
-        if name not in dropped and not name.startswith(CROSS_ORIGIN):
-            fields.append((name, rewriter.url(value) if name == "location" else value))
-    return fields
 
 
 def error_text(code: int, text: str, fields: Iterable[tuple[str, str]] = ()) -> Response:

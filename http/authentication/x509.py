@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
 from kubechronicle.http.authentication.metrics import Durations
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
+from kubechronicle.http.loops import VIA, has_come_back
 from kubechronicle.http.messages import Request
 
 UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -146,13 +147,16 @@ class ClientCertificates:
     def authenticate(self, request: Request) -> User | None:
         """Return the certificate's user, None without a certificate.
 
-        Raises Rejected if the certificate is not valid for a client or names no user. kube-apiserver treats a
-        certificate without a common name as anonymous; here its sender does not want to be anonymous.
+        Raises Rejected if the certificate is not valid for a client or names no user, or if a server has shown it on
+        behalf of a client (http/loops.py). kube-apiserver treats a certificate without a common name as anonymous;
+        here its sender does not want to be anonymous.
         """
         if request.peer_certificate is None:
             return None
         subject = self._certificates.user_of(request)
         if subject is None or subject.user is None:
+            raise Rejected
+        if VIA in request.headers.first and has_come_back(request.headers, request.peer_certificate):
             raise Rejected
         if self.remaining is not None:
             self.remaining.note(subject.ends - self._clock())

@@ -26,6 +26,7 @@ from kubechronicle.api.configuration.egress_selector import Connection, EgressSe
 from kubechronicle.http.egress.http_connect import open_tunnel
 from kubechronicle.http.egress.konnectivity import Tunnel
 from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
+from kubechronicle.http.outgoing.addresses import NOBODY, Judge
 from kubechronicle.http.outgoing.networks import Connect, Network, Networks, ProxyFailed
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.streaming.copying import copy_both
@@ -42,10 +43,10 @@ GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 class Egress:
     """The proxies of one server. ``run`` is a child of the supervision tree, and connections need it.
 
-    ``networks``: for those who connect. ``metrics``: to be registered.
+    ``networks``: for those who connect. ``metrics``: to be registered. ``judge``: of addresses.
     """
 
-    def __init__(self, selections: Sequence[EgressSelection]) -> None:
+    def __init__(self, selections: Sequence[EgressSelection], judge: Judge = NOBODY) -> None:
         self.metrics = EgressMetrics()
         self._nursery: trio.Nursery | None = None
         proxies: dict[Network, Connect] = {}
@@ -53,7 +54,7 @@ class Egress:
             network = NETWORKS.get(selection.name.lower())
             if network is not None and selection.connection.proxy_protocol != configuration.DIRECT:
                 proxies[network] = self._way(selection.connection)
-        self.networks = Networks(proxies)
+        self.networks = Networks(proxies, judge)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry the bytes of connections until cancelled. All connections end then."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from kubechronicle.http.outgoing.networks import ProxyFailed
 from kubechronicle.http.streaming.copying import GONE
+from kubechronicle.http.wire.heads import BadField, request_lines
 
 MAX_HEAD: Final = 1 << 20
 """Bytes of an answer's head (net/http: DefaultMaxHeaderBytes)."""
@@ -33,9 +34,9 @@ async def open_tunnel(stream: _Stream, proxy: str, address: str) -> None:
         return ProxyFailed(f"reading HTTP response from CONNECT to {address} via proxy {proxy} failed: {why}")
 
     try:
-        await stream.send_all(f"CONNECT {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        await stream.send_all(request_lines("CONNECT", address, [("Host", "127.0.0.1")]))
         head, rest = await _head(stream, failed)
-    except GONE as error:
+    except (BadField, *GONE) as error:
         raise failed(error) from None
     found = _STATUS.match(head)
     if found is None:

@@ -61,14 +61,15 @@ async def read_log(backend: Backend, request: Request, context: Context, rt: Res
 async def _ask(backend: Backend, address: KubeletAddress, target: str, options: PodLogOptions, name: str) -> AnswerBody:
     """Return the log as the kubelet sends it. StatusError: the kubelet cannot be reached, or rejects the request."""
     try:
-        stream = await backend.kubelets.dial(address, insecure=options.insecure)
+        server = backend.kubelets.server(address, insecure=options.insecure)
+        stream = await server.dial()
     except DialError as error:
         if UNVERIFIED in str(error):
             backend.metrics.streams.log_unverified()
         raise _failed(address, target, error) from None
     kept = False
     try:
-        asked = BackendRequest(stream, method="GET")
+        asked = BackendRequest(stream, method="GET", fields=server.fields)
         await asked.send_head(
             target, [("host", str(address)), ("user-agent", "kubechronicle"), ("connection", "close")]
         )

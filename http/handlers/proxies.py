@@ -6,12 +6,9 @@ Source: k8s.io/kubernetes pkg/registry/core/{pod,service,node} (ResourceLocation
 
 from __future__ import annotations
 
-import ipaddress
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
-
-import trio
 
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
@@ -24,6 +21,7 @@ from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, host_port
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
@@ -32,7 +30,6 @@ METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OP
 KINDS: Final = {"pods": "PodProxyOptions", "services": "ServiceProxyOptions", "nodes": "NodeProxyOptions"}
 SCHEMES: Final = frozenset(("", "http", "https"))
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-NOT_ALLOWED: Final = "address not allowed"
 
 _INSECURE = ClientTls(ClientFiles())
 """The certificates of pods are not verified, as in kube-apiserver: they have no names that could be checked."""
@@ -94,19 +91,9 @@ def _at(backend: Backend, scheme: str, host: str, port: str) -> At:
         host=host,
         port=number or DEFAULT_PORTS[scheme],
         tls=_INSECURE.context() if scheme == "https" else None,
-        connect=backend.networks.connect_to(Network.CLUSTER),
+        connect=backend.networks.connect_to(Network.CLUSTER, Reach.UNICAST),
     )
     return lambda path: Location(scheme=scheme, authority=shown, path=path, server=server)
-
-
-def is_global_unicast(text: str) -> bool:
-    """Tell whether an address is one of Go's IsGlobalUnicast: private ones included, loopback not."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
-    return not special and text != "255.255.255.255"
 
 
 async def _pod(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
@@ -114,10 +101,7 @@ async def _pod(backend: Backend, namespace: str, scheme: str, name: str, port: s
     if not port:
         ports = [each["ports"][0] for each in pod["spec"].get("containers") or () if each.get("ports")]
         port = str(ports[0]["containerPort"]) if ports else ""
-    address = next(iter(_addresses(pod)), "")
-    if not is_global_unicast(address):
-        raise status.bad_request(NOT_ALLOWED)
-    return _at(backend, scheme, address, port)
+    return _at(backend, scheme, next(iter(_addresses(pod)), ""), port)
 
 
 def _addresses(pod: Object) -> list[str]:
@@ -179,25 +163,14 @@ async def _is_of_pod(backend: Backend, namespace: str, address: Mapping[str, Any
 
 async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
     address = await kubelet_of(backend, name)
-    await _check_host(address.host)
     if port and port != str(address.port):
         return _at(backend, scheme, address.host, port)
 
     try:
-        server = backend.kubelets.server(address)
+        server = backend.kubelets.server(address, reach=Reach.UNICAST)
     except DialError as error:
         raise status.service_unavailable(f"error trying to reach service: {error}") from None
     return lambda path: Location(scheme="https", authority=str(address), path=path, server=server)
-
-
-async def _check_host(host: str) -> None:
-    """StatusError 400 for a name of an address that must not be proxied to."""
-    try:
-        found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
-    except OSError:
-        raise status.bad_request(f"lookup {host}: no such host") from None
-    if not all(is_global_unicast(str(each[4][0])) for each in found):
-        raise status.bad_request(NOT_ALLOWED)
 
 
 Locator = Callable[[Backend, str, str, str, str], Awaitable[At]]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.answers import COMPRESSED, LATE, answer_of, unusable
 from kubechronicle.http.outgoing.answers import Answer as Answer
 from kubechronicle.http.outgoing.calls import Unprocessed
@@ -35,6 +36,7 @@ from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.outgoing.shared import Shared
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
+from kubechronicle.http.wire.heads import BadField, check_fields
 
 if TYPE_CHECKING:
     import httpx
@@ -72,11 +74,13 @@ class Client:
         max_answer: int,
         max_connections: int,
         network: Network,
+        reach: Reach,
     ) -> None:
         self.peer = peer
         self.timeout = timeout
         self._outgoing = outgoing
         self._network = network
+        self._reach = reach
         self._max_answer = max_answer
         self._max_connections = max_connections
         # Requests wait for a connection here, not in httpx, which scans all waiting requests at each change.
@@ -221,7 +225,10 @@ class Client:
             if traceparent := CURRENT.get():
                 fields[TRACEPARENT] = traceparent
             if pool.kept is not None and target.own:
-                head = pool.head(method, target, fields)
+                try:
+                    head = pool.head(method, target, fields)
+                except BadField as error:
+                    raise failed(method, target.url, str(error)) from None
                 answer = None if head is None else await self._sent(pool, pool.kept, method, target, head, body)
                 if answer is not None and head is not None and body and not traceparent:
                     pool.note_head(method, url, headers, head)
@@ -235,6 +242,7 @@ class Client:
         import httpx
 
         try:
+            check_fields(fields.items())
             request = httpx.Request(method, url, headers=dict(fields), content=body or None)
             response = await pool.transport.handle_async_request(request)
             async with aclosing(response):
@@ -308,15 +316,13 @@ class Client:
 
     def _new_pool(self) -> Pool:
         assert self._credentials is not None
-        networks = self._outgoing.networks
         return Pool(
             self.peer,
             self._credentials,
             max_connections=self._max_connections,
             idle=self._outgoing.idle,
             max_answer=self._max_answer,
-            connect=networks.connect_to(self._network),
-            proxied=networks.is_proxied(self._network),
+            connect=self._outgoing.networks.connect_to(self._network, self._reach),
             deadlines=self._outgoing.deadlines,
             start=self._outgoing.start,
         )
@@ -360,10 +366,17 @@ class Outgoing(Shared):
         max_answer: int = MAX_ANSWER,
         max_connections: int = MAX_CONNECTIONS,
         network: Network = Network.DIRECT,
+        reach: Reach = Reach.OTHERS,
     ) -> Client:
         """Return a client. It reads the server's files with its first request. ``network``: the one of the server."""
         client = Client(
-            self, peer, timeout=timeout, max_answer=max_answer, max_connections=max_connections, network=network
+            self,
+            peer,
+            timeout=timeout,
+            max_answer=max_answer,
+            max_connections=max_connections,
+            network=network,
+            reach=reach,
         )
         self._clients.add(client)
         return client

@@ -19,7 +19,7 @@ from kubechronicle.http.outgoing.calls import Unprocessed
 from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, Kept, Received, RequestHead
 from kubechronicle.http.outgoing.multiplexed import Multiplexed
-from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
+from kubechronicle.http.outgoing.networks import DIRECTLY, Connect, ProxyFailed
 from kubechronicle.http.wire.tls import TLSStream
 
 CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
@@ -58,7 +58,7 @@ class Connections:
         idle: float,
         limit: int,
         start: Start,
-        connect: Connect = trio.open_tcp_stream,
+        connect: Connect = DIRECTLY,
         deadlines: Deadlines | None = None,
     ) -> None:
         self._place = (host, port)

@@ -1,7 +1,8 @@
-"""Connections of httpx over sockets that another function opens: for networks behind an egress proxy."""
+"""Connections of httpx over sockets that another function opens (networks.py)."""
 
 from __future__ import annotations
 
+import select
 import ssl
 from collections.abc import Iterable
 from typing import Any
@@ -86,4 +87,10 @@ class _Stream(httpcore.AsyncNetworkStream):
         return _Stream(tls)
 
     def get_extra_info(self, info: str) -> Any:
-        return self._stream._ssl_object if info == "ssl_object" and isinstance(self._stream, trio.SSLStream) else None
+        stream: Any = self._stream
+        is_tls = isinstance(stream, trio.SSLStream)
+        if info == "is_readable":  # of an idle connection: the server has ended it
+            poll = select.poll()
+            poll.register((stream.transport_stream if is_tls else stream).socket.fileno(), select.POLLIN)
+            return bool(poll.poll(0))
+        return stream._ssl_object if info == "ssl_object" and is_tls else None

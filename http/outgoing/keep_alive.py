@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
+from kubechronicle.http.wire.heads import is_target, request_lines
 from kubechronicle.http.wire.http2.answers import encode_request
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -269,12 +270,12 @@ class Kept(NamedTuple):
 
 
 def request_head(method: str, path: str, fields: Mapping[str, str]) -> RequestHead | None:
-    """Return the head of a request. ``fields``: with the host. None: a text cannot stand in a head."""
-    if not all(text.isascii() and text.isprintable() for text in (path, *fields.values())):
+    """Return the head of a request. None: its path must be escaped. Raises BadField.
+
+    ``fields``: with the host
+    """
+    if not is_target(path):
         return None
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    lines = request_lines(method, path, fields.items()).removesuffix(b"\r\n")
     others = {name: value for name, value in fields.items() if name != "host"}
-    return RequestHead(
-        "\r\n".join([*lines, "content-length: "]).encode("latin-1"),
-        encode_request(method, fields["host"], path, others),
-    )
+    return RequestHead(lines + b"content-length: ", encode_request(method, fields["host"], path, others))

@@ -63,7 +63,7 @@ class Pool:
     ``kept``: for plain requests; None: there can be none.
     ``in_use``: the number of requests. ``retired``: the files have changed since.
     ``max_answer``: bytes of an answer's body.
-    ``connect``: opens connections. ``proxied``: it leads through an egress proxy. ``deadlines``: of requests.
+    ``connect``: opens connections. ``deadlines``: of requests.
     ``start``: runs a task of a connection.
     """
 
@@ -76,7 +76,6 @@ class Pool:
         idle: float,
         max_answer: int,
         connect: Connect,
-        proxied: bool,
         deadlines: Deadlines,
         start: Start,
     ) -> None:
@@ -85,7 +84,6 @@ class Pool:
         self._max_connections = max_connections
         self._idle = idle
         self._connect = connect
-        self._proxied = proxied
         self._deadlines = deadlines
         self._transport: httpx.AsyncHTTPTransport | None = None
         self._heads: dict[tuple[object, ...], RequestHead | None] = {}
@@ -133,6 +131,8 @@ class Pool:
     def _new_transport(self) -> httpx.AsyncHTTPTransport:
         import httpx
 
+        from kubechronicle.http.outgoing.httpx_streams import use_connect
+
         logging.getLogger("httpcore").setLevel(logging.WARNING)  # it logs every step otherwise
         proxy = self._peer.proxy_url
         transport = httpx.AsyncHTTPTransport(
@@ -145,10 +145,7 @@ class Pool:
                 keepalive_expiry=self._idle,
             ),
         )
-        if self._proxied:
-            from kubechronicle.http.outgoing.httpx_streams import use_connect
-
-            use_connect(transport, self._connect)
+        use_connect(transport, self._connect)
         return transport
 
     def _kept_connections(self, max_answer: int, start: Start) -> Connections | None:

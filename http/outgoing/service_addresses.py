@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from kubechronicle.http.outgoing.networks import DIRECTLY, Connect
+
 FindService = Callable[[str, str], Mapping[str, Any] | None]
 """(namespace, name) -> the Service, None if there is none."""
 FindSlices = Callable[[str, str], Sequence[Mapping[str, Any]]]
@@ -109,7 +111,7 @@ class ServiceAddresses:
     """The address of each Service of the cluster at which this server reaches it.
 
     ``endpoints_first``: always choose an endpoint, as with --enable-aggregator-routing.
-    ``tried``: try cluster IPs. Those behind an egress proxy are not tried, as the proxy is within the cluster.
+    ``connect``: the way to cluster IPs, to try them; None: those behind an egress proxy are not tried.
     """
 
     def __init__(
@@ -118,12 +120,12 @@ class ServiceAddresses:
         find_slices: FindSlices,
         *,
         endpoints_first: bool = False,
-        tried: bool = True,
+        connect: Connect | None = DIRECTLY,
     ) -> None:
         self._find_service = find_service
         self._find_slices = find_slices
         self._endpoints_first = endpoints_first
-        self._tried = tried
+        self._connect = connect
         self._trials: OrderedDict[str, _Trial] = OrderedDict()
         self._chosen: OrderedDict[tuple[str, str, int], str] = OrderedDict()
         """The endpoint of a Service that was chosen last. It is kept, so that connections to it are, too."""
@@ -140,7 +142,7 @@ class ServiceAddresses:
         if self._endpoints_first:
             return self._endpoint(service, namespace, name, port)
         address = cluster_address(service, name, port)
-        if not self._tried or service is None or (service.get("spec") or {}).get("type") == "ExternalName":
+        if self._connect is None or service is None or (service.get("spec") or {}).get("type") == "ExternalName":
             return address
         trial = self._trials.get(address)
         if trial is None or trial.until < trio.current_time():
@@ -173,19 +175,19 @@ class ServiceAddresses:
     async def _try(self, address: str) -> None:
         """Find out whether a cluster IP takes connections. A trial serves all requests of the next minute."""
         self._trials.pop(address, None)
-        reachable = await _takes_connections(address)
+        reachable = await self._takes_connections(address)
         self._trials[address] = _Trial(reachable, trio.current_time() + TRUSTED)
         if len(self._trials) > MOST_TRIALS:
             self._trials.popitem(last=False)
 
-
-async def _takes_connections(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with trio.move_on_after(TRIAL):
-            stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
-            await trio.aclose_forcefully(stream)
-            return True
-    except OSError:
-        pass
-    return False
+    async def _takes_connections(self, address: str) -> bool:
+        assert self._connect is not None
+        host, _, port = address.rpartition(":")
+        try:
+            with trio.move_on_after(TRIAL):
+                stream = await self._connect(host.strip("[]"), int(port))
+                await trio.aclose_forcefully(stream)
+                return True
+        except OSError:
+            pass
+        return False

@@ -25,6 +25,7 @@ import trio
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import CodecError
+from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
@@ -46,6 +47,10 @@ _WITH_BODY: Final = frozenset((307, 308))
 """Redirections after which a POST is a GET, and those that repeat it."""
 _ANONYMOUS: Final = WebhookUsers({}, RemoteServer(url=UNKNOWN_URL))
 LATE: Final = "context deadline exceeded"
+OWN_SERVICE: Final = ("default", "kubernetes", HTTPS)
+"""This server. Webhooks of extension API servers are named by it, with the path of an aggregated API. kube-apiserver
+asks them as itself, in the group system:masters. Here they are asked as any other webhook, without a credential of this
+server, so that the right to register webhooks is no right to act as the server."""
 _HEADERS: Final = {"accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
 """As kube-apiserver's, since webhooks and their proxies may look at them."""
 
@@ -151,7 +156,8 @@ class Webhooks:
         except (ValueError, binascii.Error) as error:
             raise WebhookError(str(error)) from None
         network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER
-        return self.outgoing.client(peer, network=network, max_connections=MOST_CONNECTIONS)
+        reach = Reach.ANY if address.service == OWN_SERVICE else Reach.OTHERS
+        return self.outgoing.client(peer, network=network, reach=reach, max_connections=MOST_CONNECTIONS)
 
 
 def _service_of(config: Mapping[str, Any]) -> tuple[tuple[str, str, int], str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from kubechronicle.http.messages import ClientDisconnected
 from kubechronicle.http.streaming.copying import LOOK, abort
 from kubechronicle.http.streaming.turns import Turns, of_this_loop
 from kubechronicle.http.streaming.vanished import VANISHED, Silence, limit_silence
+from kubechronicle.http.wire.heads import BadField, request_lines
 from kubechronicle.http.wire.tls import TLSStream
 
 READ_BYTES: Final = 256 * 1024
@@ -58,13 +59,22 @@ class AnswerHead:
 class BackendRequest:
     """The request and its answer. The parser's callbacks are `on_*`.
 
+    ``fields``: those that the server gets with each request.
     ``keep``: takes the connection after a complete answer, if it can be used again. None: it is always closed.
-    ``is_begun``: bytes of an answer have arrived.
+    ``method``: of the request. ``is_begun``: bytes of an answer have arrived.
     """
 
-    def __init__(self, stream: Stream, *, method: str, keep: Callable[[Stream], None] | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        method: str,
+        fields: Sequence[tuple[str, str]] = (),
+        keep: Callable[[Stream], None] | None = None,
+    ) -> None:
         self._stream = stream
-        self._method = method
+        self.method = method
+        self._own_fields = fields
         self._keep = keep
         self._is_sent = False
         self._surplus = False
@@ -97,7 +107,7 @@ class BackendRequest:
         chunked = any(name == "transfer-encoding" for name, _ in self._fields)
         length = int(declared) if declared.isdecimal() and not chunked else None
         self._head = AnswerHead(code, self._fields, length)
-        if self._method == "HEAD" or code in BODILESS:
+        if self.method == "HEAD" or code in BODILESS:
             self._complete = True
 
     def on_body(self, body: bytes) -> None:
@@ -114,8 +124,11 @@ class BackendRequest:
 
     async def send_head(self, target: str, fields: Iterable[tuple[str, str]], *, whole: bool = True) -> None:
         """Send the request line and the fields. ``whole``: there is no body. Raises BackendFailed."""
-        lines = [f"{self._method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
-        await self._send("\r\n".join(lines).encode("latin-1"))
+        try:
+            lines = request_lines(self.method, target, [*fields, *self._own_fields])
+        except BadField as error:
+            raise BackendFailed(str(error)) from None
+        await self._send(lines)
         self._is_sent = whole
 
     async def send_body_part(self, data: bytes, *, chunked: bool) -> None:

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from kubechronicle.http.outgoing.networks import Connect, ProxyFailed
+from kubechronicle.http.loops import via_field
+from kubechronicle.http.outgoing.networks import DIRECTLY, Connect, NotAllowed, ProxyFailed
 from kubechronicle.http.streaming.vanished import VANISHED, limit_silence
 from kubechronicle.http.wire.connection import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
@@ -29,7 +32,14 @@ HTTP1: Final = ("http/1.1",)
 
 
 class DialError(Exception):
-    """No connection. The text is that of Go's net and crypto/tls, as clients of kube-apiserver see it."""
+    """No connection. The text is that of Go's net and crypto/tls, as clients of kube-apiserver see it.
+
+    ``refused``: why the address itself is a mistake: it is not allowed, or the name has none. "" for other failures.
+    """
+
+    def __init__(self, text: str, *, refused: str = "") -> None:
+        super().__init__(text)
+        self.refused = refused
 
 
 def host_port(host: str, port: int | str) -> str:
@@ -62,6 +72,8 @@ class ClientTls:
         self._files = files
         self._stamp: tuple[object, ...] | None = None
         self._contexts: dict[bool, ssl.SSLContext] = {}
+        self.fields: tuple[tuple[str, str], ...] = ()
+        """The fields of each request with the certificate of these files, once there is a context."""
 
     def context(self, *, insecure: bool = False) -> ssl.SSLContext:
         """Return the context. ``insecure``: do not verify the server. Raises DialError for unusable files."""
@@ -72,7 +84,7 @@ class ClientTls:
             context = self._contexts.get(insecure)
             if context is None:
                 context = self._contexts[insecure] = self._new(insecure=insecure)
-        except OSError as error:  # ssl.SSLError is one
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise DialError(f"cannot use the client's TLS files: {error}") from None
         return context
 
@@ -88,6 +100,8 @@ class ClientTls:
             context.load_verify_locations(files.authorities)
         if files.certificate is not None:
             context.load_cert_chain(files.certificate, files.key)
+            leaf = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+            self.fields = (via_field(leaf.public_bytes(Encoding.DER)),)
         return context
 
 
@@ -96,6 +110,7 @@ class BackendServer:
     """A server to proxy to, and the way there. Equal ones share connections.
 
     ``tls``: None for none. ``server_name``: the name to verify, if not the host. ``wait``: seconds for a connection.
+    ``fields``: to be added to each request.
     """
 
     host: str
@@ -103,7 +118,8 @@ class BackendServer:
     tls: ssl.SSLContext | None = None
     server_name: str = ""
     wait: float = DIAL_WAIT
-    connect: Connect = trio.open_tcp_stream
+    connect: Connect = DIRECTLY
+    fields: tuple[tuple[str, str], ...] = ()
 
     async def dial(self) -> trio.abc.HalfCloseableStream | TLSStream:
         """Return a new connection. Raises DialError."""
@@ -119,7 +135,7 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     server_name: str = "",
     wait: float = DIAL_WAIT,
-    connect: Connect = trio.open_tcp_stream,
+    connect: Connect = DIRECTLY,
 ) -> trio.abc.HalfCloseableStream | TLSStream:
     """Return a connected stream within ``wait`` seconds.
 
@@ -143,8 +159,13 @@ async def _connect(host: str, port: int, connect: Connect) -> trio.SocketStream:
             keep_alive(stream)
             limit_silence(stream, VANISHED)
         return stream
+    except NotAllowed as error:
+        raise DialError(str(error), refused=str(error)) from None
     except ProxyFailed as error:
         raise DialError(str(error)) from None
+    except socket.gaierror:
+        unknown = f"lookup {host}: no such host"
+        raise DialError(f"dial tcp {unknown}", refused=unknown) from None
     except OSError as error:
         raise DialError(f"dial tcp {_reason(host, port, error)}") from None
 
@@ -155,8 +176,6 @@ def _reason(host: str, port: int, error: OSError) -> str:
         cause = cause.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    if isinstance(cause, socket.gaierror):
-        return f"lookup {host}: no such host"
     number = cause.errno if isinstance(cause, OSError) and cause.errno else error.errno
     text = os.strerror(number).lower() if number else str(cause)
     if number == errno.EHOSTUNREACH:

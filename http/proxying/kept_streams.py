@@ -109,7 +109,8 @@ class KeptStreams:
             is_kept = stream is not None
             if stream is None:
                 stream = await server.dial()
-            asked, done = BackendRequest(stream, method=method, keep=partial(self.keep, server)), False
+            keep = partial(self.keep, server)
+            asked, done = BackendRequest(stream, method=method, fields=server.fields, keep=keep), False
             try:
                 head = await send(asked)
                 done = True

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import trio
-
-from kubechronicle.http.outgoing.networks import Connect
+from kubechronicle.http.outgoing.addresses import Reach
+from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.proxying.dialing import DIAL_WAIT, BackendServer, ClientFiles, ClientTls, host_port
-from kubechronicle.http.wire.tls import TLSStream
 
 ADDRESS_TYPES: Final = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
 PORT: Final = 10250
@@ -45,11 +43,11 @@ class KubeletSettings:
 
 
 class Kubelets:
-    """Connections to kubelets. TLS files are read again when they change. ``connect``: the way to their network."""
+    """Connections to kubelets. TLS files are read again when they change."""
 
-    def __init__(self, settings: KubeletSettings | None = None, connect: Connect = trio.open_tcp_stream) -> None:
+    def __init__(self, settings: KubeletSettings | None = None, networks: Networks = DIRECT) -> None:
         self._settings = settings or KubeletSettings()
-        self._connect = connect
+        self._networks = networks
         self._tls = ClientTls(self._settings.files)
 
     def address_of(self, node: Mapping[str, Any]) -> KubeletAddress:
@@ -71,18 +69,18 @@ class Kubelets:
         known = " ".join(f"{{{each.get('type', '')} {each.get('address', '')}}}" for each in addresses)
         raise NoAddress(f"no preferred addresses found; known addresses: [{known}]")
 
-    async def dial(
-        self, address: KubeletAddress, *, insecure: bool = False
-    ) -> trio.abc.HalfCloseableStream | TLSStream:
-        """Return a TLS stream to the kubelet. ``insecure``: do not verify its certificate. Raises DialError."""
-        return await self.server(address, insecure=insecure).dial()
+    def server(self, address: KubeletAddress, *, insecure: bool = False, reach: Reach = Reach.OTHERS) -> BackendServer:
+        """Return the kubelet as a server to proxy to. Raises DialError for unusable TLS files.
 
-    def server(self, address: KubeletAddress, *, insecure: bool = False) -> BackendServer:
-        """Return the kubelet as a server to proxy to. Raises DialError for unusable TLS files."""
+        ``insecure``: do not verify its certificate.
+        ``reach``: of its address. A kubelet on this machine may have its loopback address for sessions and logs.
+        """
+        context = self._tls.context(insecure=insecure)
         return BackendServer(
             host=address.host,
             port=address.port,
-            tls=self._tls.context(insecure=insecure),
+            tls=context,
+            fields=self._tls.fields,
             wait=self._settings.timeout,
-            connect=self._connect,
+            connect=self._networks.connect_to(Network.CLUSTER, reach),
         )

@@ -12,37 +12,31 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 from urllib.parse import quote
 
 from kubechronicle.api.errors import status
 from kubechronicle.http.messages import SWITCHED, Request, Response
-from kubechronicle.http.proxying.backend_request import (
-    AnswerHead,
-    BackendFailed,
-    BackendRequest,
-    Drain,
-    Stream,
-    close_now,
+from kubechronicle.http.proxying.answers import (
+    CACHE_CONTROL,
+    HOP_BY_HOP,
+    answer_of,
+    named_by_connection,
+    passed_fields,
 )
+from kubechronicle.http.proxying.backend_request import BackendFailed, Drain, Stream, close_now
 from kubechronicle.http.proxying.dialing import BackendServer, DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
-from kubechronicle.http.proxying.pages import is_page, rewritten_page
 from kubechronicle.http.proxying.sending import body_begin, send_request
-from kubechronicle.http.streaming.copying import copy_both
+from kubechronicle.http.proxying.switching import (
+    SWITCHING_PROTOCOLS,
+    SwitchFailed,
+    pass_through,
+    read_error,
+    require_switch,
+    switch,
+)
 from kubechronicle.http.streaming.pacing import paced
-from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
-
-HOP_BY_HOP: Final = frozenset(
-    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-     "transfer-encoding", "upgrade")
-)  # fmt: skip
-"""Fields of one connection (RFC 9110 §7.6.1)."""
-OWN_FIELDS: Final = HOP_BY_HOP | {"date", "audit-id", "content-length"}
-CACHE_CONTROL: Final = ("cache-control", "no-cache, private")
-"""A field of every answer of kube-apiserver, even beside one of the proxied server."""
-CROSS_ORIGIN: Final = "access-control-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +89,15 @@ async def proxy(
     send = partial(send_request, request=request, body=body, target=target, fields=fields)
     try:
         asked, head = await kept.ask(location.server, request.method, send, repeatable=not body.first)
+        return await answer_of(asked, head, rewriter, drain)
     except (BackendFailed, DialError) as error:
-        raise _unreachable(error) from None
-    return await _answer(request, head, asked, drain, rewriter)
+        refused = _refused(error)
+        raise refused or status.service_unavailable(f"error trying to reach service: {error}") from None
 
 
-def _unreachable(error: Exception) -> status.StatusError:
-    return status.service_unavailable(f"error trying to reach service: {error}")
+def _refused(error: Exception) -> status.StatusError | None:
+    """Return the answer to a proxy whose address is itself a mistake, as kube-apiserver's ResourceLocation has it."""
+    return status.bad_request(error.refused) if isinstance(error, DialError) and error.refused else None
 
 
 def _target(path: str, query: str) -> str:
@@ -118,9 +114,7 @@ def _forwarded_fields(request: Request, target: str, prefix: str) -> Iterable[tu
 
 def _request_fields(request: Request, location: Location) -> Iterable[tuple[str, str]]:
     dropped = HOP_BY_HOP | {"content-length", "expect", "x-forwarded-for", "x-forwarded-uri", "host"}
-    listed = request.headers.get("connection")
-    if listed:
-        dropped |= {name.strip().lower() for name in listed.split(",")}
+    dropped |= named_by_connection(request.headers.get_all("connection"))
     yield "host", request.headers.get("host") or location.authority
     for name, value in request.headers:
         if name not in dropped:
@@ -131,57 +125,21 @@ def _forwarded_for(request: Request) -> str:
     return ", ".join([*request.headers.get_all("x-forwarded-for"), request.client[0]])
 
 
-async def _answer(
-    request: Request, head: AnswerHead, asked: BackendRequest, drain: Drain, rewriter: LinkRewriter
-) -> Response:
-    """Return the answer for the client. It owns the request to the other server."""
-    dropped = OWN_FIELDS | {name.strip().lower() for name in head.get("connection").split(",")}
-    fields = [
-        CACHE_CONTROL,
-        *(
-            (name, rewriter.url(value) if name == "location" else value)
-            for name, value in head.fields
-            if name not in dropped and not name.startswith(CROSS_ORIGIN)
-        ),
-    ]
-    if request.method != "HEAD" and is_page(head):
-        try:
-            page = await rewritten_page(asked, head, rewriter)
-        except BackendFailed as error:
-            raise _unreachable(error) from None
-        if page is not None:
-            return Response(head.status, [field for field in fields if field[0] != "content-encoding"], page)
-    if head.length is not None and head.status not in (204, 304):
-        fields.append(("content-length", str(head.length)))
-    whole = asked.whole_body()
-    if whole is not None:
-        return Response(head.status, fields, whole)
-    body = asked.body()
-    body.end_with(drain)
-    return Response(head.status, fields, body)
-
-
 async def _upgrade(request: Request, location: Location, rate: int) -> Response:
-    """Pass an upgrade through: the head of the request, then raw bytes both ways. StatusError 500."""
+    """Pass an upgrade through: the head of the request, then raw bytes both ways. StatusError 400, 500."""
     assert request.upgrade is not None
     fields = [(name, value) for name, value in request.headers if name != "x-forwarded-for"]
     fields.append(("x-forwarded-for", _forwarded_for(request)))
-    sent = request_bytes(request.method, _target(location.path, request.query_string), fields)
     stream: Stream | None = None
     try:
-        stream = await location.server.dial()
-        head = await send_upgrade(stream, sent)
-        if head.status != 101:
-            if head.status < 400:
-                raise status.unknown(f"invalid upgrade response: status code {head.status}")
-            kept = [(name, value) for name, value in head.fields if name.lower() not in OWN_FIELDS]
-            return Response(head.status, kept, await read_error(stream, head))
-        client = await request.upgrade.take_over()
-        lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in head.fields), "", ""]
-        await client.send_all("\r\n".join(lines).encode("latin-1") + head.rest)
-        await copy_both(client, paced(stream, rate), draining=request.draining)
+        target = _target(location.path, request.query_string)
+        stream, head = await switch(location.server, request.method, target, fields)
+        require_switch(head)
+        if head.status != SWITCHING_PROTOCOLS:
+            return Response(head.status, passed_fields(head.fields), await read_error(stream, head))
+        await pass_through(request.upgrade, paced(stream, rate), head, draining=request.draining)
     except DialError as error:
-        raise status.unknown(f"error dialing backend: {error}") from None
+        raise _refused(error) or status.unknown(f"error dialing backend: {error}") from None
     except SwitchFailed as error:
         raise status.unknown(str(error)) from None
     finally:

@@ -10,6 +10,7 @@ import trio
 from kubechronicle.http.outgoing.client import Client
 from kubechronicle.http.outgoing.errors import AskError
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.networks import Connect
 from kubechronicle.http.tracing.tracing import TIMEOUT, Send, SendError
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -17,12 +18,15 @@ PROTOBUF = "application/x-protobuf"
 GRPC_PORT = 4317
 
 
-def grpc_channel(endpoint: str) -> GrpcChannel:
-    """Return the channel to a collector, without TLS, as kube-apiserver connects. It must be run."""
-    return GrpcChannel(connector(endpoint), authority=endpoint.removeprefix("dns:///").removeprefix("dns://"))
+def grpc_channel(endpoint: str, way: Connect) -> GrpcChannel:
+    """Return the channel to a collector, without TLS, as kube-apiserver connects. It must be run.
+
+    ``way``: to its host.
+    """
+    return GrpcChannel(connector(endpoint, way), authority=endpoint.removeprefix("dns:///").removeprefix("dns://"))
 
 
-def connector(endpoint: str) -> Callable[[], Awaitable[trio.abc.Stream]]:
+def connector(endpoint: str, way: Connect) -> Callable[[], Awaitable[trio.abc.Stream]]:
     """Return the function that opens a connection to a gRPC endpoint."""
     if endpoint.startswith("unix:"):
         path = endpoint.removeprefix("unix:").removeprefix("//")
@@ -34,7 +38,7 @@ def connector(endpoint: str) -> Callable[[], Awaitable[trio.abc.Stream]]:
     address = urlsplit("//" + endpoint.rpartition("/")[2])
 
     async def connect() -> trio.abc.Stream:
-        return await trio.open_tcp_stream(address.hostname or "localhost", address.port or GRPC_PORT)
+        return await way(address.hostname or "localhost", address.port or GRPC_PORT)
 
     return connect
 

@@ -19,6 +19,7 @@ import trio
 
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
+from kubechronicle.http.wire.heads import BROKEN
 from kubechronicle.http.wire.serve_config import Limits
 from kubechronicle.http.wire.work import Work
 
@@ -27,7 +28,6 @@ YIELD_EVERY = 16
 FEW_CHUNKS = 64
 """Chunks of a body that the application takes one by one. Those of usual clients fill the buffer with fewer."""
 NO_BODY = frozenset({204, 304})
-FORBIDDEN = frozenset("\r\n\0")
 COMMON_FIELDS = frozenset(
     {
         "cache-control",
@@ -103,8 +103,8 @@ class FieldEncoder(dict[tuple[str, str], Encoded]):
 
     def __missing__(self, field: tuple[str, str]) -> Encoded:
         name, value = field
-        if not (value.isprintable() or FORBIDDEN.isdisjoint(value)):
-            raise ValueError(f"header {name} has a line break or NUL in its value")
+        if not value.isprintable() and BROKEN.search(value):
+            raise ValueError(f"header {name} has a control character in its value")
         encoded = self._encode(name.lower().encode("ascii"), value.encode())
         if name in COMMON_FIELDS and len(self) < MAX_ENCODED:
             self[field] = encoded

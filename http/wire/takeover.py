@@ -18,8 +18,7 @@ from typing import Protocol
 import trio
 
 from kubechronicle.http.messages import ClientDisconnected, HeaderList
-from kubechronicle.http.wire.exchange import encode_headers
-from kubechronicle.http.wire.http1.status_lines import status_line
+from kubechronicle.http.wire.heads import answer_lines
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -174,12 +173,11 @@ class Takeover:
         return self.stream
 
     async def accept(self, headers: HeaderList = ()) -> RawStream:
-        fields = encode_headers(headers)
+        fields = [("connection", "Upgrade"), ("upgrade", self._protocol), *headers]
+        head = answer_lines(101, fields, date=self._date_line())
         stream = await self.take_over()
-        lines = [status_line(101), b"connection: Upgrade\r\nupgrade: ", self._protocol.encode("latin-1"), b"\r\n"]
-        lines += [b"%b: %b\r\n" % field for field in fields]
         try:
-            await stream.send_all(b"".join([*lines, self._date_line(), b"\r\n"]))
+            await stream.send_all(head)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise ClientDisconnected from None
         return stream

@@ -41,6 +41,7 @@ from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators
@@ -59,7 +60,7 @@ from kubechronicle.ops.server.controllers import control_loops, definition_loops
 from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
-from kubechronicle.ops.server.outside.services import service_addresses
+from kubechronicle.ops.server.outside.services import judge_of, service_addresses
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
 from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
 from kubechronicle.ops.server.plan import Plan
@@ -79,6 +80,7 @@ class _Parts:
     storage: Storage
     egress: Egress
     outgoing: Outgoing
+    addresses: ServiceAddresses
     webhooks: WebhookMaker
     authorization: Authorization
     current: CurrentRegistry
@@ -110,7 +112,7 @@ def assemble(
     main = storage.main
     assembly: Assembly
     draining = Check("shutdown", lambda: assembly.check_not_draining(), live=False)
-    backends, aggregation = aggregated_servers(plan, store, parts.outgoing)
+    backends, aggregation = aggregated_servers(plan, store, parts.outgoing, parts.addresses)
     application = build_application(
         store,
         authentication_chain(plan, main.views, own.legacy_tokens, parts.jwt, parts.outgoing),
@@ -156,7 +158,7 @@ def assemble(
 
 def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     reads, views = storage.reads, storage.main.views
-    egress = Egress(plan.egress)
+    egress = Egress(plan.egress, judge_of(plan))
     outgoing = Outgoing(networks=egress.networks)
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
@@ -198,6 +200,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
         storage=storage,
         egress=egress,
         outgoing=outgoing,
+        addresses=addresses,
         webhooks=webhooks,
         authorization=authorization,
         current=current,

@@ -29,14 +29,15 @@ from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.write_request import showing_warnings
 from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, Response, Upgrade
+from kubechronicle.http.proxying.backend_request import close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress, NoAddress
+from kubechronicle.http.proxying.switching import Head, SwitchFailed, read_error, require_switch, switch
 from kubechronicle.http.streaming import tunnel
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
-from kubechronicle.http.streaming.switching import Head, SwitchFailed, read_error, request_bytes, send_upgrade
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 from kubechronicle.http.streaming.websocket_frames import accept_key
 
@@ -189,21 +190,16 @@ class _Session:
         fields = [("User-Agent", "kubechronicle"), ("Connection", "Upgrade"), ("Upgrade", SPDY)]
         fields += [("X-Stream-Protocol-Version", each) for each in PROTOCOLS]
         fields.append(("Content-Length", "0"))
+        fields.insert(0, ("Host", str(self._address)))
         try:
-            kubelet = await self._kubelets.dial(self._address)
-        except DialError as error:
+            kubelet, head = await switch(self._kubelets.server(self._address), "POST", self._path, fields)
+        except (DialError, SwitchFailed) as error:
             raise failed(f"{self._sending}{error}") from None
-        try:
-            fields.insert(0, ("Host", str(self._address)))
-            head = await send_upgrade(kubelet, request_bytes("POST", self._path, fields))
-            if head.status != 101 or not _is_spdy(head):
+        if head.status != 101 or not _is_spdy(head):
+            try:
                 raise _spdy_refused(await read_error(kubelet, head))
-        except SwitchFailed as error:
-            await trio.aclose_forcefully(kubelet)
-            raise failed(f"{self._sending}{error}") from None
-        except BaseException:
-            await trio.aclose_forcefully(kubelet)
-            raise
+            finally:
+                close_now(kubelet)
         return KubeletSession(
             paced(kubelet, self._rate), head.get("x-stream-protocol-version") or PROTOCOLS[-1], head.rest
         )
@@ -217,19 +213,16 @@ class _Session:
     async def _switch(self, method: str, fields: list[tuple[str, str]]) -> tuple[trio.abc.Stream, Head]:
         """Connect to the kubelet and ask for the upgrade. StatusError 500 if that is not possible."""
         try:
-            kubelet = await self._kubelets.dial(self._address)
+            kubelet, head = await switch(self._kubelets.server(self._address), method, self._path, fields)
         except DialError as error:
             raise status.unknown(f"error dialing backend: {error}") from None
+        except SwitchFailed as error:
+            raise status.unknown(str(error)) from None
         try:
-            head = await send_upgrade(kubelet, request_bytes(method, self._path, fields))
-        except BaseException as error:
-            await trio.aclose_forcefully(kubelet)
-            if isinstance(error, SwitchFailed):
-                raise status.unknown(str(error)) from None
-            raise
-        if head.status != 101 and head.status < 400:
-            await trio.aclose_forcefully(kubelet)
-            raise status.unknown(f"invalid upgrade response: status code {head.status}")
+            require_switch(head)
+        except SwitchFailed as error:
+            close_now(kubelet)
+            raise status.unknown(str(error)) from None
         return paced(kubelet, self._rate), head
 
     async def _refused(self, stream: trio.abc.Stream, head: Head) -> Response:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from kubechronicle.http.outgoing.grpc.errors import GrpcError
+from kubechronicle.http.wire.heads import BadField, check_fields
 
 if TYPE_CHECKING:
     from kubechronicle.http.outgoing.grpc.connection import GrpcConnection, GrpcStream
@@ -148,6 +149,10 @@ class GrpcChannel:
         ]
         if timeout is not None:
             headers.insert(4, ("grpc-timeout", f"{max(int(timeout * 1000), 1)}m"))
+        try:
+            check_fields(headers)
+        except BadField as error:
+            raise GrpcError("Internal", str(error)) from None
         connection = await self._ready(wait_for_ready=wait_for_ready)
         stream = await connection.open(headers)
         try:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.loops.api_service_availability import (
-    SERVICE_LABEL,
-    SERVICES,
-    SLICES,
-    ApiServiceAvailability,
-    AvailabilityCounts,
-)
+from kubechronicle.actors.loops.api_service_availability import ApiServiceAvailability, AvailabilityCounts
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.http.aggregation.aggregation import Aggregation
@@ -26,30 +19,20 @@ from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.ops.server.plan import Plan
 
 
-def aggregated_servers(plan: Plan, store: Store, outgoing: Outgoing) -> tuple[Backends, Aggregation]:
+def aggregated_servers(
+    plan: Plan, store: Store, outgoing: Outgoing, addresses: ServiceAddresses
+) -> tuple[Backends, Aggregation]:
     """Return the clients of extension API servers, and the parts that answer requests with them."""
-    reads = store.reads
+    views = store.reads.views
     certificate, key = plan.proxy_client or (None, None)
-
-    def find_service(namespace: str, name: str) -> Mapping[str, Any] | None:
-        entry = reads.peek(SERVICES, namespace, name)
-        return None if entry is None else entry.object()
-
-    def find_slices(namespace: str, name: str) -> Sequence[Mapping[str, Any]]:
-        entries = reads.entries(SLICES, namespace)
-        return [entry.object() for entry in entries if entry.labels.get(SERVICE_LABEL) == name]
-
-    proxied = outgoing.networks.is_proxied(Network.CLUSTER)
-    addresses = ServiceAddresses(find_service, find_slices, endpoints_first=plan.aggregator_routing, tried=not proxied)
     backends = Backends(outgoing, addresses, certificate=certificate, key=key)
-    routes = Routes(reads.views)
+    routes = Routes(views)
     openapi = RemoteOpenApi(routes, backends)
-    discovery = RemoteDiscovery(routes, backends, reads.views, openapi)
+    discovery = RemoteDiscovery(routes, backends, views, openapi)
     proxy = Proxy(backends, rejects_redirects=plan.rejects_redirects)
     return backends, Aggregation(routes=routes, proxy=proxy, discovery=discovery, openapi=openapi)
 

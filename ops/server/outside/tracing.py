@@ -56,7 +56,7 @@ def tracing_parts(
         peer = RemoteServer(url=endpoint, http_allowed=True)
         send = collector.by_http(outgoing.client(peer, network=Network.CONTROL_PLANE), endpoint)
     else:
-        channel = collector.grpc_channel(endpoint)
+        channel = collector.grpc_channel(endpoint, outgoing.networks.connect_to(Network.DIRECT))
         children.append(ChildSpec(name="trace-collector", run=channel.run))
         send = collector.by_grpc(channel)
     tracing = Tracing(plan.sampling_rate or 0, instance=server, version=version, send=send)

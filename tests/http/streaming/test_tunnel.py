@@ -9,10 +9,11 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from kubechronicle.http.proxying.switching import SwitchFailed, read_error, send_upgrade
 from kubechronicle.http.streaming import copying, vanished
 from kubechronicle.http.streaming.copying import copy_both
-from kubechronicle.http.streaming.switching import SwitchFailed, read_error, request_bytes, send_upgrade
 from kubechronicle.http.streaming.tunnel import tunnel
+from kubechronicle.http.wire.heads import request_lines
 from tests.http.streaming.test_command_relay import tcp_pair
 from tests.http.streaming.test_translation import Client
 from tests.http.streaming.test_websocket_frames import masked
@@ -51,7 +52,7 @@ async def test_a_tunnel_carries_bytes_in_binary_messages() -> None:
 async def test_the_head_of_an_answer(answer: bytes, status: int) -> None:
     near, far = memory_stream_pair()
     await far.send_all(answer)
-    head = await send_upgrade(near, request_bytes("POST", "/exec", [("Host", "h")]))
+    head = await send_upgrade(near, request_lines("POST", "/exec", [("Host", "h")]))
     assert bytes(await far.receive_some()) == b"POST /exec HTTP/1.1\r\nHost: h\r\n\r\n"
     assert head.status == status
     assert (head.get("a"), head.rest) == (("b", b"rest") if status == 101 else ("", b""))

@@ -1,15 +1,21 @@
-"""Upgrades of connections to others: the request, and the head of the answer."""
+"""Upgrades of connections to others: the request, the head of the answer, and the bytes of both sides after it."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import trio
 
-from kubechronicle.http.streaming.copying import CHUNK, GONE, receive_or_end
+from kubechronicle.http.messages import Upgrade
+from kubechronicle.http.proxying.dialing import BackendServer
+from kubechronicle.http.streaming.copying import CHUNK, GONE, copy_both, receive_or_end
+from kubechronicle.http.wire.heads import BadField, answer_lines, check_fields, request_lines
+from kubechronicle.http.wire.tls import TLSStream
 
+SWITCHING_PROTOCOLS: Final = 101
 MAX_HEAD: Final = 64 * 1024
 MAX_ERROR_BODY: Final = 1 << 20
 ERROR_WAIT: Final = 10.0
@@ -33,10 +39,26 @@ class Head(NamedTuple):
         return next((value for key, value in self.fields if key.lower() == name), "")
 
 
-def request_bytes(method: str, target: str, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return the head of a request without a body."""
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
-    return "\r\n".join(lines).encode("latin-1")
+async def switch(
+    server: BackendServer, method: str, target: str, fields: Iterable[tuple[str, str]]
+) -> tuple[trio.abc.HalfCloseableStream | TLSStream, Head]:
+    """Ask a server for an upgrade. Return the connection and the head of the answer. Raises DialError, SwitchFailed."""
+    try:
+        request = request_lines(method, target, [*fields, *server.fields])
+    except BadField as error:
+        raise SwitchFailed(str(error)) from None
+    stream = await server.dial()
+    try:
+        return stream, await send_upgrade(stream, request)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+
+
+def require_switch(head: Head) -> None:
+    """Raise SwitchFailed for an answer that is neither an upgrade nor an error."""
+    if head.status < 400 and head.status != SWITCHING_PROTOCOLS:
+        raise SwitchFailed(f"invalid upgrade response: status code {head.status}")
 
 
 async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> Head:
@@ -61,7 +83,19 @@ async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> Head:
     for line in lines:
         name, _, value = line.partition(b":")
         fields.append((name.decode("latin-1").strip(), value.decode("latin-1").strip()))
+    try:
+        check_fields(fields)
+    except BadField as error:
+        raise SwitchFailed(f"malformed HTTP response: {error}") from None
     return Head(int(found[1]), fields, received[end + 4 :])
+
+
+async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: Head, *, draining: trio.Event) -> None:
+    """Give the client the answer that switches protocols, and copy the bytes of both sides until either ends."""
+    client = await upgrade.take_over()
+    with contextlib.suppress(*GONE):
+        await client.send_all(answer_lines(head.status, head.fields) + head.rest)
+        await copy_both(client, stream, draining=draining)
 
 
 async def read_error(stream: trio.abc.Stream, head: Head) -> bytes:
