@@ -15,7 +15,7 @@ from typing import Final, NoReturn, Protocol, Self
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
@@ -54,11 +54,13 @@ class Rules:
 
     ``errors``: roles that could not be resolved
     ``incomplete``: whether there are rights that can't be listed
+    ``size``: about the bytes of their JSON, if they are many
     """
 
     rules: Sequence[Rule] = ()
     errors: Sequence[str] = ()
     incomplete: bool = False
+    size: int = 0
 
 
 EVERYTHING = Rules(
@@ -230,6 +232,7 @@ class AuthorizationChain:
             [rule for each in lists for rule in each.rules],
             [error for each in lists for error in each.errors],
             any(each.incomplete for each in lists),
+            sum(each.size for each in lists),
         )
 
     def types(self) -> list[str]:
