@@ -5,8 +5,8 @@
     rules of all roles      one RuleIndex for the roles of each namespace, and one for cluster roles
 
 Both are found by look-ups, so a decision does not depend on the number of roles, bindings and rules of other users, and
-hardly on that of the user's own. A change costs as much as the role or binding that has changed. The rules of a role
-are indexed later than it is put: when a user who is bound to it asks, or by ``index_one``, which others call in steps.
+hardly on that of the user's own. A change costs as much as the role or binding that has changed. Roles and long
+bindings are indexed later than they are put: by ``index``, in steps, or at the first question that needs them.
 
 Pure: roles and bindings are plain arguments. Not here: views, and users with their credentials (http/authorization).
 """
@@ -26,6 +26,14 @@ GROUP: Final = "rbac.authorization.k8s.io"
 Subject = tuple[str, str]
 """("User", name) or ("Group", name)."""
 
+Place = tuple[str, str]
+"""(namespace, name) of a role or binding; no namespace: a cluster role or a cluster role binding."""
+
+FEW_SUBJECTS: Final = 256
+"""Subjects of a binding that are indexed in one step."""
+SMALL: Final = 32 * 1024
+"""Bytes of a binding that is indexed at once."""
+
 Roles = dict[RoleName, dict[str, int]]
 """Role -> {binding: position of the first subject}: the roles of one subject in one namespace."""
 
@@ -42,10 +50,10 @@ class Question:
     path: str | None = None
 
 
-class Role(NamedTuple):
-    """``read``: returns the rules. ``size``: bytes of the role's JSON."""
+class Stored(NamedTuple):
+    """A role or binding as it is stored. ``read``: decodes it. ``size``: bytes of its JSON."""
 
-    read: Callable[[], Sequence[Rule]]
+    read: Callable[[], Mapping[str, Any]]
     size: int
 
 
@@ -58,93 +66,129 @@ class Listed(NamedTuple):
 
 class Binding(NamedTuple):
     role: RoleName
-    subjects: Sequence[Mapping[str, Any]]
+    subjects: list[Mapping[str, Any]]
 
 
 class BoundRules:
     """See the head of this file."""
 
     def __init__(self) -> None:
-        self._roles: dict[RoleName, Role | Listed] = {}  # a Role until its rules are needed
-        self._unindexed: dict[RoleName, None] = {}
+        self._roles: dict[RoleName, int] = {}  # bytes of each
         self._indexes: dict[str, RuleIndex] = {}
-        self._bindings: dict[tuple[str, str], Binding] = {}
+        self._bindings: dict[Place, Binding] = {}
         self._bound: dict[Subject, dict[str, Roles]] = {}
+        # Those that are not indexed yet; None: deleted ones that are indexed still
+        self._late_roles: dict[RoleName, Stored | None] = {}
+        self._late_bindings: dict[Place, Stored | None] = {}
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def put_role(self, role: RoleName, put: Role | None) -> None:
+    def put_role(self, role: RoleName, stored: Stored | None) -> None:
         """Create or replace a role; None: delete it."""
-        if put is not None:
-            self._roles[role] = put
-            self._unindexed[role] = None
-            return
-        self._roles.pop(role, None)
-        self._unindexed.pop(role, None)
-        index = self._indexes.get(role[0])
-        if index is not None:
-            index.put(role, ())
-            if index.is_empty:
-                del self._indexes[role[0]]
+        if stored is not None:
+            self._roles[role] = stored.size
+        else:
+            self._roles.pop(role, None)
+        self._late_roles[role] = stored
 
-    def put_binding(self, namespace: str, name: str, binding: Mapping[str, Any] | None) -> None:
+    def put_binding(self, namespace: str, name: str, stored: Stored | None) -> None:
         """Create or replace a binding of a namespace ("": a cluster role binding); None: delete it."""
-        before = self._bindings.pop((namespace, name), None)
-        if before is not None:
-            self._unbind(namespace, name, before)
-        if binding is None:
-            return
-        reference = binding["roleRef"]
-        role = (namespace if reference.get("kind") == "Role" else "", reference.get("name", ""))
-        now = self._bindings[(namespace, name)] = Binding(role, binding.get("subjects") or ())
-        for position, subject in enumerate(now.subjects):
-            places = self._bound.setdefault(rbac.subject_key(subject, namespace), {})
-            places.setdefault(namespace, {}).setdefault(role, {}).setdefault(name, position)
-
-    def _unbind(self, namespace: str, name: str, binding: Binding) -> None:
-        for subject in binding.subjects:
-            key = rbac.subject_key(subject, namespace)
-            places = self._bound.get(key, {})
-            roles = places.get(namespace, {})
-            names = roles.get(binding.role, {})
-            if names.pop(name, None) is None or names:
-                continue
-            del roles[binding.role]
-            if not roles:
-                del places[namespace]
-            if not places:
-                del self._bound[key]
+        place = (namespace, name)
+        before = self._bindings.get(place)
+        self._late_bindings[place] = stored
+        if (before is None or len(before.subjects) <= FEW_SUBJECTS) and (stored is None or stored.size <= SMALL):
+            self._index(self._late_bindings, place)
 
     # -- indexing -----------------------------------------------------------------------------------------------------
 
-    def index_one(self) -> bool:
-        """Index the rules of one role. Return False if those of all roles are indexed."""
-        for role in self._unindexed:
-            self._index(role)
-            return True
-        return False
+    def late(self, subjects: Sequence[Subject], namespace: str) -> int:
+        """Return the bytes of roles and bindings that a question about a user would have to index first."""
+        if not self._late_roles and not self._late_bindings:
+            return 0
+        late: list[Stored | None] = [put for place, put in self._late_bindings.items() if place[0] in ("", namespace)]
+        late += [self._late_roles[role] for role in self._late_roles_in(self._roles_in(subjects, namespace))]
+        return sum(SMALL if put is None else put.size for put in late)
 
-    def _index(self, role: RoleName) -> None:
-        self._unindexed.pop(role, None)
-        listed = self._listed(role)
-        if listed is not None:
-            self._indexes.setdefault(role[0], RuleIndex()).put(role, listed.rules)
+    def first_late(self) -> tuple[bool, Place, Stored | None] | None:
+        """Return the next binding (True) or role (False) to index; None if all are indexed."""
+        for is_binding, late in ((True, self._late_bindings), (False, self._late_roles)):
+            for place, stored in late.items():
+                return is_binding, place, stored
+        return None
 
-    def _listed(self, role: RoleName) -> Listed | None:
-        """Return the rules of a role; None if there is no such role."""
-        held = self._roles.get(role)
-        if isinstance(held, Role):
-            held = self._roles[role] = Listed(held.read(), held.size)
-        return held
+    def index(
+        self, place: Place, stored: Stored | None, content: Mapping[str, Any] | None, *, is_binding: bool
+    ) -> Iterator[None]:
+        """Index a binding or role in short steps, unless it has changed since ``first_late`` returned it."""
+        late = self._late_bindings if is_binding else self._late_roles
+        if place not in late or late[place] is not stored:
+            return
+        for _ in self._bind(place, content) if is_binding else self._index_role(place, content):
+            yield
+            if place not in late or late[place] is not stored:
+                return
+        del late[place]
 
-    def _indexes_of(self, roles: Iterable[Roles], namespace: str) -> list[RuleIndex]:
-        """Return the indexes of cluster roles and of the namespace, in which the rules of these roles are."""
-        if self._unindexed:
-            for held in roles:
-                for role in held.keys() & self._unindexed.keys():
-                    self._index(role)
-        spaces = ("", namespace) if namespace else ("",)
-        return [self._indexes[space] for space in spaces if space in self._indexes]
+    def _index(self, late: dict[Place, Stored | None], place: Place) -> None:
+        stored = late[place]
+        content = None if stored is None else stored.read()
+        for _ in self.index(place, stored, content, is_binding=late is self._late_bindings):
+            pass
+
+    def _index_role(self, role: RoleName, content: Mapping[str, Any] | None) -> Iterator[None]:
+        rules = () if content is None else content.get("rules") or ()
+        if not rules and role[0] not in self._indexes:
+            return
+        index = self._indexes.setdefault(role[0], RuleIndex())
+        yield from index.change(role, rules)
+        if index.is_empty:
+            del self._indexes[role[0]]
+
+    def _bind(self, place: Place, binding: Mapping[str, Any] | None) -> Iterator[None]:
+        namespace, name = place
+        before = self._bindings.get(place)
+        while before is not None and before.subjects:
+            self._unbind(place, before.role, rbac.subject_key(before.subjects.pop(), namespace))
+            if not len(before.subjects) % FEW_SUBJECTS:
+                yield
+        if binding is None:
+            self._bindings.pop(place, None)
+            return
+        reference = binding["roleRef"]
+        role = (namespace if reference.get("kind") == "Role" else "", reference.get("name", ""))
+        held: list[Mapping[str, Any]] = []
+        self._bindings[place] = Binding(role, held)
+        for position, subject in enumerate(binding.get("subjects") or ()):
+            places = self._bound.setdefault(rbac.subject_key(subject, namespace), {})
+            places.setdefault(namespace, {}).setdefault(role, {}).setdefault(name, position)
+            held.append(subject)
+            if not len(held) % FEW_SUBJECTS:
+                yield
+
+    def _unbind(self, place: Place, role: RoleName, subject: Subject) -> None:
+        namespace, name = place
+        places = self._bound.get(subject, {})
+        roles = places.get(namespace, {})
+        names = roles.get(role, {})
+        if names.pop(name, None) is None or names:
+            return
+        del roles[role]
+        if not roles:
+            del places[namespace]
+        if not places:
+            del self._bound[subject]
+
+    def _late_roles_in(self, roles: Iterable[Roles]) -> set[RoleName]:
+        return {role for held in roles for role in held.keys() & self._late_roles.keys()} if self._late_roles else set()
+
+    def _indexed(self, subjects: Sequence[Subject], namespace: str) -> Sequence[Roles]:
+        """Index all that a question about a user needs. Return the user's roles."""
+        for place in [place for place in self._late_bindings if place[0] in ("", namespace)]:
+            self._index(self._late_bindings, place)
+        roles = list(self._roles_in(subjects, namespace))
+        for role in self._late_roles_in(roles):
+            self._index(self._late_roles, role)
+        return roles
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -157,27 +201,30 @@ class BoundRules:
         return bool(self._permitting(subjects, namespace, question, None))
 
     def named(self, namespace: str, name: str) -> bool:
-        """Tell whether any rule for requests in the namespace is of objects with this name."""
-        if self._unindexed:
-            return True
+        """Tell whether any rule for requests in the namespace is of objects with this name. Only for users about whom
+        another question was asked since the last change."""
         return any(space in self._indexes and self._indexes[space].names(name) for space in ("", namespace))
 
     def _permitting(
         self, subjects: Sequence[Subject], namespace: str, question: Question, name: str | None
     ) -> set[RoleName]:
         """Return the roles of a user that permit a request. Paths are permitted by cluster role bindings alone."""
+        namespace = namespace if question.path is None else ""
+        roles = self._indexed(subjects, namespace)
         found: set[RoleName] = set()
-        if question.path is not None:
-            roles = list(self._roles_at(subjects, ""))
-            for index in self._indexes_of(roles, ""):
-                found |= index.permit_path(roles, question.verb, question.path)
-            return found
-        roles = list(self._roles_in(subjects, namespace))
         part = question.subresource
-        wanted = (f"{question.resource}/{part}", ALL, f"*/{part}") if part else (question.resource, ALL)
-        for index in self._indexes_of(roles, namespace):
-            found |= index.permit(roles, question.verb, question.group, wanted, name)
+        resources = (f"{question.resource}/{part}", ALL, f"*/{part}") if part else (question.resource, ALL)
+        for index in self._indexes_of(namespace):
+            if question.path is not None:
+                found |= index.permit_path(roles, question.verb, question.path)
+            else:
+                found |= index.permit(roles, question.verb, question.group, resources, name)
         return found
+
+    def _indexes_of(self, namespace: str) -> list[RuleIndex]:
+        """Return the indexes of cluster roles and of the namespace."""
+        spaces = ("", namespace) if namespace else ("",)
+        return [self._indexes[space] for space in spaces if space in self._indexes]
 
     def reason(self, subjects: Sequence[Subject], namespace: str, question: Question) -> str | None:
         """Return the text of the first binding that permits a request to a user; None if none does."""
@@ -197,6 +244,7 @@ class BoundRules:
 
     def missing(self, subjects: Sequence[Subject], namespace: str) -> Sequence[str]:
         """Return the errors for missing roles of a user's bindings, in the order of the bindings."""
+        self._indexed(subjects, namespace)
         lost = (
             (bool(space), name, role)
             for space in (("", namespace) if namespace else ("",))
@@ -212,6 +260,7 @@ class BoundRules:
 
         Cluster role bindings come first, each kind by name. Each binding occurs once.
         """
+        self._indexed(subjects, namespace)
         for space in ("", namespace) if namespace else ("",):
             bindings = {
                 name: role
@@ -220,13 +269,17 @@ class BoundRules:
                 for name in names
             }
             for _, role in sorted(bindings.items()):
-                listed = self._listed(role)
-                yield _not_found(role) if listed is None else listed
+                size = self._roles.get(role)
+                if size is None:
+                    yield _not_found(role)
+                else:
+                    index = self._indexes.get(role[0])
+                    yield Listed(index.rules_of(role) if index is not None else (), size)
 
     def not_covered(self, subjects: Sequence[Subject], namespace: str, wanted: Iterable[Rule]) -> list[Rule]:
         """Return the smallest rules of ``wanted`` that no single rule of a user covers (rbac.not_covered_by)."""
-        roles = list(self._roles_in(subjects, namespace))
-        return rbac.not_covered_by(self._indexes_of(roles, namespace), roles, wanted)
+        roles = self._indexed(subjects, namespace)
+        return rbac.not_covered_by(self._indexes_of(namespace), roles, wanted)
 
     def _roles_in(self, subjects: Sequence[Subject], namespace: str) -> Iterator[Roles]:
         """Yield the roles of a user by cluster role bindings, and by those of a namespace."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.access import bound_rules
-from kubechronicle.api.access.bound_rules import BoundRules, Role, subjects_of
+from kubechronicle.api.access.bound_rules import BoundRules, Stored, subjects_of
 from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.values.objects import Object
@@ -54,10 +54,12 @@ class States:
             self._tables[resource][namespace].pop(name, None)
         else:
             self._tables[resource][namespace][name] = obj
-        if resource in RIGHTS[2:]:
-            self._bound.put_binding(namespace, name, obj)
-        elif resource in RIGHTS:
-            self._bound.put_role((namespace, name), None if obj is None else Role(lambda: obj.get("rules") or (), 0))
+        if resource in RIGHTS:
+            stored = None if obj is None else Stored(lambda: obj, 0)
+            if resource in RIGHTS[2:]:
+                self._bound.put_binding(namespace, name, stored)
+            else:
+                self._bound.put_role((namespace, name), stored)
 
     def peek(self, resource: str, namespace: str, name: str) -> Object | None:
         found = self._tables.get(resource, {}).get(namespace)

@@ -29,6 +29,7 @@ Table = dict[str, set[int]]
 ALL: Final = "*"
 FEW: Final = 8
 """Roles up to which their rules may be counted, to begin with these if they are fewer than those of any value."""
+RULES_A_STEP: Final = 64
 STEP: Final = 16
 """Cost of one intersection besides its elements, in elements."""
 
@@ -39,7 +40,7 @@ class RuleIndex:
     def __init__(self) -> None:
         self.effort = 0
         self._next = 0
-        self._numbers: dict[RoleName, range] = {}
+        self._numbers: dict[RoleName, list[int]] = {}
         self._role_of: dict[int, RoleName] = {}
         self._rules: dict[int, Rule] = {}
         self._verbs: Table = {}
@@ -53,17 +54,35 @@ class RuleIndex:
 
     def put(self, role: RoleName, rules: Sequence[Rule]) -> None:
         """Replace the rules of a role; none: the role has none any more."""
-        for number in self._numbers.pop(role, ()):
-            del self._role_of[number]
-            self._remove(number, self._rules.pop(number))
-        if not rules:
-            return
-        numbers = self._numbers[role] = range(self._next, self._next + len(rules))
-        self._next = numbers.stop
-        for number, rule in zip(numbers, rules, strict=True):
+        for _ in self.change(role, rules):
+            pass
+
+    def change(self, role: RoleName, rules: Sequence[Rule]) -> Iterator[None]:
+        """Do the same in short steps. A change that is given up is made good by the next one of the same role."""
+        numbers = self._numbers.setdefault(role, [])
+        if len(numbers) == len(rules) and self.rules_of(role) == list(rules):
+            rules = ()
+        else:
+            while numbers:
+                number = numbers.pop()
+                del self._role_of[number]
+                self._remove(number, self._rules.pop(number))
+                if not len(numbers) % RULES_A_STEP:
+                    yield
+        for rule in rules:
+            number = self._next
+            self._next += 1
+            numbers.append(number)
             self._role_of[number] = role
             self._rules[number] = rule
             self._add(number, rule)
+            if not len(numbers) % RULES_A_STEP:
+                yield
+        if not numbers:
+            del self._numbers[role]
+
+    def rules_of(self, role: RoleName) -> list[Rule]:
+        return [self._rules[number] for number in self._numbers.get(role, ())]
 
     def _add(self, number: int, rule: Rule) -> None:
         for table, values in self._places(rule):

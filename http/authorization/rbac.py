@@ -13,15 +13,16 @@ or its binding:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import trio
 
+from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
-from kubechronicle.api.access.bound_rules import BoundRules, Question, Role, Subject, subjects_of
+from kubechronicle.api.access.bound_rules import BoundRules, Question, Stored, Subject, subjects_of
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.entries import Entry
@@ -67,7 +68,9 @@ class RbacAuthorizer:
         self._rules = BoundRules()
         self._kept: dict[str, _Kept] = {}
         self._kept_bytes = 0
-        self._changed = trio.Event()
+        self._runs = False
+        self._changed, self._progress = trio.Event(), trio.Event()
+        self._reading = trio.CapacityLimiter(1)
         self._followers = [
             *(ViewFollower(views[resource], self._role) for resource in ROLES),
             *(ViewFollower(views[resource], self._binding) for resource in BINDINGS),
@@ -83,7 +86,9 @@ class RbacAuthorizer:
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource)
         permitted = general.get(key)
         if permitted is None:
-            permitted = self._rules.permits_all(_subjects(user), namespace, _question(info))
+            subjects = _subjects(user)
+            self._prepare(subjects, namespace)
+            permitted = self._rules.permits_all(subjects, namespace, _question(info))
             self._keep(general, key, permitted, info)
         if permitted or (
             self._rules.named(namespace, info.name) and self._rules.permits(_subjects(user), namespace, _question(info))
@@ -102,7 +107,9 @@ class RbacAuthorizer:
         key = (user.name, user.groups, info.verb, *asked)
         verdict = explained.get(key)
         if verdict is None:
-            reason = self._rules.reason(_subjects(user), info.namespace, _question(info))
+            subjects = _subjects(user)
+            self._prepare(subjects, info.namespace)
+            reason = self._rules.reason(subjects, info.namespace, _question(info))
             verdict = Verdict(Decision.ALLOW, reason) if reason is not None else self._refused(user, info)
             self._keep(explained, key, verdict, info)
         return verdict
@@ -121,11 +128,10 @@ class RbacAuthorizer:
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
-        self._catch_up()
         rules: list[Rule] = []
         errors: list[str] = []
         size = 0
-        for found in self._rules.rules(_subjects(user), namespace):
+        for found in self._rules.rules(self._asked(user.name, user.groups, namespace), namespace):
             if isinstance(found, str):
                 errors.append(found)
                 continue
@@ -142,13 +148,18 @@ class RbacAuthorizer:
 
     def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[Rule]:
         """Return the rules of ``wanted`` that a user does not have in a namespace ("": cluster-wide)."""
-        self._catch_up()
-        return self._rules.not_covered(subjects_of(who.user, who.groups), namespace, wanted)
+        return self._rules.not_covered(self._asked(who.user, who.groups, namespace), namespace, wanted)
 
     def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
         """Return the errors for missing roles of a user's bindings."""
+        return self._rules.missing(self._asked(who.user, who.groups, namespace), namespace)
+
+    def _asked(self, name: str, groups: Sequence[str], namespace: str) -> Sequence[Subject]:
+        """Return the subjects of a user, once their roles are indexed. NotIndexed."""
         self._catch_up()
-        return self._rules.missing(subjects_of(who.user, who.groups), namespace)
+        subjects = subjects_of(name, groups)
+        self._prepare(subjects, namespace)
+        return subjects
 
     # -- kept decisions -----------------------------------------------------------------------------------------------
 
@@ -183,17 +194,39 @@ class RbacAuthorizer:
     # -- following the views ------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Index the rules of changed roles until cancelled. Each role is one step, and its user does not wait."""
-        while True:
-            self._changed = trio.Event()
-            self._catch_up()
-            began = perf_counter()
-            while self._rules.index_one():
+        """Index changed roles and long bindings until cancelled, in short steps."""
+        self._runs = True
+        try:
+            while True:
+                self._changed = trio.Event()
+                self._catch_up()
+                await self._index_late()
+                self._progress.set()
+                self._progress = trio.Event()
+                task_status.started()
+                await self._changed.wait()
+        finally:
+            self._runs = False
+            self._progress.set()
+
+    async def _index_late(self) -> None:
+        began = perf_counter()
+        while (first := self._rules.first_late()) is not None:
+            is_binding, place, stored = first
+            if stored is not None and stored.size > LARGE_BYTES:
+                content = await trio.to_thread.run_sync(stored.read, limiter=self._reading)
+            else:
+                content = stored.read() if stored is not None else None
+            for _ in self._rules.index(place, stored, content, is_binding=is_binding):
                 if perf_counter() - began > TURN:
                     await trio.lowlevel.checkpoint()
                     began = perf_counter()
-            task_status.started()
-            await self._changed.wait()
+
+    async def wait_indexed(self) -> None:
+        """Wait until ``run`` has indexed all changes so far, or ends."""
+        if self._runs:
+            self._changed.set()
+            await self._progress.wait()
 
     def wake(self, _: object) -> None:
         """Let ``run`` take changes of roles and bindings. Called with each of them."""
@@ -203,19 +236,33 @@ class RbacAuthorizer:
         for follower in self._followers:
             follower.catch_up()
 
+    def _prepare(self, subjects: Sequence[Subject], namespace: str) -> None:
+        """Leave long indexing to ``run``: its question waits. NotIndexed."""
+        if self._runs and self._rules.late(subjects, namespace) > LARGE_BYTES:
+            raise NotIndexed(self)
+
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         self._forget(namespace)
-        role = Role(partial(_rules_of, entry), len(entry.json)) if entry is not None else None
-        self._rules.put_role((namespace, name), role)
+        self._rules.put_role((namespace, name), _stored(entry))
 
     def _binding(self, namespace: str, name: str, entry: Entry | None) -> None:
         self._forget(namespace)
-        self._rules.put_binding(namespace, name, None if entry is None else entry.object())
+        self._rules.put_binding(namespace, name, _stored(entry))
 
 
-def _rules_of(entry: Entry) -> Sequence[Rule]:
-    rules: Sequence[Rule] = entry.object().get("rules") or ()
-    return rules
+class NotIndexed(NeedsExternalAnswer):
+    """A decision needs large roles or bindings that have just changed."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        super().__init__()
+        self._authorizer = authorizer
+
+    async def resolve(self) -> None:
+        await self._authorizer.wait_indexed()
+
+
+def _stored(entry: Entry | None) -> Stored | None:
+    return Stored(entry.object, len(entry.json)) if entry is not None else None
 
 
 def _subjects(user: User) -> Sequence[Subject]:

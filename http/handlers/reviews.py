@@ -154,6 +154,11 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
     if not namespace:
         raise status.bad_request("no namespace on request")
     rules = await _rules(backend, context, namespace)
+    await context.turn.begin(rules.size)
+    return await context.turn.run(rules.size, _rules_review, sent, rules)
+
+
+def _rules_review(sent: Object, rules: Rules) -> Object:
     answer: Object = {
         "resourceRules": [_listed(rule, RESOURCE_FIELDS) for rule in rules.rules if rule.get("resources")],
         "nonResourceRules": [_listed(rule, PATH_FIELDS) for rule in rules.rules if rule.get("nonResourceURLs")],
@@ -167,7 +172,7 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
 
 async def _rules(backend: Backend, context: Context, namespace: str) -> Rules:
     if context.at is None:
-        return backend.authorization.rules(context.user, namespace)
+        return await decide_with_answers(partial(backend.authorization.rules, context.user, namespace))
     past = PastRights(backend.store.reads, backend.store.registry, context.at)
     chain = await past.chain(backend.authorization, context.user, RequestInfo("", "", True, namespace=namespace))
     _warn_of_present_parts(backend, context, own=True)
