@@ -276,10 +276,12 @@ class BoundRules:
                     index = self._indexes.get(role[0])
                     yield Listed(index.rules_of(role) if index is not None else (), size)
 
-    def not_covered(self, subjects: Sequence[Subject], namespace: str, wanted: Iterable[Rule]) -> list[Rule]:
-        """Return the smallest rules of ``wanted`` that no single rule of a user covers (rbac.not_covered_by)."""
+    def compare(
+        self, subjects: Sequence[Subject], namespace: str, wanted: Iterable[Rule], missing: list[Rule]
+    ) -> Iterator[None]:
+        """Add the smallest rules of ``wanted`` that no single rule of a user covers to ``missing`` (rbac.compare)."""
         roles = self._indexed(subjects, namespace)
-        return rbac.not_covered_by(self._indexes_of(namespace), roles, wanted)
+        return rbac.compare(self._indexes_of(namespace), roles, wanted, missing)
 
     def _roles_in(self, subjects: Sequence[Subject], namespace: str) -> Iterator[Roles]:
         """Yield the roles of a user by cluster role bindings, and by those of a namespace."""

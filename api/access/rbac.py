@@ -13,17 +13,17 @@ A rule is the product of its lists; ``*`` stands for every verb, group or resour
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.access.rule_index import ALL, RoleName, Rule, RuleIndex
 from kubechronicle.api.errors.field_errors import go_quote
 
-MAX_TAKEN_APART: Final = 1 << 13
+MAX_TAKEN_APART: Final = 1 << 14
 """Limit of the smallest rules into which the rules of one role are expanded. Their number is a product of lists, whose
 lengths the author of a role chooses."""
-MAX_EFFORT: Final = 1 << 20
-"""Elements compared (RuleIndex.effort) until further rules of a role are not looked at: some 30 ms of CPU."""
+MAX_EFFORT: Final = 1 << 25
+"""Elements compared (RuleIndex.effort) for one role until its further rules count as missing: about a second of CPU."""
 SHOWN: Final = 10
 """Length from which a list is not shown."""
 
@@ -69,33 +69,56 @@ def _matches(pattern: str, path: str) -> bool:
 
 def not_covered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """Return the smallest rules of ``wanted`` that no single rule of ``held`` covers."""
-    index, role = RuleIndex(), ("", "")
+    index, role, missing = RuleIndex(), ("", ""), list[Rule]()
     index.put(role, held)
-    return not_covered_by([index], [{role}], wanted)
+    for _ in compare([index], [{role}], wanted, missing):
+        pass
+    return missing
 
 
-def not_covered_by(
-    indexes: Collection[RuleIndex], roles: Sequence[Collection[RoleName]], wanted: Iterable[Rule]
-) -> list[Rule]:
-    """Return the smallest rules of ``wanted`` that no single rule of ``roles`` covers.
+def compare(
+    indexes: Collection[RuleIndex], roles: Sequence[Collection[RoleName]], wanted: Iterable[Rule], missing: list[Rule]
+) -> Iterator[None]:
+    """Add the smallest rules of ``wanted`` that no single rule of ``roles`` covers to ``missing``, in short steps.
 
     A rule that no single rule covers as a whole, and that is too much work to expand, counts as missing, shown in part.
     """
-    missing: list[Rule] = []
-    room, until = MAX_TAKEN_APART, sum(index.effort for index in indexes) + MAX_EFFORT
+    room, effort = MAX_TAKEN_APART, MAX_EFFORT
+    covered_with_any_name: dict[tuple[tuple[str, ...], ...], bool] = {}  # roles repeat a rule for many names
+
+    def covered(rule: Rule) -> bool:
+        nonlocal effort
+        before = sum(index.effort for index in indexes)
+        shape = tuple(tuple(rule.get(name) or ()) for name in _SHAPE)
+        known = covered_with_any_name.get(shape)
+        if known is None:
+            bare = {name: values for name, values in rule.items() if name != "resourceNames"}
+            known = covered_with_any_name[shape] = any(index.cover(roles, bare) for index in indexes)
+        found = known or (bool(rule.get("resourceNames")) and any(index.cover(roles, rule) for index in indexes))
+        effort -= sum(index.effort for index in indexes) - before
+        return found
+
     for rule in wanted:
         distinct = {name: list(dict.fromkeys(values or ())) for name, values in rule.items()}
-        if sum(index.effort for index in indexes) > until:
-            missing.append({name: values[:SHOWN] for name, values in distinct.items()})
-            continue
-        if any(index.cover(roles, distinct) for index in indexes):
+        if effort >= 0 and covered(distinct):
+            yield
             continue
         room -= _size(distinct)
-        if room < 0:
+        if room < 0 or effort < 0:
             missing.append({name: values[:SHOWN] for name, values in distinct.items()})
-        else:
-            missing += [small for small in _taken_apart(distinct) if not any(i.cover(roles, small) for i in indexes)]
-    return missing
+            continue
+        for small in _taken_apart(distinct):
+            if not covered(small):
+                missing.append(small)
+            yield
+
+
+_SHAPE: Final = ("verbs", "apiGroups", "resources", "nonResourceURLs")
+
+
+def work(rules: Iterable[Rule]) -> int:
+    """Return about the number of comparisons that rules need."""
+    return sum(1 + _size(rule) for rule in rules)
 
 
 def _size(rule: Rule) -> int:

@@ -30,7 +30,7 @@ ALL: Final = "*"
 FEW: Final = 8
 """Roles up to which their rules may be counted, to begin with these if they are fewer than those of any value."""
 RULES_A_STEP: Final = 64
-STEP: Final = 16
+STEP: Final = 64
 """Cost of one intersection besides its elements, in elements."""
 
 

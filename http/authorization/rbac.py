@@ -12,13 +12,14 @@ or its binding:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+import orjson
 import trio
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
@@ -41,6 +42,8 @@ ROLES: Final = (f"clusterroles.{GROUP}", f"roles.{GROUP}")
 BINDINGS: Final = (f"clusterrolebindings.{GROUP}", f"rolebindings.{GROUP}")
 TURN: Final = 0.004
 """Seconds of indexing after which other tasks run."""
+QUICK: Final = 512
+"""Comparisons of rules up to which a check of rights is one step."""
 LISTED_BYTES: Final = 64 << 20
 """Bytes of JSON of the rules in a rules review. Further ones are left out, and the review says so."""
 TOO_MANY: Final = "too many rules: further ones are not listed"
@@ -146,9 +149,20 @@ class RbacAuthorizer:
 
     # For the escalation check (actors/admission/escalation.py).
 
-    def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[Rule]:
-        """Return the rules of ``wanted`` that a user does not have in a namespace ("": cluster-wide)."""
-        return self._rules.not_covered(self._asked(who.user, who.groups, namespace), namespace, wanted)
+    def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[str]:
+        """Return the rules of ``wanted`` that a user does not have in a namespace ("": cluster-wide), as rejections
+        show them. NeedsExternalAnswer."""
+        key = (who.user, who.groups, namespace, orjson.dumps(wanted))
+        known = recall_answer(key)
+        if isinstance(known, tuple):
+            return known
+        missing: list[Rule] = []
+        steps = self._rules.compare(self._asked(who.user, who.groups, namespace), namespace, wanted, missing)
+        if self._runs and rbac.work(wanted) > QUICK:
+            raise LongComparison(key, steps, missing)
+        for _ in steps:
+            pass
+        return rbac.describe(missing)
 
     def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
         """Return the errors for missing roles of a user's bindings."""
@@ -259,6 +273,23 @@ class NotIndexed(NeedsExternalAnswer):
 
     async def resolve(self) -> None:
         await self._authorizer.wait_indexed()
+
+
+class LongComparison(NeedsExternalAnswer):
+    """A write grants so many rules that their comparison with those of the writer takes several steps."""
+
+    def __init__(self, key: object, steps: Iterator[None], missing: list[Rule]) -> None:
+        super().__init__()
+        self._key, self._steps, self._missing = key, steps, missing
+
+    async def resolve(self) -> None:
+        began = perf_counter()
+        for _ in self._steps:
+            if perf_counter() - began > TURN:
+                await trio.lowlevel.checkpoint()
+                began = perf_counter()
+        described = await trio.to_thread.run_sync(rbac.describe, self._missing)
+        remember_answer(self._key, tuple(described))
 
 
 def _stored(entry: Entry | None) -> Stored | None:
