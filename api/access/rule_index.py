@@ -42,7 +42,7 @@ class RuleIndex:
         self._next = 0
         self._numbers: dict[RoleName, list[int]] = {}
         self._role_of: dict[int, RoleName] = {}
-        self._rules: dict[int, Rule] = {}
+        self._rules: dict[RoleName, list[Rule]] = {}
         self._verbs: Table = {}
         self._groups: Table = {}
         self._resources: Table = {}
@@ -59,14 +59,14 @@ class RuleIndex:
 
     def change(self, role: RoleName, rules: Sequence[Rule]) -> Iterator[None]:
         """Do the same in short steps. A change that is given up is made good by the next one of the same role."""
-        numbers = self._numbers.setdefault(role, [])
-        if len(numbers) == len(rules) and self.rules_of(role) == list(rules):
+        numbers, held = self._numbers.setdefault(role, []), self._rules.setdefault(role, [])
+        if held == list(rules):
             rules = ()
         else:
             while numbers:
                 number = numbers.pop()
                 del self._role_of[number]
-                self._remove(number, self._rules.pop(number))
+                self._remove(number, held.pop())
                 if not len(numbers) % RULES_A_STEP:
                     yield
         for rule in rules:
@@ -74,15 +74,15 @@ class RuleIndex:
             self._next += 1
             numbers.append(number)
             self._role_of[number] = role
-            self._rules[number] = rule
+            held.append(rule)
             self._add(number, rule)
             if not len(numbers) % RULES_A_STEP:
                 yield
         if not numbers:
-            del self._numbers[role]
+            del self._numbers[role], self._rules[role]
 
-    def rules_of(self, role: RoleName) -> list[Rule]:
-        return [self._rules[number] for number in self._numbers.get(role, ())]
+    def rules_of(self, role: RoleName) -> Sequence[Rule]:
+        return self._rules.get(role, ())
 
     def _add(self, number: int, rule: Rule) -> None:
         for table, values in self._places(rule):

@@ -10,6 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NoReturn, Protocol, Self
 
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -229,7 +230,7 @@ class AuthorizationChain:
         """Return the rules of all authorizers, in their order."""
         lists = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
         return Rules(
-            [rule for each in lists for rule in each.rules],
+            list(chain.from_iterable(each.rules for each in lists)),
             [error for each in lists for error in each.errors],
             any(each.incomplete for each in lists),
             sum(each.size for each in lists),

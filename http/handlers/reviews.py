@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -56,8 +57,13 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
         raise status.invalid(rt.group, "", "", causes)
     with showing_warnings(context, write.target):
         await _admit(backend, write, sent)
-    answer = await REVIEWS[rt.kind](backend, context, sent)
-    return await context.turn.run(0, computed_response, 201, form, rt, answer)
+    answers = [await REVIEWS[rt.kind](backend, context, sent)]
+    return await context.turn.run(0, _response, form, rt, answers)
+
+
+def _response(form: Representation, rt: ResourceType, answers: list[Object]) -> Response:
+    """Return the response with the answer. It is taken from the list, so that a large one is freed in this thread."""
+    return computed_response(201, form, rt, answers.pop())
 
 
 async def _admit(backend: Backend, write: WriteRequest[CreateOptions], sent: Object) -> None:
