@@ -107,7 +107,7 @@ async def list_both(
     """
     selects = selection.labels is not None or selection.fields is not None
     whole = await reads.list(rt, _by_name(selection), limit=0 if selects else limit, **listing)
-    chosen = selection.select(await converted.convert(whole.entries))
+    chosen = await selection.select(await converted.convert(whole.entries))
     keys = {entry.key for entry in chosen}
     return replace(whole, entries=[entry for entry in whole.entries if entry.key in keys]), chosen
 
@@ -160,7 +160,8 @@ class ConvertedReads:
         matched = replace(watching, cursor=cursor, matches=selection.matcher())
         newest = revision is None or watching.bookmark_initial
         try:
-            matched.initial = selection.select(await self._converted(watching.initial, FRESH_SECONDS if newest else 0))
+            initial_entries = await self._converted(watching.initial, FRESH_SECONDS if newest else 0)
+            matched.initial = await selection.select(initial_entries)
         except status.StatusError as error:
             matched.initial = ()
             if newest:

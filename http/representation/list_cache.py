@@ -88,6 +88,8 @@ async def _lead(
                 items = await _joined(items)
                 if erasures == cache.erasures:
                     cache.put_list(variant, entries, items, items.length)
+        elif flight.followers:
+            items = await _joined(items)
         flight.items = items
         return items
     finally:
