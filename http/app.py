@@ -217,8 +217,9 @@ def _backend(
     branches: Branches | None,
 ) -> Backend:
     """Return the parts that the handlers of resources share."""
-    encodings = EncodingCache(settings.encoding_cache)
-    for reads in store.reads.logs:
+    logs = store.reads.logs
+    encodings = EncodingCache(settings.encoding_cache, lambda: sum(reads.views.bytes for reads in logs))
+    for reads in logs:
         reads.views.on_erased(encodings.clear)
     metrics.add_readings(encodings.readings)
     return Backend(

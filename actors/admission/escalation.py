@@ -16,8 +16,7 @@ from typing import Final, Protocol
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.api.access import rbac
-from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.objects import Object
@@ -35,10 +34,15 @@ EVERYTHING: Final = (
 
 
 class Rights(Protocol):
-    """The rules of a user."""
+    """The rules of users."""
 
-    def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
-        """Return the rules a user is bound to in a namespace ("": cluster-wide), and the errors of resolving them."""
+    def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[str]:
+        """Return the rules that a user is not bound to in a namespace ("": cluster-wide), as rejections show them.
+        NeedsExternalAnswer: many are compared in several steps."""
+        ...
+
+    def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
+        """Return the errors of resolving the user's rules."""
         ...
 
 
@@ -87,19 +91,19 @@ class EscalationCheck:
             raise status.not_found(attributes.rt, name)
         self._confirm(attributes, role.object().get("rules") or ())
 
-    def _missing(self, attributes: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
-        return rbac.not_covered(self._rights.rights(attributes.who, attributes.namespace)[0], wanted)
+    def _missing(self, attributes: Attributes, wanted: Sequence[Rule]) -> Sequence[str]:
+        return self._rights.not_covered(attributes.who, attributes.namespace, wanted)
 
     def _confirm(self, attributes: Attributes, wanted: Sequence[Rule]) -> None:
-        held, unresolved = self._rights.rights(attributes.who, attributes.namespace)
-        missing = rbac.not_covered(held, wanted)
+        missing = self._missing(attributes, wanted)
         if not missing:
             return
+        unresolved = self._rights.unresolved(attributes.who, attributes.namespace)
         who = attributes.who
         groups = "[" + " ".join(map(go_quote, who.groups)) + "]"
         requester = f"user {go_quote(who.user)} (groups={groups})"
         heading = f"{requester} is attempting to grant RBAC permissions not currently held:"
-        text = "\n".join([heading, *rbac.describe(missing)])
+        text = "\n".join([heading, *missing])
         if unresolved:
             text += f"; resolution errors: [{', '.join(unresolved)}]"
         raise self._forbidden(attributes, text)

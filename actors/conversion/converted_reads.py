@@ -109,7 +109,7 @@ async def list_both(
     selects = selection.labels is not None or selection.fields is not None
     whole = await reads.list(rt, _by_name(selection), limit=0 if selects else limit, **listing)
     try:
-        chosen = selection.select(await converted.convert(whole.entries))
+        chosen = await selection.select(await converted.convert(whole.entries))
     except status.StatusError as error:
         if listing.get("continue_token") or listing.get("exact") or (limit and not selects):
             raise
@@ -166,7 +166,8 @@ class ConvertedReads:
         matched = replace(watching, cursor=cursor, matches=selection.matcher())
         newest = revision is None or watching.bookmark_initial
         try:
-            matched.initial = selection.select(await self._converted(watching.initial, FRESH_SECONDS if newest else 0))
+            initial_entries = await self._converted(watching.initial, FRESH_SECONDS if newest else 0)
+            matched.initial = await selection.select(initial_entries)
         except status.StatusError as error:
             matched.initial = ()
             if newest:

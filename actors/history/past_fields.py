@@ -30,12 +30,12 @@ class PastFields:
     def __init__(self, rt: ResourceType) -> None:
         self._getters = tuple(getter(field) for field in sorted(selectable_fields((rt,))))
 
-    def page(
+    async def page(
         self, listing: Listing, selection: Selection, revision: int, limit: int, after: tuple[str, str] | None
     ) -> Listing:
         """Return a page of the selected entries, after a key. ``listing``: all entries of the namespace."""
         entries = [self._described(entry) for entry in listing.entries]
-        page = page_of(selection, within(entries, selection.namespace, after), revision, limit)
+        page = await page_of(selection, within(entries, selection.namespace, after), revision, limit)
         return Listing(
             entries=page.entries,
             revision=page.revision,
@@ -44,8 +44,8 @@ class PastFields:
             erased=listing.erased,
         )
 
-    def select(self, entries: Sequence[Entry], selection: Selection) -> Sequence[Entry]:
-        return selection.select([self._described(entry) for entry in entries])
+    async def select(self, entries: Sequence[Entry], selection: Selection) -> Sequence[Entry]:
+        return await selection.select([self._described(entry) for entry in entries])
 
     def matcher(self, selection: Selection) -> Callable[[Entry], bool] | None:
         """Return the predicate of ``Selection.matcher``, over entries as views and log describe them."""

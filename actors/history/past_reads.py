@@ -71,7 +71,7 @@ class PastReads:
         if selects_by_definition(rt, selection):
             whole = Selection(namespace=selection.namespace)
             listing = await self._present.list_past(rt, whole, at, limit=0, after=None, paging=paging)
-            return PastFields(rt).page(listing, selection, at, limit, after)
+            return await PastFields(rt).page(listing, selection, at, limit, after)
         return await self._present.list_past(rt, selection, at, limit=limit, after=after, paging=paging)
 
     def _at(self, revision: int | None) -> int:
@@ -111,7 +111,7 @@ class PastReads:
             except Compacted as error:
                 raise too_old(error) from None
             if fields is not None:
-                entries = fields.select(entries, selection)
+                entries = await fields.select(entries, selection)
         since = self._moment.time
         if start != self._moment.revision and self._speed is not None:
             since = (await self._moment_of(start)).time

@@ -132,7 +132,7 @@ class PastStates:
             past = _past_list(await self._read_all(resource, namespace, revision, after, described))
             if after is None and self._views.erasures == erased_before:
                 self._add((resource, namespace, revision, described), past)
-        listing = page_of(selection, within(past.entries, namespace, after), revision, limit)
+        listing = await page_of(selection, within(past.entries, namespace, after), revision, limit)
         return replace(listing, erased=len(within(past.erased, namespace, after))) if past.erased else listing
 
     def _entry(self, record: Record, described: bool) -> Entry:

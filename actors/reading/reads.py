@@ -278,32 +278,33 @@ class Reads:
         if listed is None:
             listed = self.listed[rt.resource] = Listed()
         if not limit and after is None:
-            selected = self._select(rt, selection)
+            applied = self._views.applied
+            selected = await self._select(rt, selection)
             listed.add(len(selected))
-            return Listing(entries=selected, revision=self._views.applied)
+            return Listing(entries=selected, revision=applied)
         view = self._views[rt.resource]
         entries = view.entries(selection.namespace)
         if after is not None:
             entries = view.page(selection.namespace, after, len(entries))
-        page = page_of(selection, entries, self._views.applied, limit)
+        page = await page_of(selection, entries, self._views.applied, limit)
         listed.add(len(page.entries))
         return page
 
-    def _select(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
-        """Return the selected objects of the view.
+    async def _select(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
+        """Return the selected objects of the view as it is at the call.
 
         The selections of kubelets need no search: one object by name (for ConfigMaps), and the pods of a node.
         """
         view = self._views[rt.resource]
         if selection.fields is None:
-            return selection.select(view.entries(selection.namespace))
+            return await selection.select(view.entries(selection.namespace))
         if not selection.names_one(rt.namespaced):
             node = selection.fields.required("spec.nodeName")
             if node and not selection.namespace:
-                return selection.select(view.with_field("spec.nodeName", node))
-            return selection.select(view.entries(selection.namespace))
+                return await selection.select(view.with_field("spec.nodeName", node))
+            return await selection.select(view.entries(selection.namespace))
         one = view.get(selection.namespace, selection.fields.required("metadata.name") or "")
-        return selection.select((one,)) if one is not None else ()
+        return await selection.select((one,)) if one is not None else ()
 
     async def list_past(
         self,
@@ -345,12 +346,13 @@ class Reads:
         if send_initial and self._views[rt.resource].unreadable:
             await self.check_readable(rt, selection)
         entries: Sequence[Entry] = ()
-        start = self._views.applied if send_initial or not revision else revision
-        if send_initial:
-            entries = self._select(rt, selection)
+        applied = self._views.applied
+        start = applied if send_initial or not revision else revision
         cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
+        if send_initial:
+            entries = await self._select(rt, selection)
         ends_with_bookmark = bool(initial) and bookmarks
-        watching = Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
+        watching = Watching(entries, applied, ends_with_bookmark, cursor, selection.matcher())
         if start > self._views.applied:
             watching.future = partial(self.wait_not_older, start, rt.resource)
         return watching

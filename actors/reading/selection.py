@@ -1,16 +1,24 @@
-"""Selections of objects, and pages of the selected entries in key order."""
+"""Selections of objects, and pages of the selected entries in key order. Long scans pause for other tasks."""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
+
+import trio
 
 from kubechronicle.api.meta.paging import Continue, encode_continue
 from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSelector
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.sorted_store import sort_key
+
+SCANNED = 1024
+"""Entries between two looks at the clock."""
+TURN = 0.004
+"""Seconds of scanning after which other tasks run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,16 @@ class Selection:
             return False
         return self.fields.required("metadata.name") is not None
 
-    def select(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    async def select(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the matching entries. A short scan has no checkpoint."""
+        if (self.labels is None and self.fields is None) or len(entries) <= SCANNED:
+            return self._matching(entries)
+        selected: list[Entry] = []
+        async for part in in_turns(entries):
+            selected += self._matching(part)
+        return selected
+
+    def _matching(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return the matching entries.
 
         A list with selectors scans many objects for a few, such as the pods of one node. The usual selectors, one key
@@ -58,6 +75,16 @@ class Selection:
             name, value = fields.terms[0].field, fields.terms[0].value
             return [each for each in entries if each.fields.get(name, "") == value]
         return [each for each in entries if fields is None or fields.matches(each.fields)]
+
+
+async def in_turns(entries: Sequence[Entry]) -> AsyncIterator[Sequence[Entry]]:
+    """Yield parts of the entries, and let other tasks run from time to time."""
+    began = time.perf_counter()
+    for start in range(0, len(entries), SCANNED):
+        yield entries[start : start + SCANNED]
+        if time.perf_counter() - began > TURN:
+            await trio.lowlevel.checkpoint()
+            began = time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +140,14 @@ def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | No
     return entries if (start, end) == (0, len(entries)) else Span(entries, start, end)
 
 
-def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
+async def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
     """Apply the selectors and the limit to the entries of the namespace, in key order."""
     if not limit:
-        return Listing(entries=selection.select(entries)[:], revision=revision)
+        return Listing(entries=(await selection.select(entries))[:], revision=revision)
     matches = selection.matcher()
     selected, scanned = entries[:limit], min(limit, len(entries))
     if matches is not None:
-        selected, scanned = _first_matching(entries, matches, limit)
+        selected, scanned = await _first_matching(entries, matches, limit)
     remaining = len(entries) - scanned
     if not remaining:
         return Listing(entries=selected, revision=revision)
@@ -135,14 +162,17 @@ def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit
     )
 
 
-def _first_matching(
+async def _first_matching(
     entries: Sequence[Entry], matches: Callable[[Entry], bool], limit: int
 ) -> tuple[Sequence[Entry], int]:
     """Return the first matching entries, at most ``limit``, and the number of entries scanned."""
     selected: list[Entry] = []
-    for scanned, entry in enumerate(entries):
-        if len(selected) == limit:
-            return selected, scanned
-        if matches(entry):
-            selected.append(entry)
-    return selected, len(entries)
+    scanned = 0
+    async for part in in_turns(entries):
+        for entry in part:
+            if len(selected) == limit:
+                return selected, scanned
+            scanned += 1
+            if matches(entry):
+                selected.append(entry)
+    return selected, scanned

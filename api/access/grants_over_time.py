@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.access.rbac import Rule, subject_key
+from kubechronicle.api.access.rbac import subject_key
+from kubechronicle.api.access.rule_index import Rule
 
 GROUP: Final = "rbac.authorization.k8s.io"
 ROLES: Final = (f"clusterroles.{GROUP}", f"roles.{GROUP}")

@@ -6,10 +6,11 @@ It begins with the objects at the start of the replay, and every later change is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.access.rbac import Grants
+from kubechronicle.api.access import bound_rules
+from kubechronicle.api.access.bound_rules import BoundRules, Stored, subjects_of
 from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.values.objects import Object
@@ -19,8 +20,6 @@ RIGHTS: Final = tuple(f"{kind}.{RBAC}" for kind in ("clusterroles", "roles", "cl
 """The resources that rights depend on."""
 MASTERS: Final = "system:masters"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
-GRANTS_KEPT: Final = 1000
-"""Users, each in one namespace, whose rules are kept."""
 
 
 class States:
@@ -30,11 +29,11 @@ class States:
         """``fixed``: objects, each with its resource, that take the place of those in the cluster."""
         self._tables: dict[str, dict[str, dict[str, Object]]] = {each: defaultdict(dict) for each in resources}
         self._fixed: set[tuple[str, str, str]] = set()
-        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
+        self._bound = BoundRules()
         for resource, obj in fixed:
             self._tables.setdefault(resource, defaultdict(dict))
             namespace, name = _key_of(obj)
-            self._tables[resource][namespace][name] = obj
+            self.put(resource, namespace, name, obj)
             self._fixed.add((resource, namespace, name))
 
     def add(self, resource: str, obj: Object) -> None:
@@ -56,7 +55,11 @@ class States:
         else:
             self._tables[resource][namespace][name] = obj
         if resource in RIGHTS:
-            self._grants.clear()
+            stored = None if obj is None else Stored(lambda: obj, 0)
+            if resource in RIGHTS[2:]:
+                self._bound.put_binding(namespace, name, stored)
+            else:
+                self._bound.put_role((namespace, name), stored)
 
     def peek(self, resource: str, namespace: str, name: str) -> Object | None:
         found = self._tables.get(resource, {}).get(namespace)
@@ -85,39 +88,16 @@ class States:
     def _allowed(self, user: str, groups: tuple[str, ...], question: Question) -> bool:
         if MASTERS in groups:
             return True
-        if question.path is not None:
-            return self._granted(user, groups, "").permit_path(question.verb, question.path)
-        asked = (question.verb, question.group, question.resource, question.subresource, question.name)
-        places = ("", question.namespace) if question.namespace else ("",)
-        return any(self._granted(user, groups, place).permit_resource(*asked) for place in places)
-
-    def _granted(self, user: str, groups: tuple[str, ...], namespace: str) -> Grants:
-        """Return the rules of a user in a namespace; "": those of the whole cluster."""
-        key = (user, groups, namespace)
-        found = self._grants.get(key)
-        if found is None:
-            if len(self._grants) >= GRANTS_KEPT:
-                self._grants.clear()
-            found = self._grants[key] = Grants()
-            for binding in self.entries(RIGHTS[3], namespace) if namespace else self.entries(RIGHTS[2], ""):
-                if any(_is_subject(each, user, groups, namespace) for each in binding.get("subjects") or ()):
-                    found.add(self._rules(binding["roleRef"], namespace))
-        return found
-
-    def _rules(self, reference: Mapping[str, str], namespace: str) -> Sequence[Mapping[str, Any]]:
-        of_namespace = reference.get("kind") == "Role"
-        role = self.peek(RIGHTS[1] if of_namespace else RIGHTS[0], namespace if of_namespace else "", reference["name"])
-        return (role or {}).get("rules") or ()
+        asked = bound_rules.Question(
+            verb=question.verb,
+            group=question.group,
+            resource=question.resource,
+            subresource=question.subresource,
+            name=question.name,
+            path=question.path,
+        )
+        return self._bound.permits(subjects_of(user, groups), question.namespace, asked)
 
 
 def _key_of(obj: Object) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-
-
-def _is_subject(subject: Mapping[str, str], user: str, groups: tuple[str, ...], namespace: str) -> bool:
-    kind, name = subject.get("kind"), subject.get("name", "")
-    if kind == "User":
-        return name == user
-    if kind == "Group":
-        return name in groups
-    return user == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"

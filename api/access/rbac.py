@@ -1,7 +1,7 @@
 """Role-based access control (rbac.authorization.k8s.io/v1): requests that rules permit, and rules that a set covers.
 
-Two forms of the same semantics: ``permits_*`` evaluates one rule as written; ``Grants`` is a set of rules compiled for
-one subject, so that a decision is a few dictionary look-ups. Not here: bindings (http/authorization).
+Two forms of the same semantics: ``permits_*`` evaluates one rule as written; a RuleIndex finds the rules among many
+(rule_index.py). Not here: bindings (bound_rules.py).
 
 A rule is the product of its lists; ``*`` stands for every verb, group or resource:
 
@@ -13,20 +13,19 @@ A rule is the product of its lists; ``*`` stands for every verb, group or resour
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kubechronicle.api.access.rule_index import ALL, RoleName, Rule, RuleIndex
 from kubechronicle.api.errors.field_errors import go_quote
 
-Rule = Mapping[str, Any]
-
-ALL: Final = "*"
-# Limit of the smallest rules into which the rules of one subject, or of one role, are expanded. Their number is a
-# product of lists, whose lengths the author of a role chooses.
 MAX_TAKEN_APART: Final = 1 << 14
-# Length from which a list is searched by hash, and length from which a list is not shown.
-LONG: Final = 64
+"""Limit of the smallest rules into which the rules of one role are expanded. Their number is a product of lists, whose
+lengths the author of a role chooses."""
+MAX_EFFORT: Final = 1 << 25
+"""Elements compared (RuleIndex.effort) for one role until its further rules count as missing: about a second of CPU."""
 SHOWN: Final = 10
+"""Length from which a list is not shown."""
 
 
 # -- one rule ---------------------------------------------------------------------------------------------------------
@@ -50,13 +49,6 @@ def permits_path(rule: Rule, verb: str, path: str) -> bool:
     return _has(rule.get("verbs"), verb) and any(_matches(each, path) for each in rule.get("nonResourceURLs") or ())
 
 
-def indexed(rule: Rule) -> Rule:
-    """Return the rule with long lists replaced by ordered collections with constant-time look-up."""
-    if all(len(values or ()) <= LONG for values in rule.values()):
-        return rule
-    return {name: values if len(values or ()) <= LONG else dict.fromkeys(values) for name, values in rule.items()}
-
-
 def _has(listed: Collection[str] | None, value: str) -> bool:
     return listed is not None and (value in listed or ALL in listed)
 
@@ -72,112 +64,61 @@ def _matches(pattern: str, path: str) -> bool:
     return pattern in (ALL, path) or (pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL)))
 
 
-# -- many rules -------------------------------------------------------------------------------------------------------
-
-Names = set[str] | None
-"""The objects with permission for a verb; None: all."""
-
-
-class Grants:
-    """All rules of one subject in one scope. ``add`` only widens them.
-
-    ``size``: the number of expanded smallest rules. Rules beyond the limit are kept as written, and evaluated singly.
-    """
-
-    __slots__ = ("_paths", "_prefixes", "_resources", "_whole", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._whole: list[Rule] = []
-        self._resources: dict[tuple[str, str], dict[str, Names]] = {}  # (group, resource) -> verb -> names
-        self._paths: dict[str, set[str]] = {}  # path -> verbs
-        self._prefixes: dict[str, set[str]] = {}
-
-    def add(self, rules: Iterable[Rule]) -> None:
-        for rule in rules:
-            size = _size(rule)
-            if self.size + size > MAX_TAKEN_APART:
-                self._whole.append(rule)
-                continue
-            self.size += size
-            verbs = rule.get("verbs") or ()
-            for path in rule.get("nonResourceURLs") or ():
-                table, key = (self._prefixes, path.rstrip(ALL)) if path.endswith(ALL) else (self._paths, path)
-                table.setdefault(key, set()).update(verbs)
-            names = rule.get("resourceNames")
-            for group in rule.get("apiGroups") or ():
-                for resource in rule.get("resources") or ():
-                    held = self._resources.setdefault((group, resource), {})
-                    for verb in verbs:
-                        if not names:
-                            held[verb] = None
-                        elif (before := held.setdefault(verb, set())) is not None:
-                            before.update(names)
-
-    def permit_resource(self, verb: str, group: str, resource: str, subresource: str, name: str) -> bool:
-        """Like permits_resource, for all rules together."""
-        if not self._resources and not self._whole:
-            return False
-        wanted = (f"{resource}/{subresource}", ALL, f"*/{subresource}") if subresource else (resource, ALL)
-        for each in wanted:
-            for place in (group, ALL):
-                verbs = self._resources.get((place, each))
-                if verbs is not None and (_permitted(verbs, verb, name) or _permitted(verbs, ALL, name)):
-                    return True
-        return any(permits_resource(rule, verb, group, resource, subresource, name) for rule in self._whole)
-
-    def permit_path(self, verb: str, path: str) -> bool:
-        """Like permits_path, for all rules together."""
-        verbs = self._paths.get(path)
-        if verbs is not None and (verb in verbs or ALL in verbs):
-            return True
-        if any(path.startswith(prefix) and (verb in verbs or ALL in verbs) for prefix, verbs in self._prefixes.items()):
-            return True
-        return any(permits_path(rule, verb, path) for rule in self._whole)
-
-    def hold(self, small: Rule) -> bool:
-        """Return True if these rules cover one smallest rule. Only the same wildcard covers a wildcard."""
-        verb = small["verbs"][0]
-        if "nonResourceURLs" in small:
-            return self.permit_path(verb, small["nonResourceURLs"][0])
-        group, resource, names = small["apiGroups"][0], small["resources"][0], small.get("resourceNames")
-        _, slash, subresource = resource.partition("/")
-        for each in (resource, ALL, f"*/{subresource}") if slash else (resource, ALL):
-            for place in (group, ALL):
-                verbs = self._resources.get((place, each), {})
-                for held in (verbs.get(verb, ()), verbs.get(ALL, ())):
-                    if held is None or (names and names[0] in held):
-                        return True
-        return any(_covers(rule, small) for rule in self._whole)
-
-
-def _permitted(verbs: Mapping[str, Names], verb: str, name: str) -> bool:
-    names = verbs.get(verb, ())
-    return names is None or name in names
-
-
 # -- escalation -------------------------------------------------------------------------------------------------------
 
 
 def not_covered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Return the smallest rules of ``wanted`` that no single rule of ``held`` covers.
-
-    A rule that is too large to expand, and that no single rule covers as a whole, counts as missing, shown in part.
-    """
-    grants = Grants()
-    grants.add(held)
-    missing: list[Rule] = []
-    room = MAX_TAKEN_APART
-    for rule in wanted:
-        if any(_covers(each, rule) for each in held):
-            continue
-        distinct = {name: list(dict.fromkeys(values or ())) for name, values in rule.items()}
-        room -= _size(distinct)
-        if room < 0:
-            missing.append({name: values[:SHOWN] for name, values in distinct.items()})
-        else:
-            missing += [small for small in _taken_apart(distinct) if not grants.hold(small)]
+    """Return the smallest rules of ``wanted`` that no single rule of ``held`` covers."""
+    index, role, missing = RuleIndex(), ("", ""), list[Rule]()
+    index.put(role, held)
+    for _ in compare([index], [{role}], wanted, missing):
+        pass
     return missing
+
+
+def compare(
+    indexes: Collection[RuleIndex], roles: Sequence[Collection[RoleName]], wanted: Iterable[Rule], missing: list[Rule]
+) -> Iterator[None]:
+    """Add the smallest rules of ``wanted`` that no single rule of ``roles`` covers to ``missing``, in short steps.
+
+    A rule that no single rule covers as a whole, and that is too much work to expand, counts as missing, shown in part.
+    """
+    room, effort = MAX_TAKEN_APART, MAX_EFFORT
+    covered_with_any_name: dict[tuple[tuple[str, ...], ...], bool] = {}  # roles repeat a rule for many names
+
+    def covered(rule: Rule) -> bool:
+        nonlocal effort
+        before = sum(index.effort for index in indexes)
+        shape = tuple(tuple(rule.get(name) or ()) for name in _SHAPE)
+        known = covered_with_any_name.get(shape)
+        if known is None:
+            bare = {name: values for name, values in rule.items() if name != "resourceNames"}
+            known = covered_with_any_name[shape] = any(index.cover(roles, bare) for index in indexes)
+        found = known or (bool(rule.get("resourceNames")) and any(index.cover(roles, rule) for index in indexes))
+        effort -= sum(index.effort for index in indexes) - before
+        return found
+
+    for rule in wanted:
+        distinct = {name: list(dict.fromkeys(values or ())) for name, values in rule.items()}
+        if effort >= 0 and covered(distinct):
+            yield
+            continue
+        room -= _size(distinct)
+        if room < 0 or effort < 0:
+            missing.append({name: values[:SHOWN] for name, values in distinct.items()})
+            continue
+        for small in _taken_apart(distinct):
+            if not covered(small):
+                missing.append(small)
+            yield
+
+
+_SHAPE: Final = ("verbs", "apiGroups", "resources", "nonResourceURLs")
+
+
+def work(rules: Iterable[Rule]) -> int:
+    """Return about the number of comparisons that rules need."""
+    return sum(1 + _size(rule) for rule in rules)
 
 
 def _size(rule: Rule) -> int:
@@ -199,32 +140,6 @@ def _taken_apart(rule: Rule) -> list[Rule]:
     return small + [
         {"nonResourceURLs": [path], "verbs": [verb]} for path in rule.get("nonResourceURLs") or () for verb in verbs
     ]
-
-
-def _covers(held: Rule, wanted: Rule) -> bool:
-    names, of = held.get("resourceNames"), wanted.get("resourceNames")
-    return (
-        _has_all(held.get("verbs") or (), wanted.get("verbs") or ())
-        and _has_all(held.get("apiGroups") or (), wanted.get("apiGroups") or ())
-        and all(_covers_resource(held.get("resources") or (), each) for each in wanted.get("resources") or ())
-        and all(_covers_path(held.get("nonResourceURLs") or (), each) for each in wanted.get("nonResourceURLs") or ())
-        and (not names or (bool(of) and all(name in names for name in of or ())))
-    )
-
-
-def _has_all(listed: Collection[str], values: Iterable[str]) -> bool:
-    return ALL in listed or all(value in listed for value in values)
-
-
-def _covers_resource(held: Collection[str], resource: str) -> bool:
-    if ALL in held or resource in held:
-        return True
-    _, slash, subresource = resource.partition("/")
-    return bool(slash) and f"*/{subresource}" in held
-
-
-def _covers_path(held: Iterable[str], path: str) -> bool:
-    return any(_matches(each, path) for each in held)
 
 
 def describe(rules: Iterable[Rule]) -> list[str]:

@@ -62,15 +62,16 @@ class NamespaceEntries:
 
 
 class SortedStore:
-    """All namespaces of one resource; cluster-scoped objects are in the empty namespace."""
+    """All namespaces of one resource; cluster-scoped objects are in the empty namespace. ``bytes``: of their JSON."""
 
-    __slots__ = ("_by_namespace", "_namespaces", "_tuple", "count")
+    __slots__ = ("_by_namespace", "_namespaces", "_tuple", "bytes", "count")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """``entries``: in any order, each key once."""
         ordered = sorted(entries, key=attrgetter("key"))  # of one resource, so this is the order by namespace and name
         by_namespace = groupby(ordered, key=lambda entry: entry.key.namespace)
         self.count = len(ordered)
+        self.bytes = sum(len(entry.json) for entry in ordered)
         self._by_namespace = {namespace: NamespaceEntries(list(group)) for namespace, group in by_namespace}
         self._namespaces = list(self._by_namespace)
         self._tuple: tuple[Entry, ...] | None = None
@@ -82,6 +83,8 @@ class SortedStore:
     def put(self, entry: Entry) -> None:
         namespace = entry.key.namespace
         members = self._by_namespace.get(namespace)
+        before = members.by_name.get(entry.key.name) if members is not None else None
+        self.bytes += len(entry.json) - (len(before.json) if before is not None else 0)
         if members is None:
             self._by_namespace[namespace] = NamespaceEntries([entry])
             insort(self._namespaces, namespace)
@@ -93,6 +96,7 @@ class SortedStore:
     def remove(self, namespace: str, name: str) -> None:
         """Remove an existing key."""
         members = self._by_namespace[namespace]
+        self.bytes -= len(members.by_name[name].json)
         members.remove(name)
         self.count -= 1
         if not members.names:

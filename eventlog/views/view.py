@@ -140,6 +140,11 @@ class View:
         """Return whether the view has not changed since the revision, which must not be below ``held_since``."""
         return self.window.after(revision) == len(self.window.events)
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of the objects' JSON."""
+        return self._store.bytes
+
     def statistics(self) -> ViewStatistics:
         return ViewStatistics(
             objects=self.count(),

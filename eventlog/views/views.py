@@ -83,6 +83,11 @@ class Views:
         return self._progress.applied
 
     @property
+    def bytes(self) -> int:
+        """The bytes of the JSON of all objects."""
+        return sum(view.bytes for view in self._views.values())
+
+    @property
     def restarts(self) -> int:
         """Times that the log went back. A cursor from before may have returned changes that are lost."""
         return self._progress.restarts

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError

@@ -37,7 +37,7 @@ from kubechronicle.http.authorization.decision import (
 )
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.node import NodeAuthorizer
-from kubechronicle.http.authorization.rbac import RbacAuthorizer
+from kubechronicle.http.authorization.rbac import BINDINGS, ROLES, RbacAuthorizer
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,8 @@ class Authorization:
         self._required = frozenset(types - {configuration.WEBHOOK})
         self._kept: dict[str, Authorizer] = {}
         self.rbac = RbacAuthorizer(views)  # also lists rights for the escalation check, even if it does not decide
+        for resource in (*ROLES, *BINDINGS):
+            views.follow(resource, self.rbac.wake)
         if configuration.RBAC in types:
             self._kept[configuration.RBAC] = self.rbac
         if configuration.NODE in types:
@@ -118,7 +120,8 @@ class Authorization:
 
     def children(self) -> list[ChildSpec]:
         """Return the specs of its supervised tasks."""
-        return [ChildSpec(name="authorization-config", run=self.file.run)] if self.file is not None else []
+        index = ChildSpec(name="rbac", run=self.rbac.run)
+        return [index, *([ChildSpec(name="authorization-config", run=self.file.run)] if self.file is not None else [])]
 
     async def reload(self, data: bytes) -> bool:
         """Apply the file's content. Returns False if it is the current configuration. Raises Unusable."""

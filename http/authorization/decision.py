@@ -10,12 +10,13 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NoReturn, Protocol, Self
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
@@ -53,11 +54,13 @@ class Rules:
 
     ``errors``: roles that could not be resolved
     ``incomplete``: whether there are rights that can't be listed
+    ``size``: about the bytes of their JSON, if they are many
     """
 
     rules: Sequence[Rule] = ()
     errors: Sequence[str] = ()
     incomplete: bool = False
+    size: int = 0
 
 
 EVERYTHING = Rules(
@@ -226,9 +229,10 @@ class AuthorizationChain:
         """Return the rules of all authorizers, in their order."""
         lists = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
         return Rules(
-            [rule for each in lists for rule in each.rules],
+            list(chain.from_iterable(each.rules for each in lists)),
             [error for each in lists for error in each.errors],
             any(each.incomplete for each in lists),
+            sum(each.size for each in lists),
         )
 
     def types(self) -> list[str]:

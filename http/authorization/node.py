@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubechronicle.api.access import rbac
 from kubechronicle.api.access.pod_references import CLAIMS, Reference, references, volume_secrets
+from kubechronicle.api.access.rule_index import RuleIndex, stand_for
 from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
@@ -28,6 +28,7 @@ from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFo
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"
+ROLE: Final = ("", "system:node")
 LEASE_NAMESPACE: Final = "kube-node-lease"
 Place = tuple[str, str]
 """(namespace, name)."""
@@ -60,9 +61,9 @@ class NodeAuthorizer:
         self._claims_of: dict[Place, Counter[Place]] = {}
         self._pods = ViewFollower(views["pods"], self._pod)
         self._volumes = ViewFollower(views["persistentvolumes"], self._volume)
-        self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == "system:node")["rules"]
-        self._grants = rbac.Grants()
-        self._grants.add(self._rules)
+        self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == ROLE[1])["rules"]
+        self._index = RuleIndex()
+        self._index.put(ROLE, self._rules)
         self._special: Mapping[tuple[str, str], Callable[[str, RequestInfo], Verdict]] = {
             ("", "secrets"): self._readable,
             ("", "configmaps"): self._readable,
@@ -86,11 +87,12 @@ class NodeAuthorizer:
         if not node:
             return _not(f'unknown node for user "{user.name}"')
         if not info.is_resource:
-            return ALLOWED if self._grants.permit_path(info.verb, info.path) else NO_OPINION
+            return ALLOWED if self._index.permit_path([{ROLE}], info.verb, info.path) else NO_OPINION
         special = self._special.get((info.group, info.resource))
         if special is not None:
             return special(node, info)
-        allowed = self._grants.permit_resource(info.verb, info.group, info.resource, info.subresource, info.name)
+        resources = stand_for(f"{info.resource}/{info.subresource}" if info.subresource else info.resource)
+        allowed = self._index.permit([{ROLE}], info.verb, info.group, resources, info.name)
         return ALLOWED if allowed else NO_OPINION
 
     explain = decide

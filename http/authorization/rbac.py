@@ -1,87 +1,103 @@
-"""The RBAC authorizer: roles and bindings, indexed so that a decision is a few dictionary look-ups.
+"""The RBAC authorizer: decides by the roles and bindings in the views (api/access/bound_rules.py).
 
-Roles and bindings are read from the views. Before each decision the index catches up with the views (usually four
-comparisons), so that a change has effect from the next request on:
+Before each decision it catches up with the views (usually four comparisons), so that a change has effect from the next
+request on. Its task ``run`` indexes the rules of changed roles meanwhile, in short steps.
 
-    bindings of a subject    ("User", "bob") -> {(namespace, binding): role}     "" for cluster role bindings
-    grants of a user         (user, groups, namespace) -> Grants                 made at first use, dropped at each
-                                                                                 change of a role or binding
+Decisions are kept by the namespace of the request, until a role or binding of that namespace changes, or a cluster role
+or its binding:
+
+    namespace ta    alice, get configmaps    permitted, whatever the name
+                    alice, get secrets       not permitted by rules of all objects: rules of this name are looked up
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from time import perf_counter
+from typing import Any, Final, TypeVar
 
+import orjson
+import trio
+
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.access import rbac
-from kubechronicle.api.access.rbac import Grants, Rule
+from kubechronicle.api.access.bound_rules import GROUP as GROUP
+from kubechronicle.api.access.bound_rules import BoundRules, Question, Stored, Subject, subjects_of
+from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
+from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFollower
 
-GROUP = "rbac.authorization.k8s.io"
-# Cached (user, groups, namespace), and about the bytes of the cache. It is cleared beyond either. Reviews name any user
-# in any namespace, so long names must not fill the memory.
-GRANTS_KEPT = 10_000
-MAX_KEPT = 256 << 20
-_BYTES_A_RULE = 200
-EXPLANATIONS_KEPT = 10_000
-"""Cached explanations. They are cleared beyond that."""
-LONGEST_KEPT = 1024
-"""Characters of the groups and path of a cached explanation."""
+MAX_KEPT: Final = 32 << 20
+"""Approximate bytes of the kept decisions. They are dropped beyond that: reviews name any user in any namespace."""
+LONGEST_KEPT: Final = 1024
+"""Characters of the groups and path of a decision that is kept."""
+KEPT_BYTES: Final = 400
+"""Bytes of a kept decision, besides its texts."""
+ROLES: Final = (f"clusterroles.{GROUP}", f"roles.{GROUP}")
+BINDINGS: Final = (f"clusterrolebindings.{GROUP}", f"rolebindings.{GROUP}")
+TURN: Final = 0.004
+"""Seconds of indexing after which other tasks run."""
+QUICK: Final = 512
+"""Comparisons of rules up to which a check of rights is one step."""
+LISTED_BYTES: Final = 64 << 20
+"""Bytes of JSON of the rules in a rules review. Further ones are left out, and the review says so."""
+TOO_MANY: Final = "too many rules: further ones are not listed"
 
-RoleName = tuple[str, str]
-"""(namespace, name); no namespace: a cluster role."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """One subject of one binding, with the text that explains a decision."""
+class _Kept:
+    """The decisions about requests in one namespace.
 
-    namespace: str
-    binding: str
-    position: int
-    role: RoleName
-    subject: str
+    ``general``: those that hold for objects of every name. ``explained``: those about one name, with their reasons.
+    ``refusals``: NO_OPINION, by user.
+    """
 
-    def reason(self) -> str:
-        kind, name = (
-            ("RoleBinding", f"{self.binding}/{self.namespace}")
-            if self.namespace
-            else ("ClusterRoleBinding", self.binding)
-        )
-        role = "Role" if self.role[0] else "ClusterRole"
-        return f'RBAC: allowed by {kind} "{name}" of {role} "{self.role[1]}" to {self.subject}'
+    __slots__ = ("explained", "general", "refusals")
+
+    def __init__(self) -> None:
+        self.general: dict[tuple[Any, ...], bool] = {}
+        self.explained: dict[tuple[Any, ...], Verdict] = {}
+        self.refusals: dict[tuple[Any, ...], Verdict] = {}
 
 
 class RbacAuthorizer:
     def __init__(self, views: FollowedViews) -> None:
-        self._roles: dict[RoleName, list[Rule]] = {}
-        # (namespace, binding) -> (subject, position) of each
-        self._bindings: dict[tuple[str, str], list[tuple[tuple[str, str], int]]] = {}
-        # subject -> namespace ("": cluster-wide) -> (binding's name, position) -> binding
-        self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
-        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
-        self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
-        self._explained: dict[tuple[str | tuple[str, ...], ...], Verdict] = {}
-        self._kept = 0
+        self._rules = BoundRules()
+        self._kept: dict[str, _Kept] = {}
+        self._kept_bytes = 0
+        self._runs = False
+        self._changed, self._progress = trio.Event(), trio.Event()
+        self._reading = trio.CapacityLimiter(1)
         self._followers = [
-            ViewFollower(views[f"clusterroles.{GROUP}"], self._role),
-            ViewFollower(views[f"roles.{GROUP}"], self._role),
-            ViewFollower(views[f"clusterrolebindings.{GROUP}"], self._binding),
-            ViewFollower(views[f"rolebindings.{GROUP}"], self._binding),
+            *(ViewFollower(views[resource], self._role) for resource in ROLES),
+            *(ViewFollower(views[resource], self._binding) for resource in BINDINGS),
         ]
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """Return ALLOW, or NO_OPINION with the missing roles of the user's bindings."""
-        if self._permitted(user, info):
-            return Verdict(Decision.ALLOW)
-        return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
+        if not info.is_resource:
+            return self.explain(user, info)
+        self._catch_up()
+        namespace = info.namespace
+        general = self._kept_of(namespace).general
+        key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource)
+        permitted = general.get(key)
+        if permitted is None:
+            subjects = _subjects(user)
+            self._prepare(subjects, namespace)
+            permitted = self._rules.permits_all(subjects, namespace, _question(info))
+            self._keep(general, key, permitted, info)
+        if permitted or (
+            self._rules.named(namespace, info.name) and self._rules.permits(_subjects(user), namespace, _question(info))
+        ):
+            return ALLOWED
+        return self._refused(user, info)
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
         """Return the same verdict as ``decide``, with the text of the binding that allows it.
@@ -89,156 +105,207 @@ class RbacAuthorizer:
         Audit events have it, too, so what repeats is kept.
         """
         self._catch_up()
+        explained = self._kept_of(info.namespace).explained
         asked = (info.group, info.resource, info.subresource, info.name) if info.is_resource else (info.path,)
-        key = (user.name, user.groups, info.namespace, info.verb, *asked)
-        verdict = self._explained.get(key)
+        key = (user.name, user.groups, info.verb, *asked)
+        verdict = explained.get(key)
         if verdict is None:
-            verdict = self._explanation(user, info)
-            if len(self._explained) >= EXPLANATIONS_KEPT:
-                self._explained.clear()
-            if sum(map(len, user.groups)) + len(info.path) <= LONGEST_KEPT:
-                self._explained[key] = verdict
+            subjects = _subjects(user)
+            self._prepare(subjects, info.namespace)
+            reason = self._rules.reason(subjects, info.namespace, _question(info))
+            verdict = Verdict(Decision.ALLOW, reason) if reason is not None else self._refused(user, info)
+            self._keep(explained, key, verdict, info)
         return verdict
 
-    def _explanation(self, user: User, info: RequestInfo) -> Verdict:
-        for bound in self._bound_to(user, info.namespace):
-            if any(permits(rule, info) for rule in self._roles.get(bound.role, ())):
-                return Verdict(Decision.ALLOW, bound.reason())
-        return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
+    def _refused(self, user: User, info: RequestInfo) -> Verdict:
+        """Return NO_OPINION, with the missing roles of the user's bindings."""
+        refusals = self._kept_of(info.namespace).refusals
+        key = (user.name, user.groups)
+        refusal = refusals.get(key)
+        if refusal is None:
+            missing = list(dict.fromkeys(self._rules.missing(_subjects(user), info.namespace)))
+            listed = missing[0] if len(missing) == 1 else "[" + ", ".join(missing) + "]"
+            refusal = Verdict(Decision.NO_OPINION, f"RBAC: {listed}") if missing else NO_OPINION
+            self._keep(refusals, key, refusal, info, len(refusal.reason))
+        return refusal
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
-        self._catch_up()
         rules: list[Rule] = []
-        missing: list[str] = []
-        for bound in self._bound_to(user, namespace):
-            role = self._roles.get(bound.role)
-            if role is None:
-                missing.append(_not_found(bound.role))
-            else:
-                rules += role
-        return Rules(rules, missing)
+        errors: list[str] = []
+        size = 0
+        for found in self._rules.rules(self._asked(user.name, user.groups, namespace), namespace):
+            if isinstance(found, str):
+                errors.append(found)
+                continue
+            size += found.size
+            if size > LISTED_BYTES:
+                return Rules(rules, [*errors, TOO_MANY], incomplete=True)
+            rules += found.rules
+        return Rules(rules, errors, size=size)
 
     def at(self, views: FollowedViews) -> RbacAuthorizer:
         return RbacAuthorizer(views)
 
     # For the escalation check (actors/admission/escalation.py).
 
-    def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
-        """Return the rules of a user in a namespace ("": cluster-wide), and errors for missing roles."""
-        held = self.rules(_user(who), namespace)
-        return held.rules, held.errors
+    def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[str]:
+        """Return the rules of ``wanted`` that a user does not have in a namespace ("": cluster-wide), as rejections
+        show them. NeedsExternalAnswer."""
+        key = (who.user, who.groups, namespace, orjson.dumps(wanted))
+        known = recall_answer(key)
+        if isinstance(known, tuple):
+            return known
+        missing: list[Rule] = []
+        steps = self._rules.compare(self._asked(who.user, who.groups, namespace), namespace, wanted, missing)
+        if self._runs and rbac.work(wanted) > QUICK:
+            raise LongComparison(key, steps, missing)
+        for _ in steps:
+            pass
+        return rbac.describe(missing)
 
-    # -- decisions ----------------------------------------------------------------------------------------------------
+    def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
+        """Return the errors for missing roles of a user's bindings."""
+        return self._rules.missing(self._asked(who.user, who.groups, namespace), namespace)
 
-    def _permitted(self, user: User, info: RequestInfo) -> bool:
+    def _asked(self, name: str, groups: Sequence[str], namespace: str) -> Sequence[Subject]:
+        """Return the subjects of a user, once their roles are indexed. NotIndexed."""
         self._catch_up()
-        # Cluster-wide grants come first: they are shared by all namespaces.
-        wide = self._grants_of(user, "")
-        if not info.is_resource:
-            return wide.permit_path(info.verb, info.path)
-        request = (info.verb, info.group, info.resource, info.subresource, info.name)
-        if wide.permit_resource(*request):
-            return True
-        return bool(info.namespace) and self._grants_of(user, info.namespace).permit_resource(*request)
+        subjects = subjects_of(name, groups)
+        self._prepare(subjects, namespace)
+        return subjects
 
-    def _grants_of(self, user: User, namespace: str) -> Grants:
-        """Return the grants of bindings in the namespace itself; "": cluster role bindings."""
-        key = (user.name, user.groups, namespace)
-        grants = self._grants.get(key)
-        if grants is None:
-            grants = Grants()
-            for bound in self._bound_in(user, namespace):
-                grants.add(self._roles.get(bound.role, ()))
-            self._make_room(key, grants.size * _BYTES_A_RULE)
-            self._grants[key] = grants
-        return grants
+    # -- kept decisions -----------------------------------------------------------------------------------------------
 
-    def _bound_in(self, user: User, namespace: str) -> Iterator[Bound]:
-        for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
-            places = self._bound.get(subject)
-            if places is not None:
-                yield from places.get(namespace, {}).values()
+    def _kept_of(self, namespace: str) -> _Kept:
+        kept = self._kept.get(namespace)
+        if kept is None:
+            kept = self._kept[namespace] = _Kept()
+            self._kept_bytes += KEPT_BYTES + len(namespace)
+        return kept
 
-    def _bound_to(self, user: User, namespace: str) -> list[Bound]:
-        """Return the user's bindings in Kubernetes' order: cluster-wide ones first, each kind by name.
+    def _keep(
+        self, decisions: dict[tuple[Any, ...], T], key: tuple[Any, ...], decision: T, info: RequestInfo, size: int = 0
+    ) -> None:
+        """Keep a decision of ``size`` bytes, unless its key is long."""
+        length = sum(len(part) if isinstance(part, str) else sum(map(len, part)) for part in key)
+        if length > LONGEST_KEPT:
+            return
+        self._kept_bytes += KEPT_BYTES + length + size
+        if self._kept_bytes > MAX_KEPT:
+            self._forget("")
+        else:
+            decisions[key] = decision
 
-        Each binding occurs once, for the first of its subjects that matches.
-        """
-        bindings: dict[tuple[str, str], Bound] = {}
-        for space in ("", namespace) if namespace else ("",):
-            for bound in sorted(self._bound_in(user, space), key=lambda bound: (bound.binding, bound.position)):
-                bindings.setdefault((space, bound.binding), bound)
-        return list(bindings.values())
+    def _forget(self, namespace: str) -> None:
+        """Drop the decisions about a namespace, all for ""."""
+        if namespace:
+            self._kept.pop(namespace, None)
+        else:
+            self._kept.clear()
+            self._kept_bytes = 0
 
-    def _missing(self, user: User, namespace: str) -> str:
-        """Return the reason of NO_OPINION: the missing roles of the user's bindings, "" for none."""
-        key = (user.name, user.groups, namespace)
-        reason = self._refusals.get(key)
-        if reason is None:
-            reason = self._missing_roles(user, namespace)
-            self._make_room(key, len(reason))
-            self._refusals[key] = reason
-        return reason
+    # -- following the views ------------------------------------------------------------------------------------------
 
-    def _missing_roles(self, user: User, namespace: str) -> str:
-        missing = dict.fromkeys(
-            _not_found(bound.role) for bound in self._bound_to(user, namespace) if bound.role not in self._roles
-        )
-        if not missing:
-            return ""
-        listed = list(missing)
-        return "RBAC: " + (listed[0] if len(listed) == 1 else "[" + ", ".join(listed) + "]")
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Index changed roles and long bindings until cancelled, in short steps."""
+        self._runs = True
+        try:
+            while True:
+                self._changed = trio.Event()
+                self._catch_up()
+                await self._index_late()
+                self._progress.set()
+                self._progress = trio.Event()
+                task_status.started()
+                await self._changed.wait()
+        finally:
+            self._runs = False
+            self._progress.set()
 
-    # -- the index ----------------------------------------------------------------------------------------------------
+    async def _index_late(self) -> None:
+        began = perf_counter()
+        while (first := self._rules.first_late()) is not None:
+            is_binding, place, stored = first
+            if stored is not None and stored.size > LARGE_BYTES:
+                content = await trio.to_thread.run_sync(stored.read, limiter=self._reading)
+            else:
+                content = stored.read() if stored is not None else None
+            for _ in self._rules.index(place, stored, content, is_binding=is_binding):
+                if perf_counter() - began > TURN:
+                    await trio.lowlevel.checkpoint()
+                    began = perf_counter()
+
+    async def wait_indexed(self) -> None:
+        """Wait until ``run`` has indexed all changes so far, or ends."""
+        if self._runs:
+            self._changed.set()
+            await self._progress.wait()
+
+    def wake(self, _: object) -> None:
+        """Let ``run`` take changes of roles and bindings. Called with each of them."""
+        self._changed.set()
 
     def _catch_up(self) -> None:
         for follower in self._followers:
-            if follower.catch_up():
-                self._forget()
+            follower.catch_up()
 
-    def _make_room(self, key: tuple[str, tuple[str, ...], str], size: int) -> None:
-        """Account for a new cache entry of ``size`` bytes, and clear the cache if it is full."""
-        name, groups, namespace = key
-        self._kept += size + len(name) + len(namespace) + sum(map(len, groups))
-        if self._kept > MAX_KEPT or max(len(self._grants), len(self._refusals)) >= GRANTS_KEPT:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._grants.clear()
-        self._refusals.clear()
-        self._explained.clear()
-        self._kept = 0
+    def _prepare(self, subjects: Sequence[Subject], namespace: str) -> None:
+        """Leave long indexing to ``run``: its question waits. NotIndexed."""
+        if self._runs and self._rules.late(subjects, namespace) > LARGE_BYTES:
+            raise NotIndexed(self)
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
-        if entry is None:
-            self._roles.pop((namespace, name), None)
-        else:
-            self._roles[(namespace, name)] = [rbac.indexed(rule) for rule in entry.object().get("rules") or ()]
+        self._forget(namespace)
+        self._rules.put_role((namespace, name), _stored(entry))
 
     def _binding(self, namespace: str, name: str, entry: Entry | None) -> None:
-        for key, position in self._bindings.pop((namespace, name), ()):
-            places = self._bound[key]
-            del places[namespace][(name, position)]
-            if not places[namespace]:
-                del places[namespace]
-            if not places:
-                del self._bound[key]
-        if entry is None:
-            return
-        binding = entry.object()
-        reference = binding["roleRef"]
-        role = (namespace if reference.get("kind") == "Role" else "", reference.get("name", ""))
-        held = self._bindings[(namespace, name)] = []
-        for position, subject in enumerate(binding.get("subjects") or ()):
-            key = rbac.subject_key(subject, namespace)
-            bound = Bound(namespace, name, position, role, _shown(subject, namespace))
-            self._bound[key].setdefault(namespace, {})[(name, position)] = bound
-            held.append((key, position))
+        self._forget(namespace)
+        self._rules.put_binding(namespace, name, _stored(entry))
 
 
-def _user(who: Who) -> User:
-    return User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
+class NotIndexed(NeedsExternalAnswer):
+    """A decision needs large roles or bindings that have just changed."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        super().__init__()
+        self._authorizer = authorizer
+
+    async def resolve(self) -> None:
+        await self._authorizer.wait_indexed()
+
+
+class LongComparison(NeedsExternalAnswer):
+    """A write grants so many rules that their comparison with those of the writer takes several steps."""
+
+    def __init__(self, key: object, steps: Iterator[None], missing: list[Rule]) -> None:
+        super().__init__()
+        self._key, self._steps, self._missing = key, steps, missing
+
+    async def resolve(self) -> None:
+        began = perf_counter()
+        for _ in self._steps:
+            if perf_counter() - began > TURN:
+                await trio.lowlevel.checkpoint()
+                began = perf_counter()
+        described = await trio.to_thread.run_sync(rbac.describe, self._missing)
+        remember_answer(self._key, tuple(described))
+
+
+def _stored(entry: Entry | None) -> Stored | None:
+    return Stored(entry.object, len(entry.json)) if entry is not None else None
+
+
+def _subjects(user: User) -> Sequence[Subject]:
+    return subjects_of(user.name, user.groups)
+
+
+def _question(info: RequestInfo) -> Question:
+    if not info.is_resource:
+        return Question(verb=info.verb, path=info.path)
+    return Question(
+        verb=info.verb, group=info.group, resource=info.resource, subresource=info.subresource, name=info.name
+    )
 
 
 def permits(rule: Rule, info: RequestInfo) -> bool:
@@ -246,14 +313,3 @@ def permits(rule: Rule, info: RequestInfo) -> bool:
     if not info.is_resource:
         return rbac.permits_path(rule, info.verb, info.path)
     return rbac.permits_resource(rule, info.verb, info.group, info.resource, info.subresource, info.name)
-
-
-def _shown(subject: dict[str, Any], namespace: str) -> str:
-    kind, name = subject.get("kind", ""), subject.get("name", "")
-    if kind == "ServiceAccount":
-        name = f"{name}/{subject.get('namespace') or namespace}"
-    return f'{kind} "{name}"'
-
-
-def _not_found(role: RoleName) -> str:
-    return f'{"role" if role[0] else "clusterrole"}.{GROUP} "{role[1]}" not found'

@@ -50,7 +50,7 @@ class ViewFollower:
         self._view = view
         self._take = take
         self._seen = -1
-        self._known: set[tuple[str, str]] = set()
+        self._known: dict[tuple[str, str], Entry] = {}
 
     def catch_up(self) -> bool:
         """Pass on all changes since the last call. Returns whether there were any."""
@@ -68,22 +68,25 @@ class ViewFollower:
         return True
 
     def _restart(self) -> None:
-        """Pass on the whole state, and the deletion of known objects that are missing in it.
+        """Pass on the changes between the known objects and the whole state, with the deletions.
 
         Needed when the history in memory does not reach back to the last seen revision.
         """
-        entries = self._view.entries()
-        for namespace, name in self._known - {(entry.key.namespace, entry.key.name) for entry in entries}:
-            self._known.discard((namespace, name))
-            self._take(namespace, name, None)
+        gone, entries = self._known, self._view.entries()
+        self._known = {}
         for entry in entries:
-            self._one(entry, gone=False)
+            _, namespace, name = entry.key
+            if gone.pop((namespace, name), None) is not entry:
+                self._take(namespace, name, entry)
+            self._known[(namespace, name)] = entry
+        for namespace, name in gone:
+            self._take(namespace, name, None)
         self._seen = self._view.applied
 
     def _one(self, entry: Entry, *, gone: bool) -> None:
         _, namespace, name = entry.key
         if gone:
-            self._known.discard((namespace, name))
+            self._known.pop((namespace, name), None)
         else:
-            self._known.add((namespace, name))
+            self._known[(namespace, name)] = entry
         self._take(namespace, name, None if gone else entry)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -56,8 +57,13 @@ async def review(backend: Backend, request: Request, context: Context, rt: Resou
         raise status.invalid(rt.group, "", "", causes)
     with showing_warnings(context, write.target):
         await _admit(backend, write, sent)
-    answer = await REVIEWS[rt.kind](backend, context, sent)
-    return await context.turn.run(0, computed_response, 201, form, rt, answer)
+    answers = [await REVIEWS[rt.kind](backend, context, sent)]
+    return await context.turn.run(0, _response, form, rt, answers)
+
+
+def _response(form: Representation, rt: ResourceType, answers: list[Object]) -> Response:
+    """Return the response with the answer. It is taken from the list, so that a large one is freed in this thread."""
+    return computed_response(201, form, rt, answers.pop())
 
 
 async def _admit(backend: Backend, write: WriteRequest[CreateOptions], sent: Object) -> None:
@@ -154,6 +160,11 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
     if not namespace:
         raise status.bad_request("no namespace on request")
     rules = await _rules(backend, context, namespace)
+    await context.turn.begin(rules.size)
+    return await context.turn.run(rules.size, _rules_review, sent, rules)
+
+
+def _rules_review(sent: Object, rules: Rules) -> Object:
     answer: Object = {
         "resourceRules": [_listed(rule, RESOURCE_FIELDS) for rule in rules.rules if rule.get("resources")],
         "nonResourceRules": [_listed(rule, PATH_FIELDS) for rule in rules.rules if rule.get("nonResourceURLs")],
@@ -167,7 +178,7 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
 
 async def _rules(backend: Backend, context: Context, namespace: str) -> Rules:
     if context.at is None:
-        return backend.authorization.rules(context.user, namespace)
+        return await decide_with_answers(partial(backend.authorization.rules, context.user, namespace))
     past = PastRights(backend.store.reads, backend.store.registry, context.at)
     chain = await past.chain(backend.authorization, context.user, RequestInfo("", "", True, namespace=namespace))
     _warn_of_present_parts(backend, context, own=True)

@@ -12,6 +12,11 @@ which decides the time of a list of ten thousand objects.
 
 Whole lists and pages are cached, too (list_cache.py), one for each scope, with their entries as key. The bytes of these
 entries count: nothing else may refer to them when all objects have been replaced.
+
+The bound follows the objects in memory, so that the largest list fits in, in two forms: a list that does not fit is
+encoded anew for every request. Another bound, a share of the memory, is never passed. Branches share the cache.
+
+Equal lists at the same time are encoded once: the first request is the leader of a Flight, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ from kubechronicle.eventlog.records import Key
 from kubechronicle.http.metrics import Reading
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Bound of the cache, including the JSON of its entries, which it may be the last to refer to."""
+"""Bound of the cache over a small store, including the JSON of its entries, which it may be the last to refer to."""
+A_FORM = 6
+"""Bytes that count for each byte of an object in one form: its JSON, encoding and overhead, alone and in a list."""
 OVERHEAD = 200
 """Bytes of memory for each cached item besides its content: dict slot, object header, entry."""
 SAMPLE = 64
@@ -51,12 +58,17 @@ class HitCount:
 class EncodingCache:
     """One for all representations; described at the head of this file.
 
+    ``most_bytes``: the bound whatever the store's size is. ``store_bytes``: returns the bytes of all objects.
     ``variant``: a representation and all other rules of an encoding.
+    ``flights``: the lists that are being encoded, by variant and scope.
     ``erasures``: number of erasures; an encoding begun before one must not be cached after it.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.half = most_bytes // 2
+    def __init__(self, most_bytes: int = MOST_BYTES, store_bytes: Callable[[], int] = int) -> None:
+        self.half = min(most_bytes, MOST_BYTES) // 2
+        self.flights: dict[Hashable, Flight] = {}
+        self._most_bytes = most_bytes
+        self._store_bytes = store_bytes
         self.erasures = 0
         self.objects, self.lists = HitCount(), HitCount()
         self._young: dict[Hashable, dict[Hashable, Any]] = {}
@@ -64,6 +76,10 @@ class EncodingCache:
         self._young_bytes = 0
         self._young_objects = (0, 0)  # number and bytes of the items that are no lists
         self._old_bytes = 0
+
+    def fit(self) -> None:
+        """Set the bound by the present size of the store."""
+        self.half = min(self._most_bytes // 2, max(MOST_BYTES // 2, self._store_bytes() * A_FORM))
 
     @property
     def bytes_held(self) -> int:
@@ -91,6 +107,13 @@ class EncodingCache:
             {"": float(self.bytes_held)},
         )
         yield Reading(
+            "kubechronicle_encoding_cache_limit_bytes",
+            "Bound of kubechronicle_encoding_cache_bytes. It follows the size of the store and the memory limit.",
+            False,
+            "",
+            {"": float(2 * self.half)},
+        )
+        yield Reading(
             "kubechronicle_encoding_cache_hits",
             "Encoded objects and lists that were found in the cache.",
             True,
@@ -108,6 +131,7 @@ class EncodingCache:
     def clear(self) -> None:
         """Drop everything after an erasure of history: cached items may contain erased data."""
         self.erasures += 1
+        self.flights = {}
         self._young, self._young_bytes, self._young_objects = {}, 0, (0, 0)
         self._old, self._old_bytes = {}, 0
 
@@ -135,7 +159,7 @@ class EncodingCache:
         """
         if not isinstance(entries, tuple):
             return None
-        scope = _scope(entries)
+        scope = scope_of(entries)
         cached: _CachedList | None = self.young(variant).get(scope)
         if cached is None or not cached.is_of(entries):
             cached = self.old(variant).get(scope)
@@ -154,7 +178,7 @@ class EncodingCache:
         list was requested; the note is kept without the entries and may match another list, which does no harm."""
         if isinstance(entries, tuple):
             cached = _CachedList(hash(entries), entries if encoded else (), encoded, size, 0)
-            self._put_list(variant, _scope(entries), cached)
+            self._put_list(variant, scope_of(entries), cached)
 
     def _put_list(self, variant: Hashable, scope: Hashable, cached: _CachedList) -> None:
         self._drop_lists(variant, scope, cached.entries_hash)
@@ -184,6 +208,18 @@ class EncodingCache:
                         self._old_bytes -= cached.held
 
 
+class Flight:
+    """A list that one request encodes, and others wait for. ``items``: the result; None if the request failed."""
+
+    __slots__ = ("ended", "entries", "followers", "items")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self.ended = trio.Event()
+        self.followers = 0
+        self.items: Any = None
+
+
 class _CachedList(NamedTuple):
     """One list in one variant.
 
@@ -206,7 +242,7 @@ class _CachedList(NamedTuple):
         return self.entries_hash == hash(entries)
 
 
-def _scope(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
+def scope_of(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
     """Return the cache key of a list: its first and last object key. A list has mostly the same scope after one of its
     objects has changed, and so replaces its predecessor. Collisions are detected (``_CachedList.is_of``)."""
     return (entries[0].key, entries[-1].key) if entries else None

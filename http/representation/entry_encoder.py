@@ -55,7 +55,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 PART = 64
 """Entries encoded between two pauses."""
 MANY = 4096
-"""Entries whose bytes are counted between two pauses."""
+"""Entries whose bytes are counted between two pauses, and up to which a list of stored bytes is cached."""
 T = TypeVar("T")
 Body: TypeAlias = "bytes | ListBody"
 
@@ -326,7 +326,9 @@ class EntryEncoder:
             return b'%b"items":null%b\n' % (opening, closing)
         stored = self._splices and (self._schema is None or await self._schema.keeps_all(entries))
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
-        items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
+        # Stored bytes are joined while they are sent; a joined copy of very many would not be worth its memory.
+        keeps = not stored or len(entries) <= MANY
+        items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries), keeps=keeps)
         return ListBody(b'%b"items":[' % opening, items, b"]%b\n" % closing)
 
     async def _stored_items(self, entries: Sequence[Entry]) -> Items:
@@ -344,8 +346,15 @@ class EntryEncoder:
         if not self._fills_rows or printer_of(self.rt).order is not None:
             whole = self._table_of([self._both(entry) for entry in entries], metadata)
             return self._encoded(whole)
-        fill = filler(self._now())
-        rows = await self._in_parts(entries, self._rows, fill)
+        now = self._now()
+
+        async def encode_rows() -> Items:
+            rows = await self._in_parts(entries, self._rows, filler(now))
+            return joined_items(rows, separator=b",")
+
+        # Ages are in seconds.
+        variant = (self._variant, now.replace(microsecond=0))
+        rows = await list_items(self._cache, variant, entries, encode_rows, keeps=False)
         return self._table_around(rows, metadata, ending=b"\n")
 
     @property
@@ -356,16 +365,16 @@ class EntryEncoder:
         return self._as_of or datetime.now(UTC)
 
     def _table_around(
-        self, rows: Sequence[bytes], metadata: Object, *, no_headers: bool = False, ending: bytes = b""
+        self, rows: Items, metadata: Object, *, no_headers: bool = False, ending: bytes = b""
     ) -> ListBody:
-        """Return the Table of rows that are encoded already."""
+        """Return the Table of rows that are encoded already, with commas between them."""
         shown = {key: value for key, value in metadata.items() if value}
         made = table_of_rows(self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers)
         empty = self._encode_json(made)
-        if not rows:
-            return ListBody(empty, joined_items(()), ending)
+        if not rows.length:
+            return ListBody(empty, rows, ending)
         # The empty table ends with "rows":[]} or, for some kinds, with "rows":null}.
-        return ListBody(empty[: empty.rindex(b":") + 1] + b"[", joined_items(rows, separator=b","), b"]}" + ending)
+        return ListBody(empty[: empty.rindex(b":") + 1] + b"[", rows, b"]}" + ending)
 
     async def _in_parts(
         self, entries: Sequence[Entry], encoder: CachedEncoder[T], change: Callable[[T], bytes] | None = None

@@ -18,6 +18,7 @@ from kubechronicle.api.tables.rows import filler
 from kubechronicle.api.tables.table import partial_object_metadata
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.http.list_body import joined_items
 from kubechronicle.http.representation.encoding_cache import EncodingCache
 from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF, EntryEncoder
 
@@ -101,7 +102,7 @@ class EventEncoder(EntryEncoder):
             # By the entry: a DELETED event of an object that no longer matches shows the state before the event.
             key = (entry, *self._variant)
             row = event.cache.get(key) or event.cache.setdefault(key, self._row(entry))
-        body = self._table_around([filler(self._now())(row)], metadata, no_headers=self._columns_sent)
+        body = self._table_around(joined_items([filler(self._now())(row)]), metadata, no_headers=self._columns_sent)
         self._columns_sent = True
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from operator import is_
 
 import trio
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, chunked_items
-from kubechronicle.http.representation.encoding_cache import EncodingCache
+from kubechronicle.http.representation.encoding_cache import EncodingCache, Flight, scope_of
 
 TURN = 0.004
 """Seconds of work on one list after which other tasks run."""
@@ -34,27 +35,76 @@ class Pauses:
 
 
 async def list_items(
-    cache: EncodingCache | None, variant: Hashable, entries: Sequence[Entry], encode: Callable[[], Awaitable[Items]]
+    cache: EncodingCache | None,
+    variant: Hashable,
+    entries: Sequence[Entry],
+    encode: Callable[[], Awaitable[Items]],
+    *,
+    keeps: bool = True,
 ) -> Items:
-    """Return the items of these entries, from the cache or newly encoded. ``variant``: the representation."""
+    """Return the items of these entries, from the cache or newly encoded. Equal lists at the same time wait for one.
+
+    ``variant``: the representation. ``keeps``: cache the list; False if it also depends on the time.
+    """
     if cache is None or len(entries) < FEW:
         return await encode()
+    cache.fit()
     variant = ("list", variant)
-    cached: Items | tuple[()] | None = cache.get_list(variant, entries)
-    if cached:
-        return cached
+    key = (variant, scope_of(entries), len(entries))
+    while True:
+        cached: Items | tuple[()] | None = cache.get_list(variant, entries) if keeps else None
+        if cached:
+            return cached
+        flight = cache.flights.get(key)
+        if flight is None:
+            return await _lead(cache, key, entries, encode, variant if keeps else None, known=cached is not None)
+        if not _are_same(flight.entries, entries):
+            return await encode()
+        flight.followers += 1
+        await flight.ended.wait()
+        if flight.items is not None:
+            items: Items = flight.items
+            return items
+
+
+async def _lead(
+    cache: EncodingCache,
+    key: Hashable,
+    entries: Sequence[Entry],
+    encode: Callable[[], Awaitable[Items]],
+    variant: Hashable | None,
+    *,
+    known: bool,
+) -> Items:
+    """Encode a list for all requests that wait for it. ``variant``: under which it is cached, if it was ``known``."""
     erasures = cache.erasures
-    items = await encode()
-    if erasures != cache.erasures:
+    flight = cache.flights[key] = Flight(entries)
+    try:
+        items = await encode()
+        if variant is not None and erasures == cache.erasures:
+            if not known and not flight.followers:
+                cache.put_list(variant, entries, (), 0)
+            elif cache.admits(items.length):
+                items = await _joined(items)
+                if erasures == cache.erasures:
+                    cache.put_list(variant, entries, items, items.length)
+        elif flight.followers:
+            items = await _joined(items)
+        flight.items = items
         return items
-    if cached is None:
-        cache.put_list(variant, entries, (), 0)
-    elif cache.admits(items.length):
-        chunks, pauses = [], Pauses()
-        for chunk in items.chunks(b"", b""):
-            chunks.append(chunk)
-            await pauses.pause()
-        items = chunked_items(chunks)
-        if erasures == cache.erasures:
-            cache.put_list(variant, entries, items, items.length)
-    return items
+    finally:
+        if cache.flights.get(key) is flight:
+            del cache.flights[key]
+        flight.ended.set()
+
+
+async def _joined(items: Items) -> Items:
+    chunks, pauses = [], Pauses()
+    for chunk in items.chunks(b"", b""):
+        chunks.append(chunk)
+        await pauses.pause()
+    return chunked_items(chunks)
+
+
+def _are_same(some: Sequence[Entry], others: Sequence[Entry]) -> bool:
+    return some is others or all(map(is_, some, others))

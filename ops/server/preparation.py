@@ -58,6 +58,7 @@ from kubechronicle.ops.server.databases.overrides import Override, overrides_of
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
 from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
+from kubechronicle.ops.server.memory_limit import memory_limit
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.plan import Plan
@@ -70,6 +71,8 @@ from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
 
+SHARE_OF_ENCODINGS: Final = 4
+"""The cache of encodings may take one part of so many of the memory limit."""
 LOOK: Final = 0.5
 """Seconds between attempts to reach a database that takes no connections yet."""
 
@@ -311,7 +314,7 @@ def _http(settings: Settings, addresses: Addresses, pki: Pki) -> HttpSettings:
         profiling=settings.profiling,
         flags=shown(settings),
         configuration=configuration(settings),
-        encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
+        encoding_cache=_encoding_cache(settings),
         ui=settings.enable_ui,
         logs=settings.enable_logs_handler,
         kubelets=_kubelets(settings, pki),
@@ -320,6 +323,13 @@ def _http(settings: Settings, addresses: Addresses, pki: Pki) -> HttpSettings:
         livez_grace=settings.livez_grace_period,
         session_rate=settings.max_connection_bytes_per_sec,
     )
+
+
+def _encoding_cache(settings: Settings) -> int:
+    """Return the most bytes of the cache of encodings in one process."""
+    if settings.encoding_cache_mib is not None:
+        return settings.encoding_cache_mib * 1024 * 1024
+    return memory_limit() // SHARE_OF_ENCODINGS // settings.workers
 
 
 def _kubelets(settings: Settings, pki: Pki) -> KubeletSettings:

@@ -167,7 +167,7 @@ class Settings:
     disabled_metrics: tuple[types.Name, ...] | None
     allow_metric_labels: types.LabelValues | None
     allow_metric_labels_manifest: types.ReadableFile | None
-    encoding_cache_mib: types.Count
+    encoding_cache_mib: types.Count | None
     shutdown_delay_duration: types.Seconds
     shutdown_send_retry_after: bool
     shutdown_watch_termination_grace_period: types.Seconds

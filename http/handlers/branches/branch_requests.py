@@ -33,14 +33,9 @@ from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.revisions import check_moment, readable_since
 from kubechronicle.http.messages import Request
-from kubechronicle.http.representation.compression import Compression
-from kubechronicle.http.representation.encoder_choice import EncoderChoice
-from kubechronicle.http.representation.encoding_cache import EncodingCache
 
 # Subresources that reach out of the branch: into running containers, or to the keys of service accounts.
 REFUSED: Final = history.RUNNING | {"token"}
-ENCODINGS: Final = 8 * 1024 * 1024
-"""Bytes of the cache of encoded objects of one branch."""
 ANNOTATION: Final = "history.kubechronicle.dev/branch"
 
 # The parts of a branch that its handlers share, as long as it is open.
@@ -69,14 +64,10 @@ async def backend_in(backend: Backend, request: Request, context: Context) -> Ba
 def _backend_of(backend: Backend, branch: OpenBranch) -> Backend:
     found = _BACKENDS.get(branch)
     if found is None:
-        encodings = EncodingCache(ENCODINGS)
         found = _BACKENDS[branch] = replace(
             backend,
             store=branch.store,
             reads=ClientReads(branch),
-            encodings=encodings,
-            encoders=EncoderChoice(encodings),
-            compression=Compression(encodings),
             audited=None,
             branches=None,
         )

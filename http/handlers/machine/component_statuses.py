@@ -64,7 +64,7 @@ class ComponentStatuses:
         async with trio.open_nursery() as nursery:
             for name in (*PORTS, STORE):
                 nursery.start_soon(ask, name)
-        entries = selection.select([found[name] for name in sorted(found)])
+        entries = await selection.select([found[name] for name in sorted(found)])
         return Listing(entries=entries, revision=self._reads.applied)
 
     async def watch(

@@ -151,9 +151,10 @@ FLAGS = (
         "which overrides it.",
     ),
     Flag(
-        name="encoding-cache-mib", placeholder="MIB", default="64",
-        help="Memory for cached encodings: objects as protobuf, as table rows and as metadata, lists and pages; "
-        "0: none. The metrics kubechronicle_encoding_cache_… show its effect.",
+        name="encoding-cache-mib", placeholder="MIB", default="",
+        help="Most memory for cached encodings: objects as protobuf, as table rows and as metadata, lists and pages; "
+        "0: none. Without it, a quarter of the memory limit, shared by all workers. The cache uses as much of it as "
+        "the lists of the present objects need. The metrics kubechronicle_encoding_cache_… show its effect.",
     ),
     Flag(
         name="shutdown-delay-duration", placeholder="DURATION", default="0s",

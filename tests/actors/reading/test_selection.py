@@ -29,7 +29,7 @@ FIELDS = ("", "spec.nodeName=one", "spec.nodeName=", "spec.nodeName!=one", "meta
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("fields", FIELDS)
-def test_a_selection_has_the_matching_entries(labels: str, fields: str) -> None:
+async def test_a_selection_has_the_matching_entries(labels: str, fields: str) -> None:
     assert PODS is not None
     selection = Selection(
         labels=parse_label_selector(labels) if labels else None,
@@ -37,11 +37,11 @@ def test_a_selection_has_the_matching_entries(labels: str, fields: str) -> None:
     )
     matches = selection.matcher()
     expected = [each for each in ENTRIES if matches is None or matches(each)]
-    assert list(selection.select(ENTRIES)) == expected
+    assert list(await selection.select(ENTRIES)) == expected
     following: list[Entry] = []
     more, after = True, None
     while more:
-        listing = page_of(selection, within(ENTRIES, "", after), 5, 7)
+        listing = await page_of(selection, within(ENTRIES, "", after), 5, 7)
         following += listing.entries
         assert len(listing.entries) <= 7
         more = bool(listing.continue_token)
@@ -67,6 +67,6 @@ def test_within_a_namespace_after_a_key(namespace: str, after: tuple[str, str] |
         assert (span[0], span[-1]) == (expected[0], expected[-1])
 
 
-def test_all_entries_are_not_copied() -> None:
-    assert page_of(Selection(), within(ENTRIES, "", None), 5, 0).entries is ENTRIES
-    assert page_of(Selection(), within(ENTRIES, "m", None), 5, 0).entries == ENTRIES[:30]
+async def test_all_entries_are_not_copied() -> None:
+    assert (await page_of(Selection(), within(ENTRIES, "", None), 5, 0)).entries is ENTRIES
+    assert (await page_of(Selection(), within(ENTRIES, "m", None), 5, 0)).entries == ENTRIES[:30]

@@ -312,5 +312,6 @@ def test_reviews_of_long_names_do_not_fill_the_memory(monkeypatch: pytest.Monkey
         long = f"{number}" + "x" * 100_000
         assert authorizer.decide(USERS[0], replace(POD, namespace=long)).decision is Decision.NO_OPINION
         assert authorizer.decide(User(name="a", groups=(long,)), POD).decision is Decision.NO_OPINION
-    kept = {id(text): len(text) for key in (*authorizer._grants, *authorizer._refusals) for text in (*key[1], key[2])}
-    assert sum(kept.values()) <= 1 << 20
+    assert authorizer._kept_bytes <= 1 << 20
+    texts = [str(key) for kept in authorizer._kept.values() for key in (*kept.general, *kept.refusals)]
+    assert sum(map(len, (*texts, *authorizer._kept))) <= 1 << 20
