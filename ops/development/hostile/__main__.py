@@ -31,13 +31,13 @@ IDLE: Final = 0.2
 """The share of a core below which a server has done with an attack."""
 LOOK: Final = 0.5
 """Seconds between two looks at that."""
-MOST_WAIT: Final = 60.0
-"""Seconds to wait for that, at most."""
+MOST_WAIT: Final = 20.0
+"""Seconds to wait for that. A server that goes on is started again."""
 PAGE: Final = reference.ROOT / "docs" / "security.md"
 
 
 class Side:
-    """One of the two servers. It is started again after an attack has ended it."""
+    """One of the two servers. It is started again when an attack has ended it, or keeps it busy."""
 
     def __init__(self, start: Callable[[], AbstractContextManager[Site]]) -> None:
         self._start = start
@@ -55,29 +55,35 @@ class Side:
         self._open.close()
 
 
-def rest(site: Site) -> None:
-    """Wait until the server uses little CPU."""
+def rest(site: Site) -> bool:
+    """Wait until the server uses little CPU. Return False if it does not cease."""
     until = time.monotonic() + MOST_WAIT
     used = site.busy_seconds()
     while time.monotonic() < until:
         time.sleep(LOOK)
         before, used = used, site.busy_seconds()
         if used - before < IDLE * LOOK:
-            return
+            return True
+    return False
 
 
 def measure(side: Side, attack: Attack) -> Measured:
     """Attack the server while a light client polls it, and until it rests again."""
     site = side.site()
     attack.prepare(site)
+    site.turn += 1
     rest(site)
     with site.light() as light:
         light.begin()
         answers = attack.run(site)
-        rest(site)
+        rests = rest(site)
         if not site.busy_seconds():
             return Measured(Silence(failures=1), f"{answers}; the server ended", ended=True)
-        return Measured(light.end(), answers)
+        silence = light.end()
+    if not rests:
+        side.close()
+        answers += f"; busy for {MOST_WAIT:g} s"
+    return Measured(silence, answers)
 
 
 def measure_often(side: Side, attack: Attack) -> Measured:

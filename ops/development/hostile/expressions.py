@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.ops.development.hostile.site import ALICE, TENANT, Site, together
+from kubechronicle.ops.development.hostile.site import ALICE, EDITOR, TENANT, Site, together
 
 CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "cidr": ("cidr({}).containsIP('10.0.0.1')", "10.0.0.0/8"),
@@ -93,7 +93,7 @@ def rules(call: str, site: Site) -> str:
     if accepted != "201":
         return f"definition {accepted}"
     body = {"apiVersion": f"{GROUP}/v1", "kind": call.title(), "metadata": {"name": "x"}, "spec": {"c": CALLS[call][1]}}
-    return together(TIMES, lambda: site.ask("POST", f"/apis/{GROUP}/v1/{call}s?dryRun=All", body).status)
+    return together(TIMES, lambda: site.ask("POST", f"/apis/{GROUP}/v1/{call}s?dryRun=All", body, user=EDITOR).status)
 
 
 COMPUTED: Final = "patterns"
@@ -129,7 +129,9 @@ def policy(name: str, site: Site) -> str:
         return f"policy {accepted}"
     data = {"p": pattern(800)} if name == COMPUTED else {"c": CALLS[name][1]}
     path = f"/api/v1/namespaces/judged-by-{name}/configmaps?dryRun=All"
-    return together(TIMES, lambda: site.ask("POST", path, {"metadata": {"name": "x"}, "data": data}).status)
+    return together(
+        TIMES, lambda: site.ask("POST", path, {"metadata": {"name": "x"}, "data": data}, user=EDITOR).status
+    )
 
 
 # Texts and patterns that take long to compile
@@ -137,7 +139,9 @@ def policy(name: str, site: Site) -> str:
 
 def long_rule(site: Site) -> str:
     """Create a definition with a rule of 48 KB, as a dry run."""
-    return site.ask("POST", f"{_DEFINITIONS}?dryRun=All", definition("long", [_long("self.spec.c")])).status
+    return site.ask(
+        "POST", f"{_DEFINITIONS}?dryRun=All", definition("long", [_long("self.spec.c")]), user=EDITOR
+    ).status
 
 
 def long_validation(site: Site) -> str:
@@ -147,7 +151,7 @@ def long_validation(site: Site) -> str:
         "validations": [{"expression": _long("object.data.c")}],
     }
     body = {"metadata": {"name": f"long.{GROUP}"}, "spec": spec}
-    return site.ask("POST", f"{_POLICIES}/validatingadmissionpolicies?dryRun=All", body).status
+    return site.ask("POST", f"{_POLICIES}/validatingadmissionpolicies?dryRun=All", body, user=EDITOR).status
 
 
 def _long(place: str) -> str:
@@ -178,4 +182,4 @@ def bisect(site: Site) -> str:
 def schema_pattern(site: Site) -> str:
     """Create a definition with 16 patterns of 9 KB, as a dry run."""
     texts = {f"p{number}": {"type": "string", "pattern": pattern(800, 900 - number)} for number in range(16)}
-    return site.ask("POST", f"{_DEFINITIONS}?dryRun=All", definition("pattern", [], **texts)).status
+    return site.ask("POST", f"{_DEFINITIONS}?dryRun=All", definition("pattern", [], **texts), user=EDITOR).status

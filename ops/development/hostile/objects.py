@@ -9,7 +9,7 @@ from typing import Final
 
 from kubechronicle.ops.bench.own_server import load_generator
 from kubechronicle.ops.development.hostile import requests
-from kubechronicle.ops.development.hostile.site import ALICE, ANONYMOUS, NOBODY, TENANT, Site, together
+from kubechronicle.ops.development.hostile.site import ALICE, ANONYMOUS, EDITOR, NOBODY, TENANT, TENANTS, Site, together
 
 OBJECTS: Final = 100_000
 AT_ONCE: Final = 20
@@ -69,7 +69,7 @@ def _bind(site: Site) -> None:
     group = "rbac.authorization.k8s.io"
     subjects = [
         {"kind": "Group", "name": "system:unauthenticated", "apiGroup": group},
-        {"kind": "User", "name": ALICE, "apiGroup": group},
+        {"kind": "Group", "name": TENANTS, "apiGroup": group},
     ]
     for role in range(ROLES):
         rules = [
@@ -120,7 +120,7 @@ def _fill(site: Site) -> None:
 def lists(site: Site, accept: str, count: int) -> str:
     """List all objects of the crowded namespace, ``count`` times at once."""
     path, headers = f"/api/v1/namespaces/{CROWDED}/configmaps", {"accept": accept}
-    return together(count, lambda: site.ask("GET", path, headers=headers, kept=1).status)
+    return together(count, lambda: site.ask("GET", path, user=EDITOR, headers=headers, kept=1).status)
 
 
 TABLE: Final = f"{_PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
@@ -150,4 +150,4 @@ def former(name: str, site: Site) -> str:
     request = requests.REQUESTS[name]
     path, body = request.path.replace("{revision}", revision), request.body() or None
     headers = {"content-type": request.content_type, **request.headers}
-    return together(CLIENTS, lambda: site.ask(request.method, path, body, headers=headers).status)
+    return together(CLIENTS, lambda: site.ask(request.method, path, body, user=EDITOR, headers=headers).status)

@@ -3,8 +3,9 @@
     with our_site() as site:
         site.ask("GET", "/version", user=ANONYMOUS).status
 
-An administrator prepares. The attackers are ALICE, who is admin of the namespace TENANT alone, NOBODY, who has no
-binding, and clients without a credential.
+An administrator prepares. The attackers are EDITOR, who may write everything, ALICE, who may do so in the namespace
+TENANT alone, NOBODY, who has no binding, and clients without a credential. Each attack has users of its own: a server
+runs the rules of users elsewhere whose requests were slow.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ from kubechronicle.ops.development.differential.transport import Target
 from kubechronicle.ops.development.hostile.light_client import LightClient, process_seconds
 
 TENANT: Final = "tenant"
-ADMIN, ALICE, NOBODY, ANONYMOUS = "admin", "alice", "nobody", ""
-_TOKENS: Final = {ALICE: "token-of-alice", NOBODY: "token-of-nobody"}
-_USERS: Final = "".join(f"{token},{user},{user}\n" for user, token in _TOKENS.items())
+TENANTS: Final = "tenants"
+"""The group of ALICE."""
+ADMIN, EDITOR, ALICE, NOBODY, ANONYMOUS = "admin", "editor", "alice", "nobody", ""
+_GROUPS: Final = {EDITOR: "system:masters", ALICE: TENANTS, NOBODY: "others"}
+_USERS: Final = "".join(
+    f"{user}-{turn},{user}-{turn},{user}-{turn},{group}\n" for user, group in _GROUPS.items() for turn in range(1000)
+)
 TIMEOUT: Final = 90.0
 """Seconds for an answer: more than kube-apiserver's --request-timeout."""
 CHUNK: Final = 1 << 20
@@ -49,10 +54,14 @@ class Reply:
 
 @dataclass(slots=True)
 class Site:
-    """``ours``: False for a kube-apiserver. ``prepared``: the results of preparations on this server by their names."""
+    """``ours``: False for a kube-apiserver. ``prepared``: the results of preparations on this server by their names.
+
+    ``turn``: the number of the attack; it is part of its users' names.
+    """
 
     target: Target
     ours: bool
+    turn: int = 0
     prepared: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,8 +76,8 @@ class Site:
         return cast("T", self.prepared[name])
 
     def headers(self, user: str) -> dict[str, str]:
-        token = self.target.token if user == ADMIN else _TOKENS.get(user, "")
-        return {"authorization": f"Bearer {token}"} if token else {}
+        token = self.target.token if user == ADMIN else f"{user}-{self.turn}"
+        return {"authorization": f"Bearer {token}"} if user else {}
 
     def ask(
         self,
@@ -131,15 +140,15 @@ def counted(answers: Counter[str]) -> str:
 
 
 def tenant(site: Site) -> None:
-    """Create ALICE's namespace, and give her every right there. (No controller fills the ClusterRole admin.)"""
+    """Create the namespace, and give ALICE every right there. (No controller fills the ClusterRole admin.)"""
     site.make("/api/v1/namespaces", {"metadata": {"name": TENANT}})
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    site.make(f"/apis/{group}/v1/namespaces/{TENANT}/roles", {"metadata": {"name": ALICE}, "rules": rules})
+    site.make(f"/apis/{group}/v1/namespaces/{TENANT}/roles", {"metadata": {"name": TENANTS}, "rules": rules})
     binding = {
-        "metadata": {"name": ALICE},
-        "subjects": [{"kind": "User", "name": ALICE, "apiGroup": group}],
-        "roleRef": {"kind": "Role", "name": ALICE, "apiGroup": group},
+        "metadata": {"name": TENANTS},
+        "subjects": [{"kind": "Group", "name": TENANTS, "apiGroup": group}],
+        "roleRef": {"kind": "Role", "name": TENANTS, "apiGroup": group},
     }
     site.make(f"/apis/{group}/v1/namespaces/{TENANT}/rolebindings", binding)
 
