@@ -67,7 +67,6 @@ differential: install-test
 # Attack this server and a real kube-apiserver v1.36 in turns, and write the longest silences into docs/security.md. Fails
 # if an attack holds the event loop for 100 ms of CPU. ARGS='--only RE2 HTTP/2' sends some of the attacks.
 hostile: install-test
-	@tests/clients/prepare.sh load
 	@.venv/bin/python -m kubechronicle.ops.development.hostile --reference --write $(ARGS)
 
 # Feed a real NATS server, and a broker that speaks Kafka's protocol. Builds them first, and fetches their clients.

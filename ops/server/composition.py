@@ -41,6 +41,7 @@ from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.webhooks import Webhooks
+from kubechronicle.http.stalls import StallWatch
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
@@ -103,6 +104,7 @@ def assemble(
     ``others``: the logs of the resources that are not in the first one.
     """
     encryption = encryption or Encryption(None)
+    stalls = StallWatch()
     parts = _parts(make_storage(stored_log, encryption, epoch=plan.postmaster_epoch, others=others), plan, encryption)
     storage, store, own = parts.storage, parts.store, parts.own
     main = storage.main
@@ -134,7 +136,7 @@ def assemble(
         others=[(unit.name, unit.tail, unit.appender) for unit in storage.others],
         actors=storage.actors,
         outside=_outside(parts, application, aggregation),
-        loops=_loops(parts, application, availability),
+        loops=[ChildSpec(name="stalls", run=stalls.run), *_loops(parts, application, availability)],
         http=ChildSpec(name="http", run=run_http),
     )
     assembly = Assembly(
@@ -148,7 +150,8 @@ def assemble(
         jwt=parts.jwt,
     )
     _register_metrics(assembly, parts)
-    application.metrics.registry.register(unavailable)
+    for collector in (unavailable, stalls.durations, stalls.cpu):
+        application.metrics.registry.register(collector)
     return assembly
 
 

@@ -75,7 +75,10 @@ def measure(side: Side, attack: Attack) -> Measured:
     rest(site)
     with site.light() as light:
         light.begin()
-        answers = attack.run(site)
+        try:
+            answers = attack.run(site)
+        except OSError as error:
+            answers = type(error).__name__  # a handshake that was not answered
         rests = rest(site)
         if not site.busy_seconds():
             return Measured(Silence(failures=1), f"{answers}; the server ended", ended=True)

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.ops.bench.own_server import load_generator
+from kubechronicle.ops.development.differential.reference import ROOT
 from kubechronicle.ops.development.hostile import requests
 from kubechronicle.ops.development.hostile.site import ALICE, ANONYMOUS, EDITOR, NOBODY, TENANT, TENANTS, Site, together
 
@@ -113,7 +113,8 @@ def _fill(site: Site) -> None:
             "mode": "fill", "namespace": CROWDED, "count": OBJECTS, "conns": 16, "size": 1024,
             "server": site.target.url, "token-file": Path(token.name),
         }  # fmt: skip
-        command = [str(load_generator().binary), *(f"-{name}={value}" for name, value in flags.items())]
+        subprocess.run([ROOT / "tests" / "clients" / "prepare.sh", "load"], check=True)
+        command = [str(ROOT / ".cache" / "bin" / "load"), *(f"-{name}={value}" for name, value in flags.items())]
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
 
 
