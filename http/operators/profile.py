@@ -79,7 +79,7 @@ class _Sampler:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Look at the stacks within the block. Only in the main thread."""
-        self._used, self._others = time.thread_time_ns(), _thread_times()
+        self._used, self._others = time.thread_time_ns(), thread_times()
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
         try:
@@ -91,7 +91,7 @@ class _Sampler:
     def _look(self, _: int, frame: FrameType | None) -> None:
         now = time.thread_time_ns()
         self._count(frame, now - self._used)
-        others = _thread_times()
+        others = thread_times()
         for ident, running in sys._current_frames().items():
             if ident in others:
                 self._count(running, others[ident] - self._others.get(ident, 0))
@@ -110,7 +110,7 @@ class _Sampler:
             self.stacks[key] += spent
 
 
-def _thread_times() -> dict[int, int]:
+def thread_times() -> dict[int, int]:
     """Return the nanoseconds of CPU of each thread but this one; none where /proc does not tell."""
     times: dict[int, int] = {}
     for thread in threading.enumerate():

@@ -43,6 +43,7 @@ from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
+from kubechronicle.http.stalls import StallWatch
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
@@ -107,6 +108,7 @@ def assemble(
     ``others``: the logs of the resources that are not in the first one.
     """
     encryption = encryption or Encryption(None)
+    stalls = StallWatch()
     parts = _parts(make_storage(stored_log, encryption, epoch=plan.postmaster_epoch, others=others), plan, encryption)
     storage, store, own = parts.storage, parts.store, parts.own
     main = storage.main
@@ -138,7 +140,10 @@ def assemble(
         others=[(unit.name, unit.tail, unit.appender) for unit in storage.others],
         actors=storage.actors,
         outside=_outside(parts, application, aggregation),
-        loops=_loops(parts, application, availability, foreign_objects(store, backends, aggregation)),
+        loops=[
+            ChildSpec(name="stalls", run=stalls.run),
+            *_loops(parts, application, availability, foreign_objects(store, backends, aggregation)),
+        ],
         http=ChildSpec(name="http", run=run_http),
     )
     assembly = Assembly(
@@ -152,7 +157,8 @@ def assemble(
         jwt=parts.jwt,
     )
     _register_metrics(assembly, parts)
-    application.metrics.registry.register(unavailable)
+    for collector in (unavailable, stalls.durations, stalls.cpu):
+        application.metrics.registry.register(collector)
     return assembly
 
 

@@ -17,6 +17,7 @@ import hostile_clients
 import pytest
 from harness import home
 
+from kubechronicle.ops.development.hostile import requests
 from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, resident_mib
 
 CLIENTS = 16
@@ -69,11 +70,11 @@ class Canary:
 
 def test_hostile_requests_do_not_delay_others(hostile_server: ServerProcess) -> None:
     canary = Canary(hostile_server.url)
-    created = canary.send("POST", f"{hostile_clients.NAMESPACE}/configmaps", hostile_clients.large_object())
+    created = canary.send("POST", f"{requests.NAMESPACE}/configmaps", requests.large_object())
     revision = json.loads(created)["metadata"]["resourceVersion"]
-    canary.send("POST", "/apis/apps/v1/namespaces/default/deployments", hostile_clients.deployment())
+    canary.send("POST", "/apis/apps/v1/namespaces/default/deployments", requests.deployment())
     for number in range(REVISIONS):
-        path = f"{hostile_clients.NAMESPACE}/configmaps/{hostile_clients.LARGE_OBJECT}"
+        path = f"{requests.NAMESPACE}/configmaps/{requests.LARGE_OBJECT}"
         canary.send("PATCH", path, b'{"data":{"n":"%d"}}' % -number, "application/merge-patch+json")
     quiet = percentile(canary.times(QUIET_SECONDS), 0.99)
 

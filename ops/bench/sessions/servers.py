@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import secrets
 import subprocess
 import time
@@ -163,9 +162,7 @@ def reference_side(home: Path) -> Iterator[Side]:
     """Run a kube-apiserver with its etcd."""
     home.mkdir(mode=0o755)
     with reference.reference_server() as target:
-        children = [each.pid for each in descendants(os.getpid())]
-        pid = next(pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "kube-apiserver")
-        yield Side(name="kube-apiserver", target=target, home=home, processes=lambda: descendants(pid))
+        yield Side(name="kube-apiserver", target=target, home=home, processes=lambda: descendants(target.pid))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -150,19 +151,19 @@ def process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
 
 
 @contextlib.contextmanager
-def reference_server() -> Iterator[Target]:
-    """Run kube-apiserver and etcd on an empty store in a temporary folder."""
+def reference_server(users: str = "") -> Iterator[Target]:
+    """Run kube-apiserver and etcd on an empty store in a temporary folder. ``users``: more lines of its token file."""
     apiserver, etcd = programs()
     with tempfile.TemporaryDirectory(prefix="kubechronicle-reference-") as directory, contextlib.ExitStack() as stack:
         home = Path(directory)
         client, peer, secure = free_ports(3)
         target = Target(f"https://127.0.0.1:{secure}", secrets.token_hex(16))
-        (home / "tokens.csv").write_text(f'{target.token},{CALLER},{CALLER},"system:masters"\n')
+        (home / "tokens.csv").write_text(f'{target.token},{CALLER},{CALLER},"system:masters"\n{users}')
         write_key(home / "sa.key")
         stack.enter_context(process(etcd_command(etcd, home, client, peer), home / "etcd.log"))
         child = stack.enter_context(process(apiserver_command(apiserver, home, client, secure), home / "apiserver.log"))
         wait_until_ready(target, child, home / "apiserver.log")
-        yield target
+        yield replace(target, pid=child.pid)
 
 
 def write_key(path: Path) -> None:
@@ -206,12 +207,12 @@ def wait_until_ready(target: Target, child: subprocess.Popen[bytes], log: Path) 
 
 
 @contextlib.contextmanager
-def our_server() -> Iterator[Target]:
-    """Run a kubechronicle on an empty store with the reference's settings."""
+def our_server(users: str = "") -> Iterator[Target]:
+    """Run a kubechronicle on an empty store with the reference's settings. ``users``: as above."""
     with tempfile.TemporaryDirectory(prefix="kubechronicle-differential-") as directory:
         home = Path(directory)
         token = secrets.token_hex(16)
-        (home / "tokens.csv").write_text(f'{token},{CALLER},{CALLER},"system:masters"\n')
+        (home / "tokens.csv").write_text(f'{token},{CALLER},{CALLER},"system:masters"\n{users}')
         arguments = [
             "--token-auth-file",
             str(home / "tokens.csv"),
@@ -221,7 +222,7 @@ def our_server() -> Iterator[Target]:
             SERVICE_RANGE,
         ]
         with running(ServerProcess(home / "data", arguments=arguments)) as server:
-            yield Target(server.url, token)
+            yield Target(server.url, token, server.pid)
 
 
 def check_version(connection: Connection) -> None:

@@ -22,10 +22,11 @@ UNANSWERED = 0  # the status of a request without an answer
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The address of a server, and the bearer token of a user in system:masters."""
+    """The address of a server, the bearer token of a user in system:masters, and its process if a tool started it."""
 
     url: str
     token: str
+    pid: int = 0
 
 
 @dataclass(slots=True)
