@@ -1,38 +1,37 @@
 """The resource actors as one child of the supervision tree: one per resource type, started on demand.
 
-They share no state, so each is restarted alone (one_for_one). An actor that keeps crashing stops its supervisor.
+They share no state, so each is restarted alone (one_for_one). While one keeps crashing, writes of its resource fail.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from collections.abc import Callable
 
 import trio
 
-from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.actors.resource_actor import Commit, ResourceActor, ResourceActorStatistics, Submit
 from kubechronicle.eventlog.records import Transaction
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running
 
-log = logging.getLogger(__name__)
-
-# After more than INTENSITY crashes of one actor within PERIOD seconds, restarting it is no remedy (as in Supervisor).
-INTENSITY = 8
-PERIOD = 60.0
-# Seconds before a restart, for each crash within the period.
-BACKOFF = 0.02
+# The longest pause in seconds before an actor is restarted: all writes of the resource wait for it.
+LONGEST_PAUSE = 2.0
 
 
 class ResourceActors:
     """``current_revision(resource, namespace, name)``: the view's (0: absent). ``submit``: the appender's."""
 
-    def __init__(self, *, current_revision: Callable[[str, str, str], int], submit: Submit) -> None:
+    def __init__(
+        self,
+        *,
+        current_revision: Callable[[str, str, str], int],
+        submit: Submit,
+        failures: TaskFailures | None = None,
+    ) -> None:
         self._current_revision = current_revision
         self._submit = submit
         self._actors: dict[str, ResourceActor] = {}
         self._nursery: trio.Nursery | None = None
-        self.crashes_total = 0
+        self._failures = failures if failures is not None else TaskFailures()
 
     def begin(self, transaction: Transaction, *, deadline: float) -> Commit:
         """Send a transaction to the actor of its main change. MailboxFull: nothing happened."""
@@ -65,20 +64,8 @@ class ResourceActors:
         return actor
 
     async def _keep_running(self, actor: ResourceActor) -> None:
-        crashes: deque[float] = deque()
-        while True:
-            try:
-                await actor.run()
-            except Exception:
-                log.exception("the actor of %s crashed, restarting it", actor.resource)
-            self.crashes_total += 1
-            now = trio.current_time()
-            crashes.append(now)
-            while crashes[0] < now - PERIOD:
-                crashes.popleft()
-            if len(crashes) > INTENSITY:
-                raise SupervisorGaveUp("resource actors", actor.resource, len(crashes), PERIOD)
-            await trio.sleep(BACKOFF * len(crashes))
+        name = f"actor of {actor.resource}"
+        await keep_running(name, actor.run, self._failures, essential=True, longest=LONGEST_PAUSE)
 
     def statistics(self) -> dict[str, ResourceActorStatistics]:
         return {resource: actor.statistics() for resource, actor in self._actors.items()}

@@ -1,42 +1,41 @@
-"""A supervisor as in OTP: an ordered list of children, started first to last, stopped last to first.
+"""Supervision as in OTP: ordered lists of children, which are started again when they fail.
 
-rest_for_one: when a child crashes, the children started after it (they may depend on it) are stopped in reverse order,
-then it and they are started again. After more than ``intensity`` restarts within ``period`` seconds the supervisor
-stops all children and raises SupervisorGaveUp to its parent.
+`Supervisor` (rest_for_one): when a child crashes, the children started after it (they may depend on it) are stopped in
+reverse order, then it and they are started again.
 
-    children: log, tail, actors, http      tail crashes
-    stop http, stop actors                 (reverse order)
-    start tail, start actors, start http
+    children: tail, appender, actors       tail crashes
+    stop actors, stop appender             (reverse order)
+    start tail, start appender, start actors
 
-This file does not depend on the children's work. It catches any Exception of a child. So do resource_actors.py and
-resource_actor.py for their actors, and the HTTP server for its handlers; loops catch the errors they expect.
+It stops all children and raises SupervisorGaveUp after more than ``intensity`` restarts within ``period`` seconds. With
+``lasting``, that is so only until all children have run once, and for an error that is ``fatal`` for the child.
+Otherwise the pauses grow (eventlog/restarts.py), and the server goes on without the child's work.
+
+`Tasks` (one_for_one): each child is started again alone, and never given up.
+
+This file does not depend on the children's work. It catches any Exception of a child. So do restarts.py for tasks
+within a child, resource_actor.py, and the HTTP server for its handlers; loops catch the errors they expect.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import trio
 
 from kubechronicle.actors.errors import SupervisorGaveUp
-
-log = logging.getLogger(__name__)
+from kubechronicle.eventlog.restarts import LONGEST, Runnable, TaskFailures, keep_running, leaves
 
 # Seconds a child may take to start before it counts as crashed.
 START_TIMEOUT = 120.0
-# Seconds before a restart, doubled for each one within the period.
-FIRST_BACKOFF = 0.05
+# The longest pause before a restart that counts: the supervisor gives up after some of them.
 MAX_BACKOFF = 2.0
-
-
-class Runnable(Protocol):
-    """Run a child: call ``task_status.started()`` once it is up, and return only when cancelled."""
-
-    def __call__(self, *, task_status: trio.TaskStatus[Any]) -> Awaitable[None]: ...
+# Seconds that the start of Tasks waits for all its children. Those that are slower start beside what follows.
+PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +44,14 @@ class ChildSpec:
 
     ``run``: a return without cancellation counts as a crash, like an exception.
     ``stop``: awaited, for at most ``stop_timeout`` seconds, before the child is cancelled.
+    ``fatal``: errors after which the child's state is not to be trusted.
+    ``essential``: the server is not ready without this child. Those of a Supervisor all are.
     """
 
     name: str
     run: Runnable
+    fatal: tuple[type[Exception], ...] = ()
+    essential: bool = False
     stop: Callable[[], Awaitable[None]] | None = None
     stop_timeout: float = 30.0
 
@@ -63,26 +66,48 @@ class _Running:
 class Supervisor:
     """One level of the tree. ``run`` is a Runnable, so supervisors nest."""
 
-    def __init__(self, name: str, children: Sequence[ChildSpec], *, intensity: int = 8, period: float = 60.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        children: Sequence[ChildSpec],
+        *,
+        intensity: int = 8,
+        period: float = 60.0,
+        lasting: bool = False,
+        failures: TaskFailures | None = None,
+    ) -> None:
         self.name = name
+        self.failures = failures if failures is not None else TaskFailures()
         self._children = tuple(children)
         self._running: list[_Running] = []
         self._intensity = intensity
         self._restarts: deque[float] = deque()
         self._period = period
+        self._lasting = lasting
+        self._has_run = False
         self._crashes: deque[tuple[int, BaseException | None]] = deque()
         self._crash_or_stop = trio.Event()
         self._stop_requested = False
-        self.restarts_total = 0
+
+    @property
+    def restarts_total(self) -> int:
+        """The failures of all tasks of this account."""
+        return sum(self.failures.totals.values())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start all children and keep them running until ``request_stop``, then stop them in reverse order."""
+        """Start all children, report started, and keep them running until ``request_stop``. Then stop them in reverse
+        order."""
+        for spec in self._children:
+            self.failures.know(spec.name)
         async with trio.open_nursery() as nursery:
             try:
                 await self._start_from(0, nursery)
-                task_status.started()
                 while not self._stop_requested:
-                    await self._crash_or_stop.wait()
+                    if not self._crashes:
+                        self._has_run = True
+                        task_status.started()
+                        task_status = trio.TASK_STATUS_IGNORED
+                        await self._crash_or_stop.wait()
                     self._crash_or_stop = trio.Event()
                     while self._crashes and not self._stop_requested:
                         await self._handle_crash(*self._crashes.popleft(), nursery)
@@ -107,6 +132,7 @@ class Supervisor:
                 return
             if running.ended.is_set():
                 return  # it crashed while starting, and the crash is queued
+            self.failures.restarted(self._children[position].name)
 
     async def _run_child(self, position: int, running: _Running, *, task_status: trio.TaskStatus[None]) -> None:
         spec = self._children[position]
@@ -131,17 +157,24 @@ class Supervisor:
         if position >= len(self._running) or not self._running[position].ended.is_set():
             return  # already restarted together with an earlier child
         spec = self._children[position]
-        log.error("%s: %s crashed, restarting it and the children after it", self.name, spec.name, exc_info=error)
+        if isinstance(error, SupervisorGaveUp):
+            raise error
+        is_fatal = any(isinstance(leaf, spec.fatal) for leaf in leaves(error))
+        counts = is_fatal or not (self._lasting and self._has_run)
+        longest = MAX_BACKOFF if counts else LONGEST
+        pause = self.failures.failed(spec.name, error, essential=True, longest=longest)
+        if counts and self._restarted_too_often():
+            raise SupervisorGaveUp(self.name, spec.name, len(self._restarts), self._period) from error
+        await self._stop_from(position)
+        await trio.sleep(pause)
+        await self._start_from(position, nursery)
+
+    def _restarted_too_often(self) -> bool:
         now = trio.current_time()
         self._restarts.append(now)
         while self._restarts and self._restarts[0] < now - self._period:
             self._restarts.popleft()
-        if len(self._restarts) > self._intensity:
-            raise SupervisorGaveUp(self.name, spec.name, len(self._restarts), self._period) from error
-        self.restarts_total += 1
-        await self._stop_from(position)
-        await trio.sleep(min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (len(self._restarts) - 1)))
-        await self._start_from(position, nursery)
+        return len(self._restarts) > self._intensity
 
     async def _stop_from(self, index: int) -> None:
         while len(self._running) > index:
@@ -157,6 +190,27 @@ class Supervisor:
                 with trio.CancelScope(shield=True):
                     await running.ended.wait()
                 self._running.pop()
+
+
+class Tasks:
+    """Children without an order between them. ``run`` is a Runnable."""
+
+    def __init__(self, children: Sequence[ChildSpec], failures: TaskFailures) -> None:
+        self._children = tuple(children)
+        self._failures = failures
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start the children one after the other, report started, and keep each running until cancelled."""
+        async with trio.open_nursery() as nursery:
+            deadline = trio.current_time() + PATIENCE
+            for spec in self._children:
+                up = trio.Event()
+                keep = partial(keep_running, essential=spec.essential, up=up)
+                nursery.start_soon(keep, spec.name, spec.run, self._failures)
+                with trio.move_on_at(deadline):
+                    await up.wait()
+            task_status.started()
+            await trio.sleep_forever()
 
 
 class _Started:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -49,6 +50,7 @@ from kubechronicle.eventlog.postgres.session import (
 )
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
 from kubechronicle.eventlog.records import Batch, BatchResult, Head
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running
 from kubechronicle.eventlog.retention import retention
 
 logger = logging.getLogger(__name__)
@@ -274,13 +276,20 @@ class PostgresLog(StandbyReads):
 
 @asynccontextmanager
 async def open_postgres_log(
-    url: str, *, instance: str, direct_url: str = "", standby_url: str = ""
+    url: str,
+    *,
+    instance: str,
+    direct_url: str = "",
+    standby_url: str = "",
+    failures: TaskFailures | None = None,
+    listener: str = "log-listener",
 ) -> AsyncIterator[PostgresLog]:
     """Open the log in the migrated database at ``url``.
 
     ``instance``: the name of this server among those on the same database, shown in pg_stat_activity.
     ``direct_url``: the database's own address, if ``url`` leads through a pooler in transaction mode.
     ``standby_url``: the address of a hot standby, for searches and lists of the past.
+    ``failures``, ``listener``: the account of failed tasks, and the name of the listener in it.
     SetupError: a mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
@@ -322,7 +331,9 @@ async def open_postgres_log(
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
-                await nursery.start(log.run_listener)
+                up, account = trio.Event(), failures if failures is not None else TaskFailures()
+                nursery.start_soon(partial(keep_running, listener, log.run_listener, account, up=up))
+                await up.wait()
                 try:
                     yield log
                 finally:

@@ -84,10 +84,14 @@ class Tail:
         """Load, report started, and follow the log until cancelled. Raises LogCorrupt, in an exception group."""
         await self._load()
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._listen)
-            nursery.start_soon(self.views.dispatcher.run)
-            await self._follow()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen)
+                nursery.start_soon(self.views.dispatcher.run)
+                await self._follow()
+        except Exception:
+            self._loaded = False  # records may be applied in part: the next run loads all objects
+            raise
 
     # For the appender and readers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.router import router
 from kubechronicle.http.handlers.ui import Ui
-from kubechronicle.http.health import Check, Health
+from kubechronicle.http.health import Check, Health, Trouble
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metric_filter import MetricFilter
 from kubechronicle.http.metrics import Metrics
@@ -111,6 +111,7 @@ def build_application(
     tracing: Tracing | None = None,
     recorder: ReadRecorder | None = None,
     branches: Branches | None = None,
+    troubles: Callable[[], Iterable[Trouble]] = tuple,
 ) -> HttpApplication:
     """Assemble the application.
 
@@ -118,9 +119,11 @@ def build_application(
     ``aggregation``: the API groups of other servers; None: there are none.
     ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
     ``branches``: the branches that are open here; None: there are none.
+    ``troubles``: what fails now, for /readyz.
     """
     metrics, drain = Metrics(settings.shown_metrics), Drain()
-    health = Health(checks, time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0)
+    live_from = time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0
+    health = Health(checks, live_from, troubles)
     ui = Ui() if settings.ui else None
     version = discovery.version_info(settings.server_version)
     documents, openapi = _documents(store, settings, version, issuer, health, ui)

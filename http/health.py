@@ -3,6 +3,9 @@ health endpoints").
 
 A check is a synchronous function that reads the state of another part. It returns nothing, or raises Unhealthy with the
 reason. The reason goes to the server's log; clients read "reason withheld", as from kube-apiserver.
+
+Beside the checks, /readyz names what fails at present: tasks, and sibling workers (Trouble). It fails only if the
+server cannot serve without them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubechronicle.http.context import Context
@@ -42,6 +45,14 @@ class Check:
     healthz: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A part that fails now. ``name``: as in the list of /readyz?verbose. ``essential``: the server is not ready."""
+
+    name: str
+    essential: bool = False
+
+
 def ping() -> None:
     """Succeed always: an answer proves that the server runs."""
 
@@ -58,8 +69,17 @@ class Results:
 class Health:
     """Answers the health paths. ``results``: by (check, endpoint)."""
 
-    def __init__(self, checks: Sequence[Check], live_from: float = 0.0) -> None:
-        """``live_from``: the time (monotonic) until which a failed check does not fail /livez."""
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        live_from: float = 0.0,
+        troubles: Callable[[], Iterable[Trouble]] = tuple,
+    ) -> None:
+        """``live_from``: the time (monotonic) until which a failed check does not fail /livez.
+
+        ``troubles``: what fails now; its part of the server has logged it.
+        """
+        self._troubles = troubles
         self._checks = [Check("ping", ping), *checks]
         self._live_from = live_from
         self.results: dict[tuple[str, str], Results] = {}
@@ -123,6 +143,13 @@ class Health:
                 log.warning("%s check %s failed: %s", endpoint, check.name, reason)
             else:
                 lines.append(f"[+]{check.name} ok")
+        for trouble in self._troubles() if endpoint == "readyz" else ():
+            if trouble.essential and trouble.name not in excluded:
+                failed.append(trouble.name)
+                lines.append(f"[-]{trouble.name} failed: reason withheld")
+            else:
+                lines.append(f"[!]{trouble.name} failed: reason withheld; not needed to be ready")
+            excluded.discard(trouble.name)
         unknown = excluded - {check.name for check in checks}
         if unknown:
             listed = ", ".join(f'"{one}"' for one in sorted(unknown))

@@ -263,6 +263,12 @@ def _erase(arguments: argparse.Namespace) -> int:
     return _run_async(lambda settings: erase.run(settings, arguments), arguments)
 
 
+def _repair(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import repair
+
+    return _run_async(lambda settings: repair.run(settings, arguments), arguments)
+
+
 def _up(arguments: argparse.Namespace) -> int:
     import trio
 
@@ -313,6 +319,11 @@ COMMANDS: dict[str, Command] = {
         "Erase an object's contents, or a user's identity, from history; verify still proves the rest.",
         flags.erase_flags,
         _erase,
+    ),
+    "repair": Command(
+        "Disable webhooks and policies, or change bindings of roles, beside an API that refuses it.",
+        flags.repair_flags,
+        _repair,
     ),
     "convert": Command(
         "Convert objects between JSON, YAML and protobuf, and between versions.", flags.convert_flags, _convert

@@ -18,6 +18,7 @@ class WorkerFailed(Exception):
     """A worker process ended before it was ready. Unless it was killed, it has reported the reason in one line."""
 
     def __init__(self, number: int, status: int) -> None:
+        self.how = f"it did not start: {describe_status(status)}"
         super().__init__(f"worker {number} did not start: {describe_status(status)}")
         self.status = status
         """The exit status as subprocess reports it; negative: killed by that signal."""

@@ -50,6 +50,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.queries.reads",
     "eventlog.records",
     "eventlog.request_parts",
+    "eventlog.restarts",
     "eventlog.views",
     "eventlog.waking",
     "eventlog.watching",

@@ -19,12 +19,11 @@ from kubechronicle.actors.allocation.families import invalid, is_headless, stays
 from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics, Durations
 from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
 from kubechronicle.actors.allocation.ranges import Ranges
-from kubechronicle.actors.writing.targets import Target, context_of
+from kubechronicle.actors.writing.targets import Target, new_object
 from kubechronicle.api.builtin.common.checks import parse_ip
 from kubechronicle.api.builtin.core.service.strategy import needs_address
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
-from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
@@ -66,16 +65,9 @@ def labels_of(name: str) -> dict[str, str]:
 def new_address(name: str, owner: Owner) -> Object:
     """Return the stored IPAddress that allocates ``name`` to a Service."""
     rt = builtin_registry().builtin("networking.k8s.io", "v1", "ipaddresses")
-    context = context_of(Target(rt=rt, name=name, manager=MANAGER), creates=True)
     reference = {"resource": "services", "namespace": owner.namespace, "name": owner.name}
-    body = {
-        "apiVersion": rt.api_version,
-        "kind": rt.kind,
-        "metadata": {"name": name, "labels": labels_of(name)},
-        "spec": {"parentRef": reference},
-    }
-    obj, _ = pipeline.decode_object(rt, body, context, create=True)
-    return pipeline.prepare_create(rt, obj, context).object
+    body = {"metadata": {"name": name, "labels": labels_of(name)}, "spec": {"parentRef": reference}}
+    return new_object(Target(rt=rt, name=name, manager=MANAGER), body)
 
 
 def canonical(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from kubechronicle.actors.store import Store, system_caller
@@ -11,21 +11,28 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.values.objects import Object
 
-EXISTS: Final = ("AlreadyExists",)
-EXISTS_OR_NAMESPACE_ENDS: Final = ("AlreadyExists", "NotFound", "Forbidden")
-"""Reasons for which a creation in a namespace that may be terminating is given up."""
+NAMESPACE_ENDS: Final = "NamespaceTerminating"
+"""The cause of a rejection. One without it comes from admission: a quota, a policy, a webhook."""
 
 
 async def create_unless_exists(
-    store: Store, component: str, target: Target, obj: Object, *, accepted: Collection[str] = EXISTS
+    store: Store, component: str, target: Target, obj: Object, *, unless_namespace_ends: bool = False
 ) -> None:
-    """Create the object; ``obj`` may lack apiVersion and kind. StatusError, unless its reason is ``accepted``."""
+    """Create the object; ``obj`` may lack apiVersion and kind. StatusError.
+
+    ``unless_namespace_ends``: also accept that the namespace is gone or terminating.
+    """
     body = {"apiVersion": target.rt.api_version, "kind": target.rt.kind, **obj}
     try:
         await store.writes.create(system_caller(component, "create"), target, body)
     except StatusError as error:
-        if error.reason not in accepted:
+        if error.reason != "AlreadyExists" and not (unless_namespace_ends and _namespace_ends(error)):
             raise
+
+
+def _namespace_ends(error: StatusError) -> bool:
+    causes = (error.details or {}).get("causes") or ()
+    return error.code == 404 or any(cause.get("reason") == NAMESPACE_ENDS for cause in causes)
 
 
 async def edit_if_exists(store: Store, component: str, target: Target, change: Callable[[Object], Object]) -> None:

@@ -15,21 +15,18 @@ is passed to ``on_changes``, in order and once, or ``on_list`` is called again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Final, NoReturn
 
 import trio
 
-from kubechronicle.actors.loops.retries import RETRIED, OnError
+from kubechronicle.actors.loops.retries import RETRIED, Complaints, OnError
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.watching.cursors import Cursor
-
-log = logging.getLogger(__name__)
 
 RETRY_DELAY: Final = 1.0
 """Seconds after an error, unless the loop has delays of its own."""
@@ -70,7 +67,6 @@ class Reflector:
     ) -> None:
         self._reads = reads
         self._rt = rt
-        self._component = component
         self._on_list = on_list
         self._on_changes = on_changes
         self._selection = selection if selection is not None else Selection()
@@ -79,6 +75,7 @@ class Reflector:
         self._delays = delays if delays is not None else repeat(RETRY_DELAY)
         self._on_error = on_error
         self._cursor: Cursor | None = None
+        self._complaints = Complaints(f"{component}: {rt.plural}")
 
     @property
     def revision(self) -> int:
@@ -99,6 +96,7 @@ class Reflector:
         watching = await self._reads.watch(self._rt, self._selection, revision=self._list_revision, initial=False)
         cursor = self._cursor = watching.cursor
         due = await self._on_list()
+        self._complaints.succeeded()
         while True:
             try:
                 events = await cursor.next_batch(due if due is not None else self._next_resync())
@@ -111,12 +109,13 @@ class Reflector:
                 due = await self._on_changes(events)
             else:
                 due = await self._on_list()
+            self._complaints.succeeded()
 
     def _next_resync(self) -> float | None:
         return trio.current_time() + self._resync if self._resync is not None else None
 
     async def _wait_after(self, error: Exception) -> None:
-        log.warning("%s could not follow %s, trying again: %s", self._component, self._rt.plural, error)
+        self._complaints.failed(error)
         if self._on_error is not None:
             self._on_error(error)
         await trio.sleep(next(self._delays))

@@ -19,6 +19,7 @@ from kubechronicle.actors.random_names import new_uid as new_uid
 from kubechronicle.actors.unfinished_work import Progress
 from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
@@ -148,3 +149,14 @@ def with_name_suffix(target: Target, context: WriteContext, obj: dict[str, Any])
     if not obj["metadata"].get("generateName") or not strategy_of(target.rt.resource).extends_names:
         return context
     return replace(context, name_suffix=name_suffix())
+
+
+def new_object(target: Target, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of a new object of the server's own, to be committed without admission.
+
+    ``body``: may lack apiVersion and kind.
+    """
+    rt, context = target.rt, context_of(target, creates=True)
+    typed = {"apiVersion": rt.api_version, "kind": rt.kind, **body}
+    obj, _ = pipeline.decode_object(rt, typed, context, create=True)
+    return pipeline.prepare_create(rt, obj, context).object

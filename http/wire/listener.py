@@ -18,9 +18,12 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.messages import Application
 from kubechronicle.http.wire.connection import Connection, prepare_socket
 from kubechronicle.http.wire.date_field import DateField
@@ -47,7 +50,9 @@ _AGAIN = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 class Server:
     """The server, which `serve` reports when it listens."""
 
-    def __init__(self, app: Application, config: ServeConfig) -> None:
+    def __init__(self, app: Application, config: ServeConfig, failures: TaskFailures | None = None) -> None:
+        """``failures``: the account of failed tasks; each is started again without the connections noticing."""
+        self._failures = failures if failures is not None else TaskFailures()
         self.app = app
         self.config = config
         self.limits = config.limits
@@ -143,18 +148,26 @@ class Server:
             self.addresses = [socket_address(sock.getsockname()) for sock in sockets]
             with self._stop:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._reap)
+                    self._keep(nursery, "reaper", self._reap)
                     task_status.started(self)
                     with self._accepting:
                         async with trio.open_nursery() as acceptors:
                             for sock in sockets:
-                                acceptors.start_soon(self._accept, sock, tls, nursery)
+                                host, port = socket_address(sock.getsockname())
+                                name = f"acceptor {host}:{port}"
+                                self._keep(acceptors, name, partial(self._accept, sock, tls, nursery), essential=True)
                             if siblings:
-                                acceptors.start_soon(self._accept_for_siblings, siblings, tls, nursery)
+                                accept = partial(self._accept_for_siblings, siblings, tls, nursery)
+                                self._keep(acceptors, "sibling-acceptor", accept)
                     close_all([*sockets, *siblings])
         finally:
             close_all([*sockets, *siblings])
             self._finished.set()
+
+    def _keep(
+        self, nursery: trio.Nursery, name: str, task: Callable[[], Awaitable[None]], *, essential: bool = False
+    ) -> None:
+        nursery.start_soon(partial(keep_running, name, plain(task), self._failures, essential=essential))
 
     async def _sockets(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Return the listening sockets of this process, and those of its siblings."""
@@ -232,21 +245,26 @@ class Server:
                 now = trio.current_time()
                 for connection in list(self._connections):
                     connection.reap(now)
-        finally:
+        except trio.Cancelled:
             # Everything is cancelled, but writes are shielded, and without the reaper a client that does not read would
             # block them forever.
             for connection in list(self._connections):
                 connection.lost()
+            raise
 
 
 async def serve(
-    app: Application, config: ServeConfig, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
+    app: Application,
+    config: ServeConfig,
+    failures: TaskFailures | None = None,
+    *,
+    task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until drained or cancelled. Reports the `Server` when its sockets listen.
 
     Before that, raises OSError for an address or file that cannot be used, and ssl.SSLError for an invalid file.
     """
-    await Server(app, config).run(task_status)
+    await Server(app, config, failures).run(task_status)
 
 
 def _kind(error: BaseException) -> tuple[str, ...]:

@@ -257,3 +257,34 @@ def erase_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be erased")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_settings(parser, (*DATABASE, "history-archive"))
+
+
+def repair_flags(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = {
+        "list": "List webhook configurations, policies and bindings of roles.",
+        "disable": "Take the webhooks out of a configuration, or delete the bindings of a policy.",
+        "unbind": "Take a subject out of a binding of a role, or delete the binding.",
+        "grant": "Make a user or a group cluster-admin.",
+        "undo": "Write the state before a change of one of these objects.",
+    }
+    settings = (*DATABASE, "encryption-provider-config")
+    for name, summary in actions.items():
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name == "list":
+            command.add_argument("--deleted", action="store_true", help="instead, those deleted, with how to undo it")
+            add_settings(command, settings)
+            continue
+        if name == "undo":
+            command.add_argument("revision", metavar="REVISION", type=int, help="the revision of the change")
+        elif name != "grant":
+            command.add_argument("object", metavar="TYPE/NAME", help="as `kubechronicle repair list` prints it")
+        if name in ("unbind", "grant"):
+            command.add_argument("--user", metavar="NAME", default="", help="a user")
+            command.add_argument("--group", metavar="NAME", default="", help="a group")
+        if name == "unbind":
+            command.add_argument("--serviceaccount", metavar="NAMESPACE/NAME", default="", help="a service account")
+            command.add_argument("-n", "--namespace", metavar="NAME", default="", help="the namespace of a RoleBinding")
+        command.add_argument("--reason", metavar="TEXT", default="", help="the reason, which the log keeps")
+        command.add_argument("--dry-run", action="store_true", help="only show what would be changed")
+        add_settings(command, settings)

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.embedded_postgres import (
     Running,
@@ -18,7 +19,7 @@ from kubechronicle.ops.settings.settings import Settings
 
 
 @asynccontextmanager
-async def server_database(settings: Settings) -> AsyncGenerator[Running]:
+async def server_database(settings: Settings, failures: TaskFailures | None = None) -> AsyncGenerator[Running]:
     """Yield the database of a server. An embedded one belongs to that server, and starts while the server prepares."""
     if settings.database_url is not None:
         url = settings.database_url
@@ -28,7 +29,7 @@ async def server_database(settings: Settings) -> AsyncGenerator[Running]:
 
         yield Running(operators_url)
         return
-    async with starting_postgres(settings.data_dir) as running:
+    async with starting_postgres(settings.data_dir, failures) as running:
         yield running
 
 

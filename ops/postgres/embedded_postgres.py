@@ -25,11 +25,13 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError, PostgresFailed
 from kubechronicle.ops.locks import Held, locked
 from kubechronicle.ops.postgres.cluster import Cluster, environment, launch_command, prepare, socket_url
@@ -75,8 +77,12 @@ def has_cluster(data_dir: Path) -> bool:
 
 
 @asynccontextmanager
-async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
-    """Start a database in DATA_DIR/postgres without waiting for it, and stop it at the end. Raise OperatorError."""
+async def starting_postgres(data_dir: Path, failures: TaskFailures | None = None) -> AsyncGenerator[Running]:
+    """Start a database in DATA_DIR/postgres without waiting for it, and stop it at the end. Raise OperatorError.
+
+    ``failures``: the account of failed tasks.
+    """
+    account = failures if failures is not None else TaskFailures()
     try:
         await trio.Path(data_dir).mkdir(parents=True, exist_ok=True)
         with locked(data_dir / "postgres.lock", wait=False):
@@ -85,7 +91,8 @@ async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
 
                 async def running() -> str:
                     await server.wait_ready()
-                    nursery.start_soon(server.keep_running)
+                    keeping = partial(keep_running, "postgres", plain(server.keep_running), account, returns=True)
+                    nursery.start_soon(keeping)
                     return socket_url(server.cluster.directory)
 
                 try:

@@ -95,7 +95,7 @@ class Assembly:
 
     async def serve_http(self, *, task_status: trio.TaskStatus[Server]) -> None:
         async with trio.open_nursery() as nursery:
-            self.server = await nursery.start(serve, self.application.application, self.plan.listen)
+            self.server = await nursery.start(serve, self.application.application, self.plan.listen, self.tree.failures)
             self.listening.set()
             task_status.started(self.server)
         if self.draining or self.handing_over:

@@ -30,6 +30,7 @@ from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.registry import discovery
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.foreign_objects import ForeignObjects
 from kubechronicle.http.app import HttpApplication, build_application
@@ -39,7 +40,7 @@ from kubechronicle.http.authentication.token_issuer import external_keys
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
-from kubechronicle.http.health import Check, Unhealthy
+from kubechronicle.http.health import Check, Trouble, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
@@ -102,14 +103,18 @@ def assemble(
     plan: Plan,
     encryption: Encryption | None = None,
     others: Sequence[OtherDatabase] = (),
+    failures: TaskFailures | None = None,
 ) -> Assembly:
     """Return a server over a log. ``encryption``: of the contents in the log; it runs already.
 
     ``others``: the logs of the resources that are not in the first one.
+    ``failures``: the account of the tasks that run already.
     """
     encryption = encryption or Encryption(None)
     stalls = StallWatch()
-    parts = _parts(make_storage(stored_log, encryption, epoch=plan.postmaster_epoch, others=others), plan, encryption)
+    failures = failures if failures is not None else TaskFailures()
+    made = make_storage(stored_log, encryption, epoch=plan.postmaster_epoch, others=others, failures=failures)
+    parts = _parts(made, plan, encryption)
     storage, store, own = parts.storage, parts.store, parts.own
     main = storage.main
     assembly: Assembly
@@ -128,6 +133,7 @@ def assemble(
         tracing=parts.tracing.tracing if parts.tracing is not None else None,
         recorder=parts.recorder,
         branches=parts.branches,
+        troubles=partial(_troubles, failures, plan),
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -145,6 +151,7 @@ def assemble(
             *_loops(parts, application, availability, foreign_objects(store, backends, aggregation)),
         ],
         http=ChildSpec(name="http", run=run_http),
+        failures=failures,
     )
     assembly = Assembly(
         plan=plan,
@@ -228,7 +235,7 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
     children = [ChildSpec(name="egress", run=parts.egress.run), ChildSpec(name="outgoing", run=parts.outgoing.run)]
     children += parts.tracing.children if parts.tracing is not None else []
     children += (
-        *(ChildSpec(name="rereading", run=unit.rereading.run) for unit in parts.storage.every),
+        *(ChildSpec(name=_of("rereading", unit), run=unit.rereading.run) for unit in parts.storage.every),
         ChildSpec(name="kept-connections", run=application.kept.run),
         ChildSpec(name="aggregated-discovery", run=aggregation.discovery.run),
         ChildSpec(name="branches", run=parts.branches.run),
@@ -243,8 +250,25 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
         children += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
     if parts.jwt is not None:
         children.append(ChildSpec(name="jwt-issuers", run=parts.jwt.run))
-    children += [ChildSpec(name="jwt-signer", run=each.run) for each in external_keys(parts.plan.issuer)]
+    children += [
+        ChildSpec(name=f"jwt-signer-{number}" if number else "jwt-signer", run=each.run)
+        for number, each in enumerate(external_keys(parts.plan.issuer))
+    ]
     return children
+
+
+def _troubles(failures: TaskFailures, plan: Plan) -> list[Trouble]:
+    """Return the tasks of this process that fail now, and the worker processes that do not serve."""
+    down = plan.workers.down if plan.workers is not None else ()
+    return [
+        *(Trouble(f"task/{each.name}", essential=each.essential) for each in failures.failing()),
+        *(Trouble(f"worker/{number}") for number in down),
+    ]
+
+
+def _of(task: str, unit: Unit) -> str:
+    """Return the name of a task that each log has."""
+    return f"{task} of {unit.name}" if unit.name else task
 
 
 def _loops(
@@ -253,13 +277,16 @@ def _loops(
     plan = parts.plan
     loops = [
         *parts.own.children(),
-        *(ChildSpec(name="log-losses", run=LogLosses(parts.store, unit.tail).run) for unit in parts.storage.every),
+        *(
+            ChildSpec(name=_of("log-losses", unit), run=LogLosses(parts.store, unit.tail).run)
+            for unit in parts.storage.every
+        ),
         *_led_loops(plan, parts.store, parts.current, foreign),
         *led(plan.leading, [availability, ChildSpec(name="branch-expiry", run=BranchExpiry(parts.store).run)]),
         *parts.authorization.children(),
     ]
     if application.flow_control is not None:
-        loops.append(ChildSpec(name="flow-control", run=application.flow_control.run))
+        loops.append(ChildSpec(name="flow-control", run=application.flow_control.run, essential=True))
     return loops
 
 

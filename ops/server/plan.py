@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
     from kubechronicle.http.outgoing.image_reviews import ImageWebhook
     from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
+    from kubechronicle.ops.server.worker_messages import WorkerStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,5 +128,7 @@ class Plan:
     """Set when this worker is to run the control loops. None: the process has no sibling workers."""
     worker: int | None = None
     """The number of this worker, for its metrics."""
+    workers: WorkerStates | None = None
+    """The states of all workers, as their parent tells them. None: the process has no sibling workers."""
     postmaster_epoch: PostmasterEpoch | None = None
     """Given if this process runs the database and alone appends to it (eventlog/sole_appender.py)."""

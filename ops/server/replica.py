@@ -8,12 +8,15 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import trio
 
+from kubechronicle.actors.supervisor import ChildSpec, Tasks
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
@@ -50,19 +53,25 @@ async def run_server(
     shutdown: Shutdown,
     report_ready: Callable[[], object],
     *,
-    background: Iterable[Callable[[], Awaitable[None]]] = (),
+    background: Iterable[ChildSpec] = (),
+    failures: TaskFailures,
 ) -> None:
-    """Serve over the database until stopped. ``background``: tasks to run meanwhile."""
+    """Serve over the database until stopped.
+
+    ``background``: tasks to run meanwhile.
+    ``failures``: the account of all tasks of this process.
+    """
     instance = f"{socket.gethostname()}-{os.getpid()}"
     opening = open_postgres_log(
         database_url,
         instance=instance,
         direct_url=plan.database_direct_url,
         standby_url=plan.history_database_url,
+        failures=failures,
     )
     async with (
         opening as revision_log,
-        open_databases(plan.overrides, instance=instance) as databases,
+        open_databases(plan.overrides, instance=instance, failures=failures) as databases,
         trio.open_nursery() as nursery,
     ):
         if plan.postmaster_epoch is None:
@@ -71,23 +80,29 @@ async def run_server(
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
         encryption = Encryption(plan.encryption, server=plan.server)
-        await nursery.start(encryption.run)
-        assembly = assemble(revision_log, plan, encryption, others)
-        nursery.start_soon(LayoutGuard(layout, assembly.views).run)
+        up = trio.Event()
+        nursery.start_soon(partial(keep_running, "encryption", encryption.run, failures, up=up))
+        await up.wait()
+        assembly = assemble(revision_log, plan, encryption, others, failures)
+        guard = plain(LayoutGuard(layout, assembly.views).run)
+        nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
+        tasks = list(background)
         if assembly.sole is not None:
-            nursery.start_soon(assembly.sole.run)
+            tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        for each in logs.values():
-            nursery.start_soon(_retain, each, plan)
-            nursery.start_soon(each.clocks.run)
-            nursery.start_soon(each.size.run)
+        for name, each in logs.items():
+            of = "" if each is revision_log else f" of {name}"
+            tasks += [
+                ChildSpec(name=f"retention{of}", run=plain(partial(_retain, each, plan))),
+                ChildSpec(name=f"clocks{of}", run=plain(each.clocks.run)),
+                ChildSpec(name=f"size{of}", run=plain(each.size.run)),
+            ]
+        nursery.start_soon(Tasks(tasks, failures).run)
         registry = assembly.application.metrics.registry
         registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
         registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
         if revision_log.standby is not None:
             registry.register(StandbyCollector(revision_log.standby))
-        for task in background:
-            nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
         shutdown.assembly = assembly
         report_ready()

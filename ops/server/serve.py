@@ -17,6 +17,8 @@ from functools import partial
 
 import trio
 
+from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.eventlog.restarts import TaskFailures, plain
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.settings.settings import Settings
@@ -33,16 +35,18 @@ async def serve(settings: Settings) -> None:
 
 
 async def _serve_alone(settings: Settings) -> None:
-    shutdown = Shutdown(settings)
+    shutdown, failures = Shutdown(settings), TaskFailures()
     async with trio.open_nursery() as signals:
-        await signals.start(shutdown.wait_for_signals)
+        await shutdown.start(signals, failures)
         with shutdown.scope:
-            async with prepared(settings) as ready:
+            async with prepared(settings, failures) as ready:
                 from kubechronicle.ops.server.preparation import make_plan
                 from kubechronicle.ops.server.replica import renew_certificates, run_server
 
                 plan = make_plan(settings, ready.inputs, ready.pki, ready.issuer)
                 plan = replace(plan, postmaster_epoch=ready.postmaster_epoch)  # no other process appends
-                renewing = partial(renew_certificates, ready.pki, ready.names)
-                await run_server(plan, ready.database_url, shutdown, ready.print_ready, background=[renewing])
+                renewing = plain(partial(renew_certificates, ready.pki, ready.names))
+                background = [ChildSpec(name="certificates", run=renewing)]
+                url, report = ready.database_url, ready.print_ready
+                await run_server(plan, url, shutdown, report, background=background, failures=failures)
         signals.cancel_scope.cancel()

@@ -13,6 +13,7 @@ def readings(assembly: Assembly) -> Iterable[Reading]:
     yield from _view_readings(assembly)
     yield from _actor_readings(assembly)
     yield from _connection_readings(assembly)
+    yield from _worker_readings(assembly)
 
 
 def _view_readings(assembly: Assembly) -> Iterable[Reading]:
@@ -91,12 +92,37 @@ def _actor_readings(assembly: Assembly) -> Iterable[Reading]:
         "resource",
         {name: float(actor.conflicts) for name, actor in statistics.items()},
     )
+    failures = assembly.tree.failures
     yield Reading(
         "kubechronicle_restarts",
-        "Restarts of supervised children.",
+        "Failures of supervised tasks, after which they were started again.",
         True,
+        "task",
+        {name: float(count) for name, count in failures.totals.items()},
+    )
+    yield Reading(
+        "kubechronicle_failing_tasks",
+        "Tasks that fail now, or have failed a moment ago.",
+        False,
         "",
-        {"": float(assembly.tree.restarts_total + assembly.actors.crashes_total)},
+        {"": float(len(failures.failing()))},
+    )
+
+
+def _worker_readings(assembly: Assembly) -> Iterable[Reading]:
+    workers, leading = assembly.plan.workers, assembly.plan.leading
+    if workers is None or leading is None:
+        return
+    serving = float(workers.wanted - len(workers.down))
+    yield Reading("kubechronicle_workers", "Worker processes of this server.", False, "", {"": float(workers.wanted)})
+    yield Reading("kubechronicle_workers_serving", "Worker processes that serve.", False, "", {"": serving})
+    yield Reading("kubechronicle_worker_leads", "Whether this worker leads.", False, "", {"": float(leading.is_set())})
+    yield Reading(
+        "kubechronicle_worker_deaths",
+        "Deaths of worker processes by their number, also of those that hung and were killed.",
+        True,
+        "slot",
+        {str(number): float(count) for number, count in workers.deaths.items()},
     )
 
 

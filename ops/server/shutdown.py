@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ class Shutdown:
         if settings.shutdown_send_retry_after:
             self._limit += settings.request_timeout
 
+    async def start(self, nursery: trio.Nursery, failures: TaskFailures) -> None:
+        """Begin to wait for signals in the nursery."""
+        waiting = trio.Event()
+        keep = partial(keep_running, returns=True, up=waiting)
+        nursery.start_soon(keep, "signals", self.wait_for_signals, failures)
+        await waiting.wait()
+
     async def wait_for_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
             task_status.started()
@@ -42,12 +51,14 @@ class Shutdown:
             if self.assembly is None:
                 self.scope.cancel()
                 return
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._drain, self.assembly, nursery.cancel_scope)
-                await anext(received)
-                log.warning("Stopping at once")
-                nursery.cancel_scope.cancel()
-            self.scope.cancel()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._drain, self.assembly, nursery.cancel_scope)
+                    await anext(received)
+                    log.warning("Stopping at once")
+                    nursery.cancel_scope.cancel()
+            finally:
+                self.scope.cancel()
 
     async def hand_over(self) -> None:
         """Drain this process after a successor has taken over its port."""

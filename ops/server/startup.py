@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.ops.postgres.database import server_database
 from kubechronicle.ops.postgres.embedded_postgres import has_cluster
 from kubechronicle.ops.server.listening.addresses import find_addresses
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def prepared(settings: Settings) -> AsyncGenerator[Prepared]:
+async def prepared(settings: Settings, failures: TaskFailures) -> AsyncGenerator[Prepared]:
     """Check the inputs, then keep a migrated database, certificates and keys until the block is left."""
     addresses, inputs = find_addresses(settings), None
     if settings.database_url is None and not has_cluster(settings.data_dir):
         from kubechronicle.ops.server.preparation import check_inputs
 
         inputs = check_inputs(settings, addresses)  # before a cluster is made, which takes a second and stays
-    async with server_database(settings) as database:
+    async with server_database(settings, failures) as database:
         from kubechronicle.ops.server.preparation import check_inputs, prepare
 
         yield await prepare(settings, inputs or check_inputs(settings, addresses), database)

@@ -1,7 +1,8 @@
 """Messages between the parent process (workers.py) and a worker (worker.py).
 
-The parent's first message is a StartMessage: eight bytes of length, then JSON. Then the parent sends words, one a line:
-LEAD (run the control loops) and RETIRE (stop, because a successor has taken over). The worker sends READY, once.
+The parent's first message is a StartMessage: eight bytes of length, then JSON. Then the parent sends lines: LEAD (run
+the control loops), RETIRE (stop, because a successor has taken over), and STATES with a WorkerStates as JSON, whenever
+that changes. The worker sends BEAT twice a second (heartbeats.py), and READY once.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import trio
 
+from kubechronicle.ops.server.heartbeats import Heart
 from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.types import IPAddress, IPNetwork
@@ -23,8 +27,44 @@ from kubechronicle.ops.settings.types import IPAddress, IPNetwork
 if TYPE_CHECKING:
     import cattrs
 
-LEAD, RETIRE, READY = b"lead", b"retire", b"ready"
+LEAD, RETIRE, STATES, READY, BEAT = b"lead", b"retire", b"states ", b"ready", b"beat"
+SEND_TIMEOUT = 1.0  # seconds; the words of one worker's life fit into the socket's buffer
 _LENGTH = struct.Struct(">Q")
+
+
+@dataclass(eq=False, slots=True)
+class Worker:
+    """A worker process as its parent sees it."""
+
+    number: int
+    process: trio.Process
+    control: trio.SocketStream
+    heart: Heart
+    ready: trio.Event = field(default_factory=trio.Event)  # also set when it cannot become ready any more
+    hung: bool = False
+    _sending: trio.Lock = field(default_factory=trio.Lock)
+
+    async def send(self, data: bytes) -> None:
+        # The task that waits for the process notices a dead worker, and heartbeats one that does not read.
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.move_on_after(SEND_TIMEOUT):
+            async with self._sending:
+                await self.control.send_all(data)
+
+    async def listen(self) -> None:
+        """Note the worker's words until it ends."""
+        received = b""
+        try:
+            async for data in self.control:
+                *lines, received = (received + data).split(b"\n")
+                for line in lines:
+                    self.heart.beat()
+                    if line == READY:
+                        self.heart.serving = True
+                        self.ready.set()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self.ready.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +86,28 @@ class StartMessage:
     def to_bytes(self) -> bytes:
         data = orjson.dumps(_converter().unstructure(self))
         return _LENGTH.pack(len(data)) + data
+
+
+@dataclass(slots=True)
+class WorkerStates:
+    """The workers as their parent sees them, for the metrics and /readyz of each. ``deaths``: by number.
+
+    ``down``: the numbers without a worker that serves.
+    """
+
+    wanted: int = 1
+    down: tuple[int, ...] = ()
+    deaths: dict[int, int] = field(default_factory=dict)
+
+    def to_line(self) -> bytes:
+        deaths = {str(number): count for number, count in self.deaths.items()}
+        return STATES + orjson.dumps({"wanted": self.wanted, "down": self.down, "deaths": deaths})
+
+    def follow(self, line: bytes) -> None:
+        """Take the states of a line."""
+        told = orjson.loads(line.removeprefix(STATES))
+        self.wanted, self.down = told["wanted"], tuple(told["down"])
+        self.deaths = {int(number): count for number, count in told["deaths"].items()}
 
 
 def receive_start(parent: socket.socket) -> StartMessage:

@@ -6,10 +6,15 @@ accepted. Each worker is an ordinary replica over the same log. One of them lead
 leader ends, another worker leads.
 
     start             one by one, each ready before the next; the ready line follows the last
-    a worker dies     it is restarted after a pause; too many deaths within a minute stop the server
+    a worker dies     it is restarted after a pause, which grows with each death; the others serve meanwhile
+    a worker hangs    it is killed (heartbeats.py), which is a death like any other; if it led, another leads at once
     SIGHUP            each worker is replaced: its successor accepts from the same socket before it stops accepting
     SIGTERM           all workers drain at the same time; a second signal stops them at once
     parent killed     the workers and Postgres notice it and stop
+
+While a number has no worker, the server is degraded: the log says so once, and all workers are told, for their metrics
+and /readyz?verbose. Two things end the server: the first worker reports a mistake before any serves, and none serves
+after too many deaths within a minute.
 
 Invariant: a worker's number belongs to one process, or to two while a successor takes over.
 """
@@ -23,18 +28,20 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
 from kubechronicle.actors.errors import SupervisorGaveUp
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.wire.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
+from kubechronicle.ops.server.heartbeats import BEAT, Heart
 from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
-from kubechronicle.ops.server.worker_messages import LEAD, READY, RETIRE, StartMessage
+from kubechronicle.ops.server.worker_messages import LEAD, RETIRE, StartMessage, Worker, WorkerStates
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,34 +49,24 @@ log = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-m", "kubechronicle.ops.server.worker")
 START_TIMEOUT = 600.0  # seconds; a large log takes a minute or two to load
 SLACK = 5.0  # seconds added to a worker's own limit for its shutdown, after which it is killed
-# More deaths than INTENSITY within PERIOD seconds stop the server (actors/supervisor.py).
+# More deaths than INTENSITY within PERIOD seconds stop a server without any worker.
 INTENSITY, PERIOD = 8, 60.0
-FIRST_BACKOFF, MAX_BACKOFF = 0.05, 2.0
+# Seconds before a restart, doubled for each death of the number, until a worker has run for PERIOD seconds.
+FIRST_BACKOFF, MAX_BACKOFF = 0.05, 30.0
 
 
 StartMessageMaker = Callable[[int, tuple[int, ...], tuple[int, ...]], bytes]
 """Makes a worker's first message from its number, the descriptors of its sockets and those of its siblings'."""
 
 
-@dataclass(eq=False, slots=True)
-class Worker:
-    number: int
-    process: trio.Process
-    control: trio.SocketStream
+@dataclass(slots=True)
+class _Slot:
+    """One number. ``recent``: deaths since a worker has run for PERIOD seconds; ``deaths``: all."""
 
-    async def send(self, word: bytes) -> None:
-        # The task that waits for the process notices a dead worker.
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self.control.send_all(word + b"\n")
-
-
-async def _becomes_ready(worker: Worker, start_message: bytes) -> bool:
-    """Send the first message. Return True when the worker is ready, False if it ended."""
-    try:
-        await worker.control.send_all(start_message)
-        return (await worker.control.receive_some(len(READY))) == READY
-    except trio.BrokenResourceError:
-        return False
+    starting: trio.Lock = field(default_factory=trio.Lock)
+    recent: int = 0
+    deaths: int = 0
+    begun: float = 0.0
 
 
 class Workers:
@@ -83,7 +80,9 @@ class Workers:
         limit: float,
         command: Sequence[str] = COMMAND,
         intensity: int = INTENSITY,
+        failures: TaskFailures | None = None,
     ) -> None:
+        self._failures = failures if failures is not None else TaskFailures()
         self.running: dict[int, Worker] = {}
         self._sockets = sockets
         self._start_message = start_message
@@ -92,25 +91,30 @@ class Workers:
         self._intensity = intensity
         self._alive: set[Worker] = set()
         self._leader: Worker | None = None
-        self._starting = trio.Lock()
+        self._slots = [_Slot() for _ in sockets]
+        self._degraded = False
         self._deaths: deque[float] = deque()
         self._stopping = False
         self._stop = trio.Event()
         self._replace = trio.Event()
+        self._one_ready = trio.Event()
         self._nursery: trio.Nursery
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the workers running until `request_stop`.
+        """Keep the workers running until `request_stop`. Report started when each was started, and one is ready.
 
-        Raise WorkerFailed if one does not start at first, and SupervisorGaveUp if they keep dying.
+        Raise WorkerFailed if none starts at first, and SupervisorGaveUp if all keep dying.
         """
+        failures = self._failures
         async with trio.open_nursery() as self._nursery:
             try:
+                self._nursery.start_soon(keep_running, "heartbeats", plain(self._check_hearts), failures)
                 for number in range(len(self._sockets)):
-                    await self._start(number)
+                    await self._try_to_start(number)
+                await self._one_ready.wait()
                 gc.enable()  # off until here (cli.py); this process has too few objects to freeze
                 task_status.started()
-                self._nursery.start_soon(self._keep_replacing)
+                self._nursery.start_soon(keep_running, "replacement", plain(self._keep_replacing), failures)
                 await self._stop.wait()
             finally:
                 self._nursery.cancel_scope.cancel()
@@ -140,7 +144,7 @@ class Workers:
         """
         log.info("Replacing the workers one by one")
         for number in range(len(self._sockets)):
-            async with self._starting:
+            async with self._slots[number].starting:
                 old = self.running.get(number)
                 if old is None:
                     continue  # it died and is about to be restarted
@@ -149,7 +153,7 @@ class Workers:
                 except WorkerFailed as error:
                     log.error("A worker could not be replaced; the rest stay", extra={"err": str(error)})
                     return
-            await old.send(RETIRE)
+            await old.send(RETIRE + b"\n")
             with trio.move_on_after(HANDOVER_PATIENCE + DRAIN_TIMEOUT + SLACK) as ending:
                 await old.process.wait()
             if ending.cancelled_caught:
@@ -163,8 +167,11 @@ class Workers:
         """Start a worker, which takes the place of the present one of this number. Raise WorkerFailed."""
         worker = await self._launch(number)
         self.running[number] = worker
+        self._slots[number].begun = trio.current_time()
+        self._one_ready.set()
         self._nursery.start_soon(self._restart_on_death, worker)
         await self._choose_leader()
+        await self._tell_states()
 
     async def _launch(self, number: int) -> Worker:
         """Return a worker that is ready. Raise WorkerFailed."""
@@ -178,11 +185,15 @@ class Workers:
                 pass_fds=(theirs.fileno(), *every),
                 start_new_session=True,  # Ctrl-C in the terminal reaches this process, which stops its workers
             )
-        worker = Worker(number, process, trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+        control = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+        worker = Worker(number, process, control, Heart(process.pid))
         self._alive.add(worker)
         try:
+            self._nursery.start_soon(worker.listen)
             with trio.move_on_after(START_TIMEOUT):
-                if await _becomes_ready(worker, self._start_message(number, own, siblings)):
+                await worker.send(self._start_message(number, own, siblings))
+                await worker.ready.wait()
+                if worker.heart.serving:
                     log.info("A worker is ready", extra={"worker": number, "pid": process.pid})
                     return worker
             with trio.move_on_after(SLACK) as ending:
@@ -196,6 +207,17 @@ class Workers:
             worker.control.socket.close()
             raise
 
+    async def _try_to_start(self, number: int) -> None:
+        """Start a worker, and go on trying beside the caller if it fails. Raise WorkerFailed if that is no use."""
+        try:
+            async with self._slots[number].starting:
+                await self._start(number)
+        except WorkerFailed as error:
+            if not self._one_ready.is_set() and error.status >= 0:
+                raise  # it has reported a mistake of the operator, which would end the others, too
+            await self._note_death(number, error.how)
+            self._nursery.start_soon(self._revive, number)
+
     async def _restart_on_death(self, worker: Worker) -> None:
         """Wait for the process to end. Restart it unless it was asked to stop."""
         status = await worker.process.wait()
@@ -206,34 +228,66 @@ class Workers:
         if self._stopping or self.running.get(worker.number) is not worker:
             return
         del self.running[worker.number]
-        log.error("A worker died", extra={"worker": worker.number, "how": describe_status(status)})
+        if trio.current_time() - self._slots[worker.number].begun > PERIOD:
+            self._slots[worker.number].recent = 0
         await self._choose_leader()
-        while not self._stopping:
-            await self._back_off(worker.number)
-            async with self._starting:
-                try:
-                    await self._start(worker.number)
-                    return
-                except WorkerFailed as error:
-                    log.error("A worker did not start again", extra={"err": str(error)})
+        await self._note_death(worker.number, describe_status(status))
+        await self._revive(worker.number)
 
-    async def _back_off(self, number: int) -> None:
-        """Sleep before a restart, longer after more recent deaths. Raise SupervisorGaveUp after too many."""
-        now = trio.current_time()
+    async def _revive(self, number: int) -> None:
+        slot = self._slots[number]
+        await trio.sleep(min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(slot.recent - 1, 30)))
+        if not self._stopping:
+            await self._try_to_start(number)
+
+    async def _note_death(self, number: int, how: str) -> None:
+        """Count and tell a death. Raise SupervisorGaveUp after too many, if no worker is left."""
+        slot, now = self._slots[number], trio.current_time()
+        slot.recent += 1
+        slot.deaths += 1
+        log.error("A worker died", extra={"worker": number, "how": how, "deaths": slot.deaths})
         self._deaths.append(now)
         while self._deaths[0] < now - PERIOD:
             self._deaths.popleft()
-        if len(self._deaths) > self._intensity:
+        if not self.running and len(self._deaths) > self._intensity:
             raise SupervisorGaveUp("workers", f"worker {number}", len(self._deaths), PERIOD)
-        await trio.sleep(min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (len(self._deaths) - 1)))
+        await self._tell_states()
 
     async def _choose_leader(self) -> None:
         """Make the first running worker the leader, unless the present leader is still running."""
-        if self._leader is not None and self.running.get(self._leader.number) is self._leader:
+        able = {number: worker for number, worker in self.running.items() if not worker.hung}
+        if self._leader is not None and able.get(self._leader.number) is self._leader:
             return
-        self._leader = self.running[min(self.running)] if self.running else None
+        self._leader = able[min(able)] if able else None
         if self._leader is not None:
-            await self._leader.send(LEAD)
+            await self._leader.send(LEAD + b"\n")
+
+    async def _check_hearts(self) -> None:
+        """Kill the workers that hang, and give their part to others."""
+        while True:
+            await trio.sleep(BEAT)
+            for worker in list(self._alive):
+                problem = worker.heart.problem() if not (worker.hung or self._stopping) else ""
+                if problem:
+                    log.error("A worker hangs and is killed", extra={"worker": worker.number, "err": problem})
+                    worker.hung = True
+                    worker.process.kill()
+                    await self._choose_leader()
+
+    async def _tell_states(self) -> None:
+        """Tell the workers which of them serve, and the log when that begins or ends to be less than all."""
+        count = len(self._sockets)
+        down = tuple(number for number in range(count) if number not in self.running)
+        if self._one_ready.is_set() and bool(down) != self._degraded:
+            self._degraded = bool(down)
+            if down:
+                log.warning("Degraded: not all workers serve", extra={"down": down, "workers": count})
+            else:
+                log.info("All workers serve", extra={"workers": count})
+        states = WorkerStates(count, down, {number: slot.deaths for number, slot in enumerate(self._slots)})
+        line = states.to_line() + b"\n"
+        for worker in list(self.running.values()):
+            await worker.send(line)
 
     # -- all of them --------------------------------------------------------------------------------------------------
 
@@ -259,18 +313,22 @@ class Workers:
 
 async def serve(settings: Settings) -> None:
     """Serve with several processes. Raise the same errors as `serve` of serve.py, and WorkerFailed."""
-    control = _SignalControl()
+    control, failures, waiting = _SignalControl(), TaskFailures(), trio.Event()
     async with trio.open_nursery() as signals:
-        await signals.start(control.run)
+        signals.start_soon(partial(keep_running, "signals", control.run, failures, up=waiting))
+        await waiting.wait()
         with control.scope:
-            async with prepared(settings) as ready, trio.open_nursery() as nursery:
+            async with prepared(settings, failures) as ready, trio.open_nursery() as nursery:
                 from kubechronicle.ops.server.replica import renew_certificates  # `prepared` has loaded it
 
-                nursery.start_soon(renew_certificates, ready.pki, ready.names)
+                renewing = plain(partial(renew_certificates, ready.pki, ready.names))
+                nursery.start_soon(keep_running, "certificates", renewing, failures)
                 addresses = ready.inputs.addresses
                 sockets = await shared_sockets(addresses, settings.workers)
                 limit = settings.shutdown_delay_duration + DRAIN_TIMEOUT + SLACK
-                workers = control.starting = Workers(sockets, _start_messages(settings, addresses), limit=limit)
+                workers = control.starting = Workers(
+                    sockets, _start_messages(settings, addresses), limit=limit, failures=failures
+                )
                 await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
                 control.ready = workers
                 ready.print_ready()

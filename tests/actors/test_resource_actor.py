@@ -21,6 +21,7 @@ from kubechronicle.actors.resource_actor import (
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Change, Key, Operation, Rejected, Transaction, Who
+from kubechronicle.eventlog.restarts import TaskFailures
 
 WHO = Who(user="test")
 
@@ -184,7 +185,8 @@ async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: t
             raise RuntimeError("injected")
         return appender.current(namespace, name)
 
-    actors = ResourceActors(current_revision=current, submit=appender.submit)
+    failures = TaskFailures()
+    actors = ResourceActors(current_revision=current, submit=appender.submit, failures=failures)
     async with trio.open_nursery() as nursery:
         await nursery.start(actors.run)
         in_flight = actors.begin(transaction("a"), deadline=1e9)
@@ -197,7 +199,7 @@ async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: t
         appender.commit_next()
         assert await in_flight.wait() == ()
         assert await in_mailbox.wait() == ()
-        assert actors.crashes_total == 1
+        assert sum(failures.totals.values()) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -212,7 +214,8 @@ async def test_a_commit_waiting_for_a_key_fails_if_the_actor_crashes(
             raise RuntimeError("injected")
         return appender.current(namespace, name)
 
-    actors = ResourceActors(current_revision=current, submit=appender.submit)
+    failures = TaskFailures()
+    actors = ResourceActors(current_revision=current, submit=appender.submit, failures=failures)
     async with trio.open_nursery() as nursery:
         await nursery.start(actors.run)
         first, *behind = [actors.begin(transaction("a"), deadline=1e9) for _ in range(3)]

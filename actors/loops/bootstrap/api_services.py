@@ -9,21 +9,19 @@ left alone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists
-from kubechronicle.actors.loops.retries import first_pass
+from kubechronicle.actors.loops.retries import Pass, each, first_pass
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.api.values.objects import Object
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "autoregister"
 MANAGER = "kube-apiserver"
@@ -112,22 +110,19 @@ class APIServices:
         self._rt = store.registry.builtin(GROUP, "v1", "apiservices")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reconcile once, report started and rest."""
-        await first_pass(
-            self.reconcile, on_error=lambda error: log.warning("APIServices could not be written: %s", error)
-        )
-        task_status.started()
+        """Reconcile until all objects are there, then rest."""
+        await first_pass(self.reconcile, subject="the APIServices", task_status=task_status)
         await trio.sleep_forever()
 
     async def reconcile(self) -> None:
         """Create missing APIServices, repair changed ones, delete those of versions no longer served."""
         await self._store.reads.wait_consistent()
         expected = wanted(self._store.registry)
-        for name, spec in expected.items():
-            await self._ensure(name, spec)
+        steps: list[Pass] = [partial(self._ensure, name, spec) for name, spec in expected.items()]
         for entry in list(self._store.reads.entries(API_SERVICES, "")):
             if entry.key.name not in expected and entry.labels.get(MANAGED) == ON_START:
-                await self._delete(entry.key.name)
+                steps.append(partial(self._delete, entry.key.name))
+        await each(steps)
 
     async def _ensure(self, name: str, spec: Object) -> None:
         target = Target(rt=self._rt, name=name, manager=MANAGER)

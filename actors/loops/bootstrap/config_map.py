@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -10,19 +9,14 @@ import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
-from kubechronicle.actors.loops.retries import RETRIED
+from kubechronicle.actors.loops.retries import FIRST_DELAY, LONGEST_DELAY, first_pass
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.selectors.field_selectors import parse_field_selector
 from kubechronicle.eventlog.backoff import delays
 
-log = logging.getLogger(__name__)
-
 NAMESPACE: Final = "kube-system"
-# Seconds before an attempt that failed is repeated, doubling.
-FIRST_RETRY: Final = 0.5
-LONGEST_RETRY: Final = 60.0
 
 Wanted = Callable[[Mapping[str, str]], dict[str, str]]
 """Returns the data that the ConfigMap should have, from the data it has."""
@@ -41,15 +35,7 @@ class KeptConfigMap:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the ConfigMap until cancelled. Report started after the first attempt, also if that failed."""
-        retries = delays(FIRST_RETRY, LONGEST_RETRY)
-        try:
-            await self.reconcile()
-        except RETRIED as error:
-            log.warning("ConfigMap %s could not be kept, trying again: %s", self._name, error)
-            task_status.started()
-            await trio.sleep(next(retries))
-        else:
-            task_status.started()
+        await first_pass(self.reconcile, subject=f"the ConfigMap {self._name}", task_status=task_status)
         fields = parse_field_selector(f"metadata.name={self._name}", self._rt)
         reflector = Reflector(
             self._store.reads,
@@ -58,7 +44,7 @@ class KeptConfigMap:
             on_list=self.reconcile,
             selection=Selection(namespace=NAMESPACE, fields=fields),
             resync=self._interval,
-            delays=retries,
+            delays=delays(FIRST_DELAY, LONGEST_DELAY),
         )
         await reflector.run()
 

@@ -12,7 +12,7 @@ The condition Dangling of a FlowSchema is True while its priority level does not
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
-from kubechronicle.actors.loops.retries import RETRIED, repeat_pass
+from kubechronicle.actors.loops.retries import Pass, each, repeat_pass
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.flowcontrol import bootstrap
@@ -87,27 +87,6 @@ def dangling(schema: Mapping[str, Any], *, exists: bool) -> Object | None:
     return wanted
 
 
-Write = Callable[[], Awaitable[None]]
-
-
-async def _together(writes: Sequence[Write]) -> None:
-    """Carry the writes out, AT_ONCE at a time, so that they share commits. Raise the last error of RETRIED."""
-    errors: list[Exception] = []
-
-    async def attempt(write: Write) -> None:
-        try:
-            await write()
-        except RETRIED as error:
-            errors.append(error)
-
-    for start in range(0, len(writes), AT_ONCE):
-        async with trio.open_nursery() as nursery:
-            for write in writes[start : start + AT_ONCE]:
-                nursery.start_soon(attempt, write)
-    if errors:
-        raise errors[-1]
-
-
 class FlowControl:
     """Keeps the default objects. ``done`` is True after the first pass."""
 
@@ -131,14 +110,19 @@ class FlowControl:
 
     async def reconcile(self) -> None:
         """Create or revise the default objects, and delete those of former versions."""
+        steps: list[Pass] = []
         for rt, specs in ((self._levels, bootstrap.level_specs()), (self._schemas, bootstrap.schema_specs())):
             targets = {name: Target(rt=rt, name=name, manager=PRODUCER) for name in specs}
-            await _together([partial(self._ensure, targets[name], spec) for name, spec in specs.items()])
+            steps.append(
+                partial(
+                    each, [partial(self._ensure, targets[name], spec) for name, spec in specs.items()], at_once=AT_ONCE
+                )
+            )
             for entry in list(self._store.reads.entries(rt.resource, "")):
                 if entry.key.name not in specs and _noted(entry.object()):
                     target = Target(rt=rt, name=entry.key.name, manager=PRODUCER)
-                    await delete_if_exists(self._store, PRODUCER, target, DeleteOptions())
-        await self.set_conditions()
+                    steps.append(partial(delete_if_exists, self._store, PRODUCER, target, DeleteOptions()))
+        await each([*steps, self.set_conditions])
         self.done = True
 
     async def _ensure(self, target: Target, spec: Object) -> None:
@@ -151,7 +135,7 @@ class FlowControl:
 
     async def set_conditions(self) -> None:
         """Set the condition Dangling of every FlowSchema that has another one."""
-        wanted: list[Write] = []
+        wanted: list[Pass] = []
         for entry in list(self._store.reads.entries(self._schemas.resource, "")):
             schema = entry.object()
             level = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")
@@ -159,7 +143,7 @@ class FlowControl:
             condition = dangling(schema, exists=exists or level in bootstrap.MANDATORY)
             if condition is not None:
                 wanted.append(partial(self._apply, entry.key.name, condition))
-        await _together(wanted)
+        await each(wanted, at_once=AT_ONCE)
 
     async def _apply(self, name: str, condition: Object) -> None:
         """Apply the condition as a manager of its own, which owns nothing else of the status."""

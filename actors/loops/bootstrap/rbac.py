@@ -13,6 +13,7 @@ Several servers on one log keep the same objects: the second finds the work done
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -20,7 +21,7 @@ import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
-from kubechronicle.actors.loops.retries import first_pass
+from kubechronicle.actors.loops.retries import each, first_pass
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
@@ -76,25 +77,24 @@ class RbacBootstrap:
         self.done = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reconcile once, report started and rest: later changes are the administrator's."""
-        await first_pass(self.reconcile)
-        self.done = True
-        task_status.started()
+        """Reconcile until all objects are there, then rest: later changes are the administrator's."""
+        await first_pass(self.reconcile, subject="the default roles", task_status=task_status)
         await trio.sleep_forever()
 
     async def reconcile(self) -> None:
         """Create or complete every default object."""
-        await self._reconcile("clusterroles", policy.cluster_roles())
-        await self._reconcile("clusterrolebindings", policy.cluster_role_bindings())
-        await self._reconcile("roles", policy.roles())
-        await self._reconcile("rolebindings", policy.role_bindings())
+        kinds = {
+            "clusterroles": policy.cluster_roles(),
+            "clusterrolebindings": policy.cluster_role_bindings(),
+            "roles": policy.roles(),
+            "rolebindings": policy.role_bindings(),
+        }
+        await each([partial(self._reconcile, plural, wanted) for plural, wanted in kinds.items()])
+        self.done = True
 
     async def _reconcile(self, plural: str, wanted: Sequence[Object]) -> None:
         rt = self._store.registry.builtin(policy.GROUP, "v1", plural)
-        for start in range(0, len(wanted), AT_ONCE):
-            async with trio.open_nursery() as nursery:
-                for each in wanted[start : start + AT_ONCE]:
-                    nursery.start_soon(self._ensure, rt, each)
+        await each([partial(self._ensure, rt, one) for one in wanted], at_once=AT_ONCE)
 
     async def _ensure(self, rt: ResourceType, wanted: Object) -> None:
         metadata = wanted["metadata"]

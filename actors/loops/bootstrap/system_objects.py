@@ -11,6 +11,7 @@ overwritten.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import trio
 from msgspec.structs import replace
@@ -18,11 +19,10 @@ from msgspec.structs import replace
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.loops.edits import create_unless_exists
-from kubechronicle.actors.loops.retries import repeat_pass
+from kubechronicle.actors.loops.retries import Pass, each, repeat_pass
 from kubechronicle.actors.loops.services.server_endpoints import COMPONENT, SERVICE_NAME, Advertised, ServerEndpoints
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.values.objects import Object
 
 log = logging.getLogger(__name__)
@@ -65,27 +65,21 @@ class Bootstrap:
         self.has_ranges = False  # the ServiceCIDR exists
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reconcile once, report started, then reconcile every RECONCILE_INTERVAL seconds."""
+        """Reconcile every RECONCILE_INTERVAL seconds. Report started after the first attempt."""
         await repeat_pass(
             self.reconcile, subject="bootstrap objects", interval=RECONCILE_INTERVAL, task_status=task_status
         )
 
     async def reconcile(self) -> None:
         """Create missing objects and keep this server's address in the endpoints."""
-        for name in SYSTEM_NAMESPACES:
-            await self._ensure("namespaces", "", {"metadata": {"name": name}})
+        steps: list[Pass] = [
+            partial(self._ensure, "namespaces", "", {"metadata": {"name": name}}) for name in SYSTEM_NAMESPACES
+        ]
         for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
             obj = {"metadata": {"name": name}, "value": value, "description": description}
-            await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
-        await self._ensure_ranges()
-        try:
-            await self._ensure("services", "default", self._service())
-        except StatusError as error:
-            if error.reason not in ("Invalid", "InternalError"):
-                raise
-            # Its address is in no ServiceCIDR, or in use. The administrator needs a running server to repair that.
-            log.warning("the Service kubernetes could not be created: %s", error)
-        await self._endpoints.reconcile()
+            steps.append(partial(self._ensure, "priorityclasses", "", obj, group="scheduling.k8s.io"))
+        service = partial(self._ensure, "services", "default", self._service())
+        await each([*steps, self._ensure_ranges, service, self._endpoints.reconcile])
 
     async def withdraw(self) -> None:
         """Remove this server's address from the endpoints for good; called when the server starts to drain."""

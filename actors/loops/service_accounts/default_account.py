@@ -8,11 +8,13 @@ left alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import trio
 
-from kubechronicle.actors.loops.edits import EXISTS_OR_NAMESPACE_ENDS, create_unless_exists
+from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.retries import each
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
@@ -58,8 +60,7 @@ class ServiceAccountLoop:
         await self._complete_each(entry.key.name for entry in listing.entries)
 
     async def _complete_each(self, namespaces: Iterable[str]) -> None:
-        for name in sorted(set(namespaces)):
-            await self._complete(name)
+        await each(partial(self._complete, name) for name in sorted(set(namespaces)))
 
     async def _complete(self, namespace: str) -> None:
         """Create the account unless it exists or the namespace is terminating."""
@@ -70,4 +71,4 @@ class ServiceAccountLoop:
             return
         target = Target(rt=self._accounts, namespace=namespace, name=DEFAULT_NAME, manager=COMPONENT)
         account = {"metadata": {"name": DEFAULT_NAME}}
-        await create_unless_exists(self._store, COMPONENT, target, account, accepted=EXISTS_OR_NAMESPACE_ENDS)
+        await create_unless_exists(self._store, COMPONENT, target, account, unless_namespace_ends=True)

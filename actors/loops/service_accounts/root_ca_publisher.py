@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import trio
 
-from kubechronicle.actors.loops.edits import EXISTS_OR_NAMESPACE_ENDS, create_unless_exists, edit_if_exists
+from kubechronicle.actors.loops.edits import create_unless_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.store import Store
@@ -104,7 +104,7 @@ class RootCAPublisher:
 
     async def _create(self, target: Target) -> None:
         obj = {"metadata": {"name": NAME, "annotations": {ANNOTATION: DESCRIPTION}}, "data": self._data}
-        await create_unless_exists(self._store, COMPONENT, target, obj, accepted=EXISTS_OR_NAMESPACE_ENDS)
+        await create_unless_exists(self._store, COMPONENT, target, obj, unless_namespace_ends=True)
 
     def _is_complete(self, obj: Object) -> bool:
         return obj.get("data") == self._data and bool((obj["metadata"].get("annotations") or {}).get(ANNOTATION))

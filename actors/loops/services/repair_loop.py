@@ -20,7 +20,7 @@ INTERVAL = 180.0
 
 
 class RepairLoop(ABC):
-    """A first pass before the server is ready, then one every INTERVAL seconds. ``ready``: the first pass is done."""
+    """A pass every INTERVAL seconds. ``ready``: one has succeeded, and the server may be ready."""
 
     def __init__(self, store: Store, component: str) -> None:
         self._store = store
@@ -38,22 +38,25 @@ class RepairLoop(ABC):
         return ()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the first pass, report started, then check until cancelled."""
+        """Check until cancelled. Report started after the first attempt."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._check_regularly)
-            self.ready = True
             task_status.started()
             for reflector in self.reflectors():
                 nursery.start_soon(reflector.run)
 
     async def _check_regularly(self, *, task_status: trio.TaskStatus[None]) -> None:
         await repeat_pass(
-            self.check_all,
+            self._pass,
             subject=self._component,
             interval=INTERVAL,
             on_error=self.count_failure,
             task_status=task_status,
         )
+
+    async def _pass(self) -> None:
+        await self.check_all()
+        self.ready = True
 
     def count_failure(self, _: Exception) -> None:
         """Count a check that failed with an error that is retried."""

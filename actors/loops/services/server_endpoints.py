@@ -1,7 +1,8 @@
 """The endpoints of the Service ``kubernetes``: the addresses of all running servers.
 
 Each server renews an identity Lease in kube-system with every pass, as kube-apiserver does (KEP-1965). Each adds its
-own address to the endpoints. It removes the addresses of servers without a renewal for ADDRESS_TTL; kube-apiserver's
+own address to the endpoints. As there, webhooks and policies judge the endpoints, but not what proves that a server
+runs, here its Lease. It removes the addresses of servers without a renewal for ADDRESS_TTL; kube-apiserver's
 lease endpoint reconciler uses a separate lease for that. A server that shuts down in order removes its address and
 Lease. The processes of one server (--workers) renew one Lease in turn.
 
@@ -23,12 +24,14 @@ from datetime import UTC, datetime, timedelta
 
 import trio
 
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writing.writes import Target
+from kubechronicle.actors.writing.targets import Target, new_object
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,9 @@ LEASES = "leases.coordination.k8s.io"
 LEASE_NAMESPACE = "kube-system"
 # kube-apiserver's DefaultEndpointReconcilerTTL: seconds without a renewal after which an address goes.
 ADDRESS_TTL = 15.0
+# Seconds that a draining server waits for webhooks which are asked about the removal of its address. Without its Lease,
+# other servers remove the address.
+WITHDRAWAL = 5.0
 # kube-apiserver's IdentityLeaseDurationSeconds, after which the Lease of a server that was killed goes as well.
 LEASE_SECONDS = 3600
 # A renewal by another process of the same server counts for this process as long as this.
@@ -119,11 +125,15 @@ class ServerEndpoints:
             return
         self._withdrawn = True
         own = {self._advertised.host_port}
-        if self._in_endpoints:
+        await self._delete_lease(self._advertised.lease_name)
+        if not self._in_endpoints:
+            return
+        with trio.move_on_after(WITHDRAWAL) as limit:
             await self._edit("endpoints", "", lambda obj: self._without(obj, own))
             remove_own = {self._advertised.address}
             await self._edit("endpointslices", DISCOVERY, lambda obj: _without_endpoints(obj, remove_own))
-        await self._delete_lease(self._advertised.lease_name)
+        if limit.cancelled_caught:
+            log.warning("this server's address could not be removed within %g s", WITHDRAWAL)
 
     # -- leases -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +142,7 @@ class ServerEndpoints:
         entry = self._store.reads.peek(LEASES, LEASE_NAMESPACE, name)
         if entry is not None and self._is_renewed(entry.object()):
             return
-        wanted = {
+        spec = {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": LEASE_SECONDS,
             "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -144,10 +154,20 @@ class ServerEndpoints:
             "annotations": {ADDRESS_ANNOTATION: _format(self._advertised.host_port)},
         }
 
-        def change(obj: Object) -> Object:
-            return {**obj, "spec": {**(obj.get("spec") or {}), **wanted}}
+        if entry is None:
+            target = self._target("leases", COORDINATION, LEASE_NAMESPACE, name)
+            await self._commit(name, None, new_object(target, {"metadata": metadata, "spec": spec}))
+        else:
+            held = entry.object()
+            del held["metadata"]["resourceVersion"]
+            await self._commit(name, entry, {**held, "spec": {**(held.get("spec") or {}), **spec}})
 
-        await self._ensure("leases", {"metadata": metadata, "spec": wanted}, change, group=COORDINATION)
+    async def _commit(self, name: str, held: Entry | None, obj: Object | None) -> None:
+        """Write or delete a Lease, unless another process has changed it meanwhile. Admission has no say: without a
+        renewal, the other servers would take the address of this one out of the endpoints."""
+        change = CompanionChange(key=Key(LEASES, LEASE_NAMESPACE, name), old=held, object=obj)
+        verb = "delete" if obj is None else "update"
+        await self._store.writes.commit_own_changes(system_caller(COMPONENT, verb), [change])
 
     def _is_renewed(self, lease: Object) -> bool:
         """Return True if another process of this server has renewed the Lease a moment ago, by their common clock."""
@@ -280,9 +300,11 @@ class ServerEndpoints:
             log.warning("this server's address could not be removed from %s: %s", plural, error)
 
     async def _delete_lease(self, name: str) -> None:
-        target = self._target("leases", COORDINATION, LEASE_NAMESPACE, name)
+        held = self._store.reads.peek(LEASES, LEASE_NAMESPACE, name)
+        if held is None:
+            return
         try:
-            await self._store.writes.delete(system_caller(COMPONENT, "delete"), target, DeleteOptions())
+            await self._commit(name, held, None)
         except RETRIED as error:
             log.warning("the lease %s could not be deleted: %s", name, error)
 

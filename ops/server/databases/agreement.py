@@ -35,6 +35,7 @@ from kubechronicle.eventlog.layout import (
 )
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
+from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.eventlog.transfer.bumping import begin_at
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.ops.errors import OperatorError
@@ -55,12 +56,16 @@ class OpenDatabase:
 
 
 @asynccontextmanager
-async def open_databases(overrides: Sequence[Override], *, instance: str) -> AsyncIterator[list[OpenDatabase]]:
+async def open_databases(
+    overrides: Sequence[Override], *, instance: str, failures: TaskFailures | None = None
+) -> AsyncIterator[list[OpenDatabase]]:
     """Open the logs of the overrides. SetupError, LogUnavailable."""
     async with AsyncExitStack() as stack:
         opened = []
         for override in overrides:
-            opened_log = await stack.enter_async_context(open_postgres_log(override.url, instance=instance))
+            listener = f"log-listener of {override.name}"
+            opening = open_postgres_log(override.url, instance=instance, failures=failures, listener=listener)
+            opened_log = await stack.enter_async_context(opening)
             await opened_log.check_may_append()
             opened.append(OpenDatabase(override=override, log=opened_log))
         yield opened

@@ -22,6 +22,7 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.measured_log import MeasuredLog
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Key, Transaction
+from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
@@ -114,6 +115,7 @@ def make_storage(
     *,
     epoch: PostmasterEpoch | None = None,
     others: Sequence[OtherDatabase] = (),
+    failures: TaskFailures | None = None,
 ) -> Storage:
     """Return the storage over open logs. ``epoch``: given if this process alone appends to the main log."""
     description = Description()
@@ -161,7 +163,7 @@ def make_storage(
         others=tuple(unit for _, unit in made),
         units=units,
         description=description,
-        actors=ResourceActors(current_revision=revision_of, submit=submit),
+        actors=ResourceActors(current_revision=revision_of, submit=submit, failures=failures),
         reads=reads,
         siblings=siblings,
     )

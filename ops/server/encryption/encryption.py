@@ -57,6 +57,7 @@ class Encryption:
             task_status.started()
             await trio.sleep_forever()
             return
+        self._scope = trio.CancelScope()  # another one after a failure
         async with trio.open_nursery() as nursery:
             await nursery.start(self._serve, self._current.plugins, self._scope)
             async with trio.open_nursery() as first:

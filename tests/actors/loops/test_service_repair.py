@@ -329,6 +329,8 @@ async def test_a_pass_that_fails_is_counted_and_repeated(autojump_clock: MockClo
         server.log.fail_next("head", *[Fault.UNAVAILABLE] * 2)
         async with trio.open_nursery() as nursery:
             await nursery.start(lambda *, task_status: repair.run(task_status=task_status))
+            assert not repair.ready
+            await trio.sleep(5)
             assert repair.ready
             assert held(server) == {ip: "web"}
             nursery.cancel_scope.cancel()

@@ -201,11 +201,13 @@ async def test_servers_that_start_at_once(autojump_clock: MockClock) -> None:
         done.set()
 
 
-async def test_a_log_that_does_not_answer_at_first_delays_the_start(autojump_clock: MockClock) -> None:
+async def test_a_log_that_does_not_answer_at_first_delays_the_objects(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     log.fail_next("append", *[Fault.UNAVAILABLE] * 20)
     async with open_server(log, loops=True) as server:
+        await trio.sleep(60)
         assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+        assert server.tree.restarts_total == 0
 
 
 async def test_a_log_that_fails_later_delays_only_the_next_pass(

@@ -26,7 +26,7 @@ from kubechronicle.ops import cli
 from kubechronicle.ops.errors import WorkerFailed
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.pki import Pki, serving_names
-from kubechronicle.ops.server import workers
+from kubechronicle.ops.server import heartbeats, workers
 from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.worker_messages import StartMessage
 from kubechronicle.ops.server.workers import Workers
@@ -250,22 +250,32 @@ def test_mistakes_are_reported_before_a_worker_runs(
 # -- stand-ins for workers --------------------------------------------------------------------------------------------
 
 STAND_IN = """
-import socket, sys
+import os, select, signal, socket, sys
 parent = socket.socket(fileno=int(sys.argv[2]))
 word = parent.recv(100).decode()
-if word != "mute": parent.sendall(b"ready")
+if word == "killed": os.kill(os.getpid(), signal.SIGKILL)
+if word != "mute": parent.sendall(b"ready\\n")
 if word == "mute" or word == "brief": sys.exit(3)
 with open(sys.argv[1], "a") as file: file.write(f"{word} serves\\n")
-while (received := parent.recv(100)):
-    with open(sys.argv[1], "a") as file: file.write(f"{word} gets {received.decode()}")
-    if b"retire" in received: break
+while True:
+    if select.select([parent], [], [], 0.1)[0]:
+        received = parent.recv(1000)
+        if not received: break
+        with open(sys.argv[1], "a") as file:
+            file.writelines(f"{word} gets {line}\\n" for line in received.decode().splitlines())
+        if b"retire" in received: break
+        if word == "frozen" and b"lead" in received: os.kill(os.getpid(), signal.SIGSTOP)
+        if word == "busy" and b"lead" in received:
+            while True: pass
+    elif word != "frozen": parent.sendall(b"beat\\n")
 """
 
 
 class StandIns:
     """Stand-ins that write their actions to a file.
 
-    ``words``: the name of the worker of each number; "mute" and "brief" determine its behaviour
+    ``words``: the name of the worker of each number; some determine its behaviour: "mute", "brief", "killed",
+    "frozen" and "busy"
     """
 
     def __init__(self, file: Path, words: Sequence[str], **options: int) -> None:
@@ -297,12 +307,75 @@ async def wait_for_lines(standins: StandIns, *lines: str) -> None:
             await trio.sleep(0.01)
 
 
-async def test_a_worker_that_keeps_dying_ends_the_server(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "steady", "brief", intensity=2) as standins:
+async def test_a_worker_that_keeps_dying_leaves_the_others_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with stand_ins(tmp_path, "steady", "brief", intensity=2) as standins, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
+            while standins.workers._slots[1].deaths < 5:  # noqa: ASYNC110 - other processes set no event
+                await trio.sleep(0.01)
+            told = [line for line in standins.lines() if line.startswith("steady gets states")]
+            assert any('"down":[1]' in line for line in told)
+            standins.words[1] = "mended"
+            await wait_for_lines(standins, "mended serves")
+            assert standins.lines().count("steady serves") == 1
+            with caplog.at_level("INFO"):
+                while "All workers serve" not in caplog.messages:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            standins.workers.request_stop()
+    assert not standins.workers._alive
+    assert caplog.messages.count("A worker died") >= 5
+
+
+async def test_a_server_whose_workers_all_keep_dying_ends(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "brief", "brief", intensity=2) as standins:
         with pytest.RaisesGroup(SupervisorGaveUp, flatten_subgroups=True), trio.fail_after(PATIENCE):
             await standins.workers.run()
-        assert standins.lines()[0] == "steady serves"
         assert not standins.workers._alive
+
+
+@pytest.mark.parametrize("killed", [("killed", "steady"), ("steady", "killed")])
+async def test_a_worker_that_is_killed_while_it_starts_is_started_again(
+    tmp_path: Path, killed: tuple[str, str]
+) -> None:
+    with stand_ins(tmp_path, *killed) as standins, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
+            await wait_for_lines(standins, "steady gets lead")
+            standins.words[killed.index("killed")] = "next"
+            await wait_for_lines(standins, "next serves")
+            standins.workers.request_stop()
+
+
+@pytest.mark.parametrize("ill", ["frozen", "busy"])
+async def test_a_leader_that_hangs_is_killed_and_another_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ill: str
+) -> None:
+    monkeypatch.setattr(heartbeats, "BUSY", heartbeats.HUNG + heartbeats.BEAT)
+    with stand_ins(tmp_path, ill, "steady") as standins, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
+            hung = standins.workers.running[0]
+            await wait_for_lines(standins, f"{ill} gets lead")
+            begun = trio.current_time()
+            standins.words[0] = "next"
+            await wait_for_lines(standins, "steady gets lead", "next serves")
+            assert trio.current_time() - begun < 8  # 5 s on a machine that is not busy
+            assert hung.process.returncode == -signal.SIGKILL
+            standins.workers.request_stop()
+    assert "next gets lead" not in standins.lines()
+    assert caplog.messages.count("A worker hangs and is killed") == 1
+
+
+def test_a_pause_of_the_parent_is_nobodys_fault() -> None:
+    heart = heartbeats.Heart(os.getpid(), serving=True)
+    assert not heart.problem()
+    for _ in range(int(heartbeats.HUNG / heartbeats.BEAT) - 1):  # rounds, however long they took
+        assert not heart.problem()
+    assert "stopped or blocked for 3 s" in heart.problem()
+    heart.beat()
+    assert not heart.problem()
 
 
 async def test_the_cycle_collector_runs_with_the_workers(tmp_path: Path) -> None:
@@ -318,12 +391,12 @@ async def test_the_cycle_collector_runs_with_the_workers(tmp_path: Path) -> None
         gc.enable()
 
 
-async def test_a_worker_that_never_starts_ends_the_server(tmp_path: Path) -> None:
-    with stand_ins(tmp_path, "steady", "mute") as standins:
+async def test_a_mistake_that_the_first_worker_reports_ends_the_server(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "mute", "steady") as standins:
         with pytest.RaisesGroup(WorkerFailed, flatten_subgroups=True) as raised, trio.fail_after(PATIENCE):
             await standins.workers.run()
         (error,) = raised.value.exceptions
-        assert "worker 1 did not start: exit status 3" in str(error)
+        assert "worker 0 did not start: exit status 3" in str(error)
 
 
 async def test_another_leads_when_the_leader_dies_or_is_replaced(tmp_path: Path) -> None:
