@@ -20,7 +20,6 @@ a new batch, only after the log has guaranteed that the lost batch can never com
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -31,11 +30,11 @@ import trio
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.batch_ids import BatchIds
 from kubechronicle.eventlog.errors import (
+    ChangesRefused,
     Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
-    NotSoleAppender,
     OutcomeUnknown,
     OutcomeUnknownForNow,
     QueueFull,
@@ -46,8 +45,6 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.waking import WOKEN
-
-logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 256
 """15,000 to 34,000 changes per second at this size. Larger batches gained little, and each change waits for all."""
@@ -140,7 +137,6 @@ class Appender:
         self._parked: trio.lowlevel.Task | None = None
         self._ids = BatchIds()
         self._several = False  # in the last batch: then others probably follow the first transaction of the next one
-        self._warned = False  # about a mistake of the operator, since the last batch that committed
         self._closing = True
 
     async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
@@ -292,7 +288,6 @@ class Appender:
             batch = Batch(id=self._ids.next(), transactions=tuple([each.transaction for each in self._under_way]))
             result = await self._outcome(batch)
             if isinstance(result, BatchResult):
-                self._warned = False
                 try:
                     await self._tail.apply(result)
                 except Diverged:
@@ -300,6 +295,9 @@ class Appender:
                         pending.finish(OutcomeUnknownForNow("the database went back after the change was committed"))
                 else:
                     _report(self._under_way, result)
+                return
+            if isinstance(result, ChangesRefused):  # one attempt more would have the same answer
+                self._fail_refused(result)
                 return
             if not isinstance(result, LogUnavailable):
                 await self._send_one_by_one(result)
@@ -312,7 +310,16 @@ class Appender:
                 break
             await trio.sleep(pause)
         for pending in self._under_way:
-            pending.finish(LogUnavailable(str(result)))
+            pending.finish(result)
+
+    def _fail_refused(self, error: ChangesRefused) -> None:
+        """Fail the transactions under way; after a wait for a lock also those that have waited behind them."""
+        for pending in self._under_way:
+            pending.finish(error)
+        if error.blocked:
+            for pending in self._waiting:
+                pending.finish(error)
+            self._waiting.clear()
 
     async def _send_one_by_one(self, error: LogError) -> None:
         """Send each transaction alone: the log rejected the data of the batch, and nothing of it committed."""
@@ -335,13 +342,14 @@ class Appender:
             return await self._log.append(batch)
         except OutcomeUnknown as error:
             result = await self._settled(batch)
-            return LogUnavailable(f"{error}; it did not commit") if result is None else result
+            if result is not None:
+                return result
+            lost = LogUnavailable(f"{error}; it did not commit")
+            lost.sqlstate = error.sqlstate
+            return self._log.availability.explained(lost)
         except LogCorrupt:
             raise
         except LogError as error:
-            if isinstance(error, SetupError | NotSoleAppender) and not self._warned:  # clients do not see the reason
-                self._warned = True
-                logger.warning("Every change is rejected: %s", error)
             return error
 
     async def _settled(self, batch: Batch) -> BatchResult | None:

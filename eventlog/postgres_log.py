@@ -20,13 +20,16 @@ from uuid import UUID, uuid4
 
 import trio
 
+from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.errors import (
+    Blocked,
     Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
     OutcomeUnknown,
     SetupError,
+    unavailable_as,
     unwrapped,
 )
 from kubechronicle.eventlog.integrity import verify
@@ -48,6 +51,7 @@ from kubechronicle.eventlog.postgres.session import (
     acquire,
 )
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
+from kubechronicle.eventlog.postgres.trials import Trials, find_blocker, is_wait
 from kubechronicle.eventlog.records import Batch, BatchResult, Head
 from kubechronicle.eventlog.retention import retention
 
@@ -77,7 +81,8 @@ class PostgresLog(StandbyReads):
         self.log_id = log_id or UUID(int=0)
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
-        super().__init__(Pool(connect), standby)
+        self.availability = Availability()
+        super().__init__(Pool(connect, explain=self._explained), standby)
         self.recorded = RecordedReads(self._pool)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
@@ -88,13 +93,26 @@ class PostgresLog(StandbyReads):
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
         else:
             self._listener = Listener(self._listen_session, trio.Lock(), self._pool)
-        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS)
+        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS, explain=self._explained)
         self.branches = BranchRows(self._branch_pool, self._pool, self._listener)
+        self._trials = Trials(
+            self.availability,
+            self._pool,
+            self.clocks,
+            open_appending=self._append_session,
+            find_blocker=self._find_blocker,
+            class_of=self._class_of,
+            token=self._token,
+        )
 
     @property
     def notifications_work(self) -> bool:
         """False behind a pooler in transaction mode, or while the listener has no connection; then it polls faster."""
         return self._listener.works
+
+    async def run_trials(self) -> None:
+        """Find out when the database takes changes again, as long as it refuses every change."""
+        await self._trials.run()
 
     async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
         await self._listener.run(task_status=task_status)
@@ -112,10 +130,12 @@ class PostgresLog(StandbyReads):
     # Appending
 
     async def append(self, batch: Batch) -> BatchResult:
+        judge = self._trials.judge_unreachable
         alone = len(batch.transactions) == 1 and len(batch.transactions[0].changes) == 1
         await acquire(self._append_lock)
         try:
             session = await self._append_session()
+            judge = self._trials.judge
             if alone:
                 # On this connection: Postgres may have no other one left.
                 retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
@@ -131,13 +151,14 @@ class PostgresLog(StandbyReads):
                     self.clocks.now(),
                     bound=APPEND_BOUND,
                     grace=APPEND_GRACE,
-                    is_working=lambda: self._is_working(session),
+                    is_working=lambda: self._is_working(session, batch),
                 )
             except ConnectionLost as lost:
                 if isinstance(lost, ConnectionSilent):
                     logger.warning("%s; it is replaced, and the outcome looked up", lost)
                     self._pool.drop_silent()
-                raise OutcomeUnknown(batch.id) from lost
+                self.availability.count_failure(lost)
+                raise OutcomeUnknown(batch.id, lost.sqlstate) from lost
             except ConnectionUnusable as error:  # nothing was committed
                 logger.warning("%s; connecting anew", error)
                 self._pool.drop_idle()  # these lead to the same server
@@ -147,6 +168,14 @@ class PostgresLog(StandbyReads):
                 if settled is None:
                     raise LogUnavailable(f"batch {batch.id} was given up") from twice
                 return settled
+            if self.availability.suspected:
+                self._trials.accepted()
+        except (OutcomeUnknown, LogCorrupt):
+            raise
+        except LogError as error:
+            if (judged := await judge(error, batch)) is not error:
+                raise judged from error
+            raise
         finally:
             self._append_lock.release()
         return rows.change_result(batch, result[0]) if alone else rows.batch_result(batch, result[0])
@@ -158,6 +187,7 @@ class PostgresLog(StandbyReads):
     async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
         """Insert a fence under the batch id, unless the batch or an earlier fence is there."""
         if await session.fetch(sql.FENCE, batch.id):
+            await self._trials.judge_lost(batch)
             return None
         stored = await session.fetch(sql.BATCH, batch.id)
         if not stored or stored[0]["first_revision"] is None:
@@ -169,16 +199,25 @@ class PostgresLog(StandbyReads):
             raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
         return rows.settled_result(batch, settled, appended)
 
-    async def _is_working(self, session: Session) -> bool:
-        """Return whether Postgres still works on the statement of a session; True if that is not known.
+    async def _is_working(self, session: Session, batch: Batch) -> bool:
+        """Return whether Postgres still works on the append of a session; True if that is not known.
 
-        Behind a pooler, and without the right to see it, it is not known.
+        Behind a pooler, and without the right to see it, it is not known. Notes the lock that the append waits for.
         """
+        if await self._trials.note_wait(batch):
+            return True
         try:
             backends = await self._pool.fetch(sql.BACKEND_STATE, session.backend_pid, bound=QUICK_BOUND)
         except LogError:
             return True
         return not backends or backends[0][0] != "idle"
+
+    async def _find_blocker(self) -> Blocked | None:
+        return await find_blocker(self._pool, self._connect_unbounded)
+
+    async def _explained(self, error: LogError) -> LogError:
+        """Return the error of a read: Blocked if it waited for a lock."""
+        return (await self._find_blocker() if is_wait(error) else None) or error
 
     async def _append_session(self) -> Session:
         """Return the connection for appends; open it if needed.
@@ -292,7 +331,7 @@ async def open_postgres_log(
                 url, application=application, bound=connection.ANSWER_BOUND, pooled=bool(direct_url)
             )
         except SetupError as error:  # it was right at the start: the operator is changing it, and the server waits
-            raise LogUnavailable(str(error)) from error
+            raise unavailable_as(error) from error
         try:
             await log.check_position(opened)
         except BaseException as error:
@@ -323,6 +362,7 @@ async def open_postgres_log(
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(log.run_listener)
+                nursery.start_soon(log.run_trials)
                 try:
                     yield log
                 finally:
