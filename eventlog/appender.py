@@ -163,7 +163,7 @@ class Appender:
             return outcome
         if pending.sent:
             raise OutcomeUnknownForNow("the deadline passed before the outcome was known")
-        raise LogUnavailable("the deadline passed before the change was sent")
+        raise self._late()
 
     def submit(
         self,
@@ -199,7 +199,7 @@ class Appender:
         finally:
             self._waiting.pop(pending, None)
             if not pending.sent:
-                pending.finish(LogUnavailable("the deadline passed before the change was sent"))
+                pending.finish(self._late())
 
     # The one task
 
@@ -280,7 +280,7 @@ class Appender:
         """Send the transactions under way until their outcome is known, while their callers wait."""
         pauses: Iterator[float] | None = None  # made only if needed
         while True:
-            self._under_way = _in_time(self._under_way)
+            self._under_way = self._in_time(self._under_way)
             if not self._under_way:
                 return
             for pending in self._under_way:
@@ -306,11 +306,25 @@ class Appender:
                 pending.sent = False
             pauses = pauses or islice(delays(), ATTEMPTS - 1)
             pause = next(pauses, None)
-            if pause is None or self._closing or not _in_time(self._under_way):
+            if pause is None or self._closing or not self._in_time(self._under_way):
                 break
             await trio.sleep(pause)
         for pending in self._under_way:
             pending.finish(result)
+
+    def _in_time(self, pendings: Sequence[Pending]) -> list[Pending]:
+        """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
+        now = trio.current_time()
+        for pending in pendings:
+            if pending.deadline <= now:
+                pending.finish(self._late())
+        return [pending for pending in pendings if pending.outcome is None]
+
+    def _late(self) -> LogUnavailable:
+        """Return the error of a transaction that was not sent in time, with the reason if the database takes none."""
+        late = LogUnavailable("the deadline passed before the change was sent")
+        availability = self._log.availability
+        return late if availability.refused_for is None else availability.refusal(late)
 
     def _fail_refused(self, error: ChangesRefused) -> None:
         """Fail the transactions under way; after a wait for a lock also those that have waited behind them."""
@@ -328,7 +342,7 @@ class Appender:
             return
         whole = self._under_way
         for pending in whole:
-            self._under_way = _in_time([pending])
+            self._under_way = self._in_time([pending])
             if self._under_way:
                 await self._send()
         self._under_way = []
@@ -366,15 +380,6 @@ class Appender:
 def _size(transaction: Transaction) -> int:
     changes = transaction.changes
     return len(changes[0].body) if len(changes) == 1 else sum(len(change.body) for change in changes)
-
-
-def _in_time(pendings: Sequence[Pending]) -> list[Pending]:
-    """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
-    now = trio.current_time()
-    for pending in pendings:
-        if pending.deadline <= now:
-            pending.finish(LogUnavailable("the deadline passed before the change was sent"))
-    return [pending for pending in pendings if pending.outcome is None]
 
 
 def _report(pendings: Sequence[Pending], result: BatchResult) -> None:

@@ -46,6 +46,7 @@ from kubechronicle.eventlog.postgres.session import (
     ConnectionSilent,
     ConnectionUnusable,
     Pool,
+    ReadOnlyServer,
     Session,
     UniqueViolation,
     acquire,
@@ -88,6 +89,8 @@ class PostgresLog(StandbyReads):
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
         self._connect_to_listen = connect_to_listen
+        self._pooled = connect_to_listen is not None
+        self._lost_backend = 0  # the process in Postgres of the last append without an answer
         self._listening: Session | None = None
         if connect_to_listen is None:
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
@@ -144,6 +147,8 @@ class PostgresLog(StandbyReads):
                 statement, arguments = clock_sql.APPEND, rows.batch_arguments(batch)
                 if (joined := rows.joined_arguments(arguments)) is not None:
                     statement, arguments = clock_sql.APPEND_JOINED, joined
+            if self._pooled:
+                statement = clock_sql.POOLED[statement]
             try:
                 result = await session.fetch_uninterrupted(
                     statement,
@@ -158,6 +163,7 @@ class PostgresLog(StandbyReads):
                     logger.warning("%s; it is replaced, and the outcome looked up", lost)
                     self._pool.drop_silent()
                 self.availability.count_failure(lost)
+                self._lost_backend = session.backend_pid
                 raise OutcomeUnknown(batch.id, lost.sqlstate) from lost
             except ConnectionUnusable as error:  # nothing was committed
                 logger.warning("%s; connecting anew", error)
@@ -182,13 +188,21 @@ class PostgresLog(StandbyReads):
 
     async def settle(self, batch: Batch) -> BatchResult | None:
         async with self._append_lock:
-            return await self._settle(await self._append_session(), batch)
+            try:
+                return await self._settle(await self._append_session(), batch)
+            except ReadOnlyServer as error:
+                self.availability.refuse(error, batch.transactions[0].changes[0].key.resource)
+                return await self._settle_without_fence(await self._append_session(), batch, error)
 
     async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
         """Insert a fence under the batch id, unless the batch or an earlier fence is there."""
         if await session.fetch(sql.FENCE, batch.id):
             await self._trials.judge_lost(batch)
             return None
+        return await self._stored(session, batch)
+
+    async def _stored(self, session: Session, batch: Batch) -> BatchResult | None:
+        """Return the result of a batch that has committed; None: it has not."""
         stored = await session.fetch(sql.BATCH, batch.id)
         if not stored or stored[0]["first_revision"] is None:
             return None
@@ -198,6 +212,15 @@ class PostgresLog(StandbyReads):
         if len(appended) != head - first + 1:
             raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
         return rows.settled_result(batch, settled, appended)
+
+    async def _settle_without_fence(self, session: Session, batch: Batch, error: ReadOnlyServer) -> BatchResult | None:
+        """As ``_settle``, while the database takes no changes. A batch that is absent cannot commit once the process of
+        its append has gone, which is not known behind a pooler. ReadOnlyServer: the outcome is not certain."""
+        ended = (await session.fetch(sql.BACKEND_ENDED, self._lost_backend))[0][0] and not self._pooled
+        stored = await self._stored(session, batch)
+        if stored is None and not ended:
+            raise error
+        return stored
 
     async def _is_working(self, session: Session, batch: Batch) -> bool:
         """Return whether Postgres still works on the append of a session; True if that is not known.
@@ -356,6 +379,8 @@ async def open_postgres_log(
         log_id = (await session.fetch(LOG_ID))[0][0]
     finally:
         await session.close()
+    if direct_url:
+        await connection.check_pooler(url)
     standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
     log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby, log_id=log_id)
     async with unwrapped():

@@ -17,7 +17,7 @@ from log_changes import create
 from msgspec.structs import replace
 
 from kubechronicle.eventlog.errors import Blocked, ChangesRefused, LogError, LogUnavailable
-from kubechronicle.eventlog.postgres import connection, log_reads, trials
+from kubechronicle.eventlog.postgres import connection, log_reads, settings, trials
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, transaction
@@ -164,7 +164,7 @@ async def test_a_lock_is_named_and_bounded(
 ) -> None:
     monkeypatch.setattr(connection, "PATIENCE", 0.3)
     monkeypatch.setattr(log_reads, "QUICK_BOUND", 1.0)
-    monkeypatch.setattr(connection, "SESSION_SETTINGS", connection.SESSION_SETTINGS.replace("'30s'", "'3s'"))
+    monkeypatch.setattr(settings, "PIN", settings.PIN.replace("'30s'", "'3s'"))
     async with open_postgres_log(database, instance="test") as log, open_stack(log) as stack:
         await append(stack, "first")
         async with log._maintenance() as operator:
