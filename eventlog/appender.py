@@ -20,7 +20,6 @@ a new batch, only after the log has guaranteed that the lost batch can never com
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -31,11 +30,11 @@ import trio
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.batch_ids import BatchIds
 from kubechronicle.eventlog.errors import (
+    ChangesRefused,
     Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
-    NotSoleAppender,
     OutcomeUnknown,
     OutcomeUnknownForNow,
     QueueFull,
@@ -46,8 +45,6 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.waking import WOKEN
-
-logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 256
 """15,000 to 34,000 changes per second at this size. Larger batches gained little, and each change waits for all."""
@@ -140,7 +137,6 @@ class Appender:
         self._parked: trio.lowlevel.Task | None = None
         self._ids = BatchIds()
         self._several = False  # in the last batch: then others probably follow the first transaction of the next one
-        self._warned = False  # about a mistake of the operator, since the last batch that committed
         self._closing = True
 
     async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
@@ -167,7 +163,7 @@ class Appender:
             return outcome
         if pending.sent:
             raise OutcomeUnknownForNow("the deadline passed before the outcome was known")
-        raise LogUnavailable("the deadline passed before the change was sent")
+        raise self._late()
 
     def submit(
         self,
@@ -203,7 +199,7 @@ class Appender:
         finally:
             self._waiting.pop(pending, None)
             if not pending.sent:
-                pending.finish(LogUnavailable("the deadline passed before the change was sent"))
+                pending.finish(self._late())
 
     # The one task
 
@@ -284,7 +280,7 @@ class Appender:
         """Send the transactions under way until their outcome is known, while their callers wait."""
         pauses: Iterator[float] | None = None  # made only if needed
         while True:
-            self._under_way = _in_time(self._under_way)
+            self._under_way = self._in_time(self._under_way)
             if not self._under_way:
                 return
             for pending in self._under_way:
@@ -292,7 +288,6 @@ class Appender:
             batch = Batch(id=self._ids.next(), transactions=tuple([each.transaction for each in self._under_way]))
             result = await self._outcome(batch)
             if isinstance(result, BatchResult):
-                self._warned = False
                 try:
                     await self._tail.apply(result)
                 except Diverged:
@@ -301,6 +296,9 @@ class Appender:
                 else:
                     _report(self._under_way, result)
                 return
+            if isinstance(result, ChangesRefused):  # one attempt more would have the same answer
+                self._fail_refused(result)
+                return
             if not isinstance(result, LogUnavailable):
                 await self._send_one_by_one(result)
                 return
@@ -308,11 +306,34 @@ class Appender:
                 pending.sent = False
             pauses = pauses or islice(delays(), ATTEMPTS - 1)
             pause = next(pauses, None)
-            if pause is None or self._closing or not _in_time(self._under_way):
+            if pause is None or self._closing or not self._in_time(self._under_way):
                 break
             await trio.sleep(pause)
         for pending in self._under_way:
-            pending.finish(LogUnavailable(str(result)))
+            pending.finish(result)
+
+    def _in_time(self, pendings: Sequence[Pending]) -> list[Pending]:
+        """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
+        now = trio.current_time()
+        for pending in pendings:
+            if pending.deadline <= now:
+                pending.finish(self._late())
+        return [pending for pending in pendings if pending.outcome is None]
+
+    def _late(self) -> LogUnavailable:
+        """Return the error of a transaction that was not sent in time, with the reason if the database takes none."""
+        late = LogUnavailable("the deadline passed before the change was sent")
+        availability = self._log.availability
+        return late if availability.refused_for is None else availability.refusal(late)
+
+    def _fail_refused(self, error: ChangesRefused) -> None:
+        """Fail the transactions under way; after a wait for a lock also those that have waited behind them."""
+        for pending in self._under_way:
+            pending.finish(error)
+        if error.blocked:
+            for pending in self._waiting:
+                pending.finish(error)
+            self._waiting.clear()
 
     async def _send_one_by_one(self, error: LogError) -> None:
         """Send each transaction alone: the log rejected the data of the batch, and nothing of it committed."""
@@ -321,7 +342,7 @@ class Appender:
             return
         whole = self._under_way
         for pending in whole:
-            self._under_way = _in_time([pending])
+            self._under_way = self._in_time([pending])
             if self._under_way:
                 await self._send()
         self._under_way = []
@@ -335,13 +356,14 @@ class Appender:
             return await self._log.append(batch)
         except OutcomeUnknown as error:
             result = await self._settled(batch)
-            return LogUnavailable(f"{error}; it did not commit") if result is None else result
+            if result is not None:
+                return result
+            lost = LogUnavailable(f"{error}; it did not commit")
+            lost.sqlstate = error.sqlstate
+            return self._log.availability.explained(lost)
         except LogCorrupt:
             raise
         except LogError as error:
-            if isinstance(error, SetupError | NotSoleAppender) and not self._warned:  # clients do not see the reason
-                self._warned = True
-                logger.warning("Every change is rejected: %s", error)
             return error
 
     async def _settled(self, batch: Batch) -> BatchResult | None:
@@ -358,15 +380,6 @@ class Appender:
 def _size(transaction: Transaction) -> int:
     changes = transaction.changes
     return len(changes[0].body) if len(changes) == 1 else sum(len(change.body) for change in changes)
-
-
-def _in_time(pendings: Sequence[Pending]) -> list[Pending]:
-    """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
-    now = trio.current_time()
-    for pending in pendings:
-        if pending.deadline <= now:
-            pending.finish(LogUnavailable("the deadline passed before the change was sent"))
-    return [pending for pending in pendings if pending.outcome is None]
 
 
 def _report(pendings: Sequence[Pending], result: BatchResult) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import trio
 
-from kubechronicle.eventlog.errors import LogUnavailable
+from kubechronicle.eventlog.errors import LogUnavailable, unavailable_as
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.request_parts import LOG, timed
 from kubechronicle.eventlog.sole_appender import SoleAppender
@@ -72,7 +72,7 @@ class ConsistentRead:
             else:
                 await self._query(own)
         if isinstance(own.result, LogUnavailable):
-            raise LogUnavailable(str(own.result)) from own.result
+            raise unavailable_as(own.result) from own.result
         await self._tail.reach(own.result)
         return self._tail.views.applied
 
@@ -85,7 +85,7 @@ class ConsistentRead:
         served = {own, self._gathering or own, *self._orphaned}
         self._gathering, self._orphaned, self._under_way = None, set(), True
         try:
-            self._tail.outages.sent(QUERY)
+            self._tail.availability.sent(QUERY)
             try:
                 head = await self._log.head()
                 self._tail.learn(head)
@@ -95,7 +95,7 @@ class ConsistentRead:
             for each in served:
                 each.result = result
         finally:
-            self._tail.outages.answered(QUERY)
+            self._tail.availability.answered(QUERY)
             self._under_way = False
             self._hand_over(served)
 

@@ -11,7 +11,14 @@ from kubechronicle.eventlog.records import Moment, Rejected
 
 
 class LogError(Exception):
-    """Base of all errors of the log."""
+    """Base of all errors of the log.
+
+    ``sqlstate``: of Postgres' answer; "" without one. ``public``: the reason in words that every client may read, without
+    the texts of Postgres, which may name its roles, files and addresses.
+    """
+
+    sqlstate = ""
+    public = ""
 
 
 class LogUnavailable(LogError):
@@ -33,12 +40,34 @@ class NotSoleAppender(LogUnavailable):
     """Another server holds the claim to append alone (sole_appender.py). Nothing was committed."""
 
 
+class Blocked(LogUnavailable):
+    """A lock that another session holds kept the statement waiting. It had no effect.
+
+    ``public``: "waits for PID 4711, LOCK TABLE …": the session, and its statement without values.
+    """
+
+
+class ChangesRefused(LogUnavailable):
+    """The database refuses or blocks every change now (availability.py). Nothing was committed.
+
+    ``passes``: it may pass without an operator, so a client may try again soon.
+    """
+
+    def __init__(self, text: str, reason: LogError) -> None:
+        super().__init__(text)
+        self.sqlstate = reason.sqlstate
+        self.public = reason.public
+        self.blocked = isinstance(reason, Blocked)
+        self.passes = isinstance(reason, LogUnavailable)
+
+
 class OutcomeUnknown(LogError):
     """The connection was lost between sending a batch and its answer: call ``settle(batch)``."""
 
-    def __init__(self, batch_id: UUID) -> None:
+    def __init__(self, batch_id: UUID, sqlstate: str = "") -> None:
         super().__init__(f"outcome of batch {batch_id} is unknown")
         self.batch_id = batch_id
+        self.sqlstate = sqlstate
 
 
 class Compacted(LogError):
@@ -152,6 +181,13 @@ class QueueFull(LogError):
     def __init__(self, capacity: int) -> None:
         super().__init__(f"{capacity} changes are waiting for the log already")
         self.capacity = capacity
+
+
+def unavailable_as(error: LogError) -> LogUnavailable:
+    """Return a LogUnavailable of its own for another task or another kind, with the reason of an error."""
+    again = (Blocked if isinstance(error, Blocked) else LogUnavailable)(str(error))
+    again.sqlstate, again.public = error.sqlstate, error.public
+    return again
 
 
 @asynccontextmanager

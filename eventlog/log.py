@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.branches import BranchTable
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -59,6 +60,9 @@ class RevisionLog(Protocol):
 
     @property
     def branches(self) -> BranchTable: ...
+
+    @property
+    def availability(self) -> Availability: ...
 
     async def head(self) -> Head:
         """Return the committed head, in one round trip. LogUnavailable."""

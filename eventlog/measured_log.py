@@ -58,6 +58,7 @@ class MeasuredLog:
         self._log = log
         self.recorded = log.recorded
         self.branches = log.branches
+        self.availability = log.availability
         self.round_trips: dict[tuple[str, str], RoundTrips] = {}
 
     async def _measured(self, operation: str, resource: str, call: Awaitable[T]) -> T:

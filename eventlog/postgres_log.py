@@ -21,13 +21,16 @@ from uuid import UUID, uuid4
 
 import trio
 
+from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.errors import (
+    Blocked,
     Diverged,
     LogCorrupt,
     LogError,
     LogUnavailable,
     OutcomeUnknown,
     SetupError,
+    unavailable_as,
     unwrapped,
 )
 from kubechronicle.eventlog.integrity import verify
@@ -44,13 +47,15 @@ from kubechronicle.eventlog.postgres.session import (
     ConnectionSilent,
     ConnectionUnusable,
     Pool,
+    ReadOnlyServer,
     Session,
     UniqueViolation,
     acquire,
 )
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
+from kubechronicle.eventlog.postgres.trials import Trials, find_blocker, is_wait
 from kubechronicle.eventlog.records import Batch, BatchResult, Head
-from kubechronicle.eventlog.restarts import TaskFailures, keep_running
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.eventlog.retention import retention
 
 logger = logging.getLogger(__name__)
@@ -79,24 +84,40 @@ class PostgresLog(StandbyReads):
         self.log_id = log_id or UUID(int=0)
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
-        super().__init__(Pool(connect), standby)
+        self.availability = Availability()
+        super().__init__(Pool(connect, explain=self._explained), standby)
         self.recorded = RecordedReads(self._pool)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
         self._connect_to_listen = connect_to_listen
+        self._pooled = connect_to_listen is not None
+        self._lost_backend = 0  # the process in Postgres of the last append without an answer
         self._listening: Session | None = None
         if connect_to_listen is None:
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
         else:
             self._listener = Listener(self._listen_session, trio.Lock(), self._pool)
-        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS)
+        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS, explain=self._explained)
         self.branches = BranchRows(self._branch_pool, self._pool, self._listener)
+        self._trials = Trials(
+            self.availability,
+            self._pool,
+            self.clocks,
+            open_appending=self._append_session,
+            find_blocker=self._find_blocker,
+            class_of=self._class_of,
+            token=self._token,
+        )
 
     @property
     def notifications_work(self) -> bool:
         """False behind a pooler in transaction mode, or while the listener has no connection; then it polls faster."""
         return self._listener.works
+
+    async def run_trials(self) -> None:
+        """Find out when the database takes changes again, as long as it refuses every change."""
+        await self._trials.run()
 
     async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
         await self._listener.run(task_status=task_status)
@@ -114,10 +135,12 @@ class PostgresLog(StandbyReads):
     # Appending
 
     async def append(self, batch: Batch) -> BatchResult:
+        judge = self._trials.judge_unreachable
         alone = len(batch.transactions) == 1 and len(batch.transactions[0].changes) == 1
         await acquire(self._append_lock)
         try:
             session = await self._append_session()
+            judge = self._trials.judge
             if alone:
                 # On this connection: Postgres may have no other one left.
                 retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
@@ -126,6 +149,8 @@ class PostgresLog(StandbyReads):
                 statement, arguments = clock_sql.APPEND, rows.batch_arguments(batch)
                 if (joined := rows.joined_arguments(arguments)) is not None:
                     statement, arguments = clock_sql.APPEND_JOINED, joined
+            if self._pooled:
+                statement = clock_sql.POOLED[statement]
             try:
                 result = await session.fetch_uninterrupted(
                     statement,
@@ -133,13 +158,15 @@ class PostgresLog(StandbyReads):
                     self.clocks.now(),
                     bound=APPEND_BOUND,
                     grace=APPEND_GRACE,
-                    is_working=lambda: self._is_working(session),
+                    is_working=lambda: self._is_working(session, batch),
                 )
             except ConnectionLost as lost:
                 if isinstance(lost, ConnectionSilent):
                     logger.warning("%s; it is replaced, and the outcome looked up", lost)
                     self._pool.drop_silent()
-                raise OutcomeUnknown(batch.id) from lost
+                self.availability.count_failure(lost)
+                self._lost_backend = session.backend_pid
+                raise OutcomeUnknown(batch.id, lost.sqlstate) from lost
             except ConnectionUnusable as error:  # nothing was committed
                 logger.warning("%s; connecting anew", error)
                 self._pool.drop_idle()  # these lead to the same server
@@ -149,18 +176,35 @@ class PostgresLog(StandbyReads):
                 if settled is None:
                     raise LogUnavailable(f"batch {batch.id} was given up") from twice
                 return settled
+            if self.availability.suspected:
+                self._trials.accepted()
+        except (OutcomeUnknown, LogCorrupt):
+            raise
+        except LogError as error:
+            if (judged := await judge(error, batch)) is not error:
+                raise judged from error
+            raise
         finally:
             self._append_lock.release()
         return rows.change_result(batch, result[0]) if alone else rows.batch_result(batch, result[0])
 
     async def settle(self, batch: Batch) -> BatchResult | None:
         async with self._append_lock:
-            return await self._settle(await self._append_session(), batch)
+            try:
+                return await self._settle(await self._append_session(), batch)
+            except ReadOnlyServer as error:
+                self.availability.refuse(error, batch.transactions[0].changes[0].key.resource)
+                return await self._settle_without_fence(await self._append_session(), batch, error)
 
     async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
         """Insert a fence under the batch id, unless the batch or an earlier fence is there."""
         if await session.fetch(sql.FENCE, batch.id):
+            await self._trials.judge_lost(batch)
             return None
+        return await self._stored(session, batch)
+
+    async def _stored(self, session: Session, batch: Batch) -> BatchResult | None:
+        """Return the result of a batch that has committed; None: it has not."""
         stored = await session.fetch(sql.BATCH, batch.id)
         if not stored or stored[0]["first_revision"] is None:
             return None
@@ -171,16 +215,34 @@ class PostgresLog(StandbyReads):
             raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
         return rows.settled_result(batch, settled, appended)
 
-    async def _is_working(self, session: Session) -> bool:
-        """Return whether Postgres still works on the statement of a session; True if that is not known.
+    async def _settle_without_fence(self, session: Session, batch: Batch, error: ReadOnlyServer) -> BatchResult | None:
+        """As ``_settle``, while the database takes no changes. A batch that is absent cannot commit once the process of
+        its append has gone, which is not known behind a pooler. ReadOnlyServer: the outcome is not certain."""
+        ended = (await session.fetch(sql.BACKEND_ENDED, self._lost_backend))[0][0] and not self._pooled
+        stored = await self._stored(session, batch)
+        if stored is None and not ended:
+            raise error
+        return stored
 
-        Behind a pooler, and without the right to see it, it is not known.
+    async def _is_working(self, session: Session, batch: Batch) -> bool:
+        """Return whether Postgres still works on the append of a session; True if that is not known.
+
+        Behind a pooler, and without the right to see it, it is not known. Notes the lock that the append waits for.
         """
+        if await self._trials.note_wait(batch):
+            return True
         try:
             backends = await self._pool.fetch(sql.BACKEND_STATE, session.backend_pid, bound=QUICK_BOUND)
         except LogError:
             return True
         return not backends or backends[0][0] != "idle"
+
+    async def _find_blocker(self) -> Blocked | None:
+        return await find_blocker(self._pool, self._connect_unbounded)
+
+    async def _explained(self, error: LogError) -> LogError:
+        """Return the error of a read: Blocked if it waited for a lock."""
+        return (await self._find_blocker() if is_wait(error) else None) or error
 
     async def _append_session(self) -> Session:
         """Return the connection for appends; open it if needed.
@@ -282,14 +344,14 @@ async def open_postgres_log(
     direct_url: str = "",
     standby_url: str = "",
     failures: TaskFailures | None = None,
-    listener: str = "log-listener",
+    name: str = "",
 ) -> AsyncIterator[PostgresLog]:
     """Open the log in the migrated database at ``url``.
 
     ``instance``: the name of this server among those on the same database, shown in pg_stat_activity.
     ``direct_url``: the database's own address, if ``url`` leads through a pooler in transaction mode.
     ``standby_url``: the address of a hot standby, for searches and lists of the past.
-    ``failures``, ``listener``: the account of failed tasks, and the name of the listener in it.
+    ``failures``, ``name``: the account of failed tasks, and the name of this log in it; "": the main one.
     SetupError: a mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
@@ -301,7 +363,7 @@ async def open_postgres_log(
                 url, application=application, bound=connection.ANSWER_BOUND, pooled=bool(direct_url)
             )
         except SetupError as error:  # it was right at the start: the operator is changing it, and the server waits
-            raise LogUnavailable(str(error)) from error
+            raise unavailable_as(error) from error
         try:
             await log.check_position(opened)
         except BaseException as error:
@@ -326,13 +388,17 @@ async def open_postgres_log(
         log_id = (await session.fetch(LOG_ID))[0][0]
     finally:
         await session.close()
+    if direct_url:
+        await connection.check_pooler(url)
     standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
     log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby, log_id=log_id)
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
                 up, account = trio.Event(), failures if failures is not None else TaskFailures()
-                nursery.start_soon(partial(keep_running, listener, log.run_listener, account, up=up))
+                of = f" of {name}" if name else ""
+                nursery.start_soon(partial(keep_running, f"log-listener{of}", log.run_listener, account, up=up))
+                nursery.start_soon(keep_running, f"log-trials{of}", plain(log.run_trials), account)
                 await up.wait()
                 try:
                     yield log

@@ -30,7 +30,6 @@ from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, Diverged, FutureRevision, LogCorrupt, LogError
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.outages import Outages
 from kubechronicle.eventlog.positions import Loss, Position, find_loss
 from kubechronicle.eventlog.records import BatchResult, Head, Record
 from kubechronicle.eventlog.views.views import Views
@@ -57,7 +56,8 @@ class Tail:
     ) -> None:
         self.views = views
         self._show_loading = show_loading
-        self.outages = Outages(name)
+        self.availability = log.availability
+        self.availability.of = name or self.availability.of
         self.losses: list[Loss] = []
         self.lost = trio.Event()  # replaced when it is set
         self._log = log
@@ -73,12 +73,12 @@ class Tail:
     @property
     def last_error(self) -> LogError | None:
         """The reason why the last query to the log failed; None: it succeeded."""
-        return self.outages.last_error
+        return self.availability.last_error
 
     @property
     def healthy(self) -> bool:
         """True if the views are loaded and the last query to the log succeeded in time."""
-        return self._loaded and not self.outages.problem()
+        return self._loaded and not self.availability.problem()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load, report started, and follow the log until cancelled. Raises LogCorrupt, in an exception group."""
@@ -148,16 +148,16 @@ class Tail:
         try:
             await self._catch_up()
         except Diverged as error:
-            self.outages.failed(error)
+            self.availability.failed(error)
             await self._restart()
         except Compacted:  # the missed records are gone: load the present state
             await self._load()
         except LogCorrupt:
             raise
         except LogError as error:
-            self.outages.failed(error)
+            self.availability.failed(error)
             return False
-        self.outages.succeeded()
+        self.availability.succeeded()
         return True
 
     async def _catch_up(self) -> None:
@@ -167,11 +167,11 @@ class Tail:
         while True:
             before = self.views.applied
             position = self._current_position()
-            self.outages.sent(QUERY)
+            self.availability.sent(QUERY)
             try:
                 records = await self._log.read(after=before, limit=limit, position=position)
             finally:
-                self.outages.answered(QUERY)
+                self.availability.answered(QUERY)
             if any(record.erased for record in records):  # views hold no tombstones: load the present state
                 raise Compacted(before, records[-1].revision)
             self._apply(records)
@@ -215,7 +215,7 @@ class Tail:
             self._note_load(head)
         self.learn(head)
         self._loaded = True
-        self.outages.succeeded()
+        self.availability.succeeded()
 
     def _note_load(self, head: Head) -> None:
         self._position = Position(head.revision, hash=head.hash) if head.hash else None
@@ -252,7 +252,7 @@ class Tail:
             except LogCorrupt:
                 raise
             except LogError as error:
-                self.outages.failed(error)
+                self.availability.failed(error)
                 await trio.sleep(pause)
         raise AssertionError("delays() is endless")
 

@@ -11,6 +11,8 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
+    Blocked,
+    ChangesRefused,
     Compacted,
     FutureMoment,
     FutureRevision,
@@ -25,7 +27,9 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.queries.branches import BranchFull, BranchGone
 from kubechronicle.http.messages import BodyTooLarge
 
-UNAVAILABLE = "the database behind this server does not answer; nothing has been changed, please try again"
+UNAVAILABLE = "the database behind this server does not answer{}; nothing has been changed, please try again"
+REFUSED = "the database behind this server takes no changes: {}; nothing has been changed"
+BLOCKED = "the database behind this server {}; nothing has been changed, please try again"
 OUT_OF_MEMORY = "this server is out of memory; whether a change took effect is not known, please read it again"
 UNKNOWN = (
     "the connection to the database was lost while the change was committed, and whether it took effect is not known "
@@ -33,10 +37,38 @@ UNKNOWN = (
 )
 
 
-def _unavailable(_: Any) -> StatusError:
-    error = status.service_unavailable(UNAVAILABLE)
+def _unavailable(cause: Exception) -> StatusError:
+    reason = getattr(cause, "public", "")
+    error = status.service_unavailable(UNAVAILABLE.format(f" ({reason})" if reason else ""))
     error.headers["Retry-After"] = "1"
     return error
+
+
+def _blocked(cause: Blocked) -> StatusError:
+    error = status.service_unavailable(BLOCKED.format(cause.public))
+    error.headers["Retry-After"] = "1"
+    return error
+
+
+def _refused(cause: ChangesRefused) -> StatusError:
+    """Return 503. (kube-apiserver has 500 with the text of etcd's NOSPACE alarm, and clients take it for a bug.)
+
+    Retry-After makes clients try again by themselves, so it stands only where that may help.
+    """
+    if cause.blocked:
+        error = status.service_unavailable(BLOCKED.format(cause.public))
+    elif cause.public:
+        error = status.service_unavailable(REFUSED.format(f"refused: {cause.public}"))
+    else:
+        error = _unavailable(cause)
+    if cause.passes:
+        error.headers["Retry-After"] = "1"
+    return error
+
+
+def _log_error(cause: LogError) -> StatusError:
+    reason = f" ({cause.public})" if cause.public else ""
+    return status.internal_error(f"the database refused this request{reason}; nothing has been changed")
 
 
 def _not_acceptable(error: NotAcceptableError) -> StatusError:
@@ -54,6 +86,8 @@ def _unsupported_media_type(error: UnsupportedMediaTypeError) -> StatusError:
 
 TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     LogUnavailable: _unavailable,
+    Blocked: _blocked,
+    ChangesRefused: _refused,
     ActorCrashed: _unavailable,
     OutcomeUnknown: lambda _: status.timeout(UNKNOWN),
     OutcomeUnknownForNow: lambda _: status.timeout(UNKNOWN),
@@ -68,7 +102,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     MemoryError: lambda _: status.service_unavailable(OUT_OF_MEMORY),
     BranchFull: lambda error: status.request_entity_too_large(str(error)),
     BranchGone: lambda error: status.gone(str(error)),
-    LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
+    LogError: _log_error,
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,
     TooManyPartsError: lambda error: status.request_entity_too_large(error.message),

@@ -19,6 +19,7 @@ from uuid import UUID
 import trio
 from msgspec.structs import replace
 
+from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.errors import Compacted, LogCorrupt, LogError, LogUnavailable, OutcomeUnknown
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
@@ -74,6 +75,7 @@ class BranchLog:
     def __init__(self, main: RevisionLog, branch: UUID, base: int) -> None:
         self.recorded = main.recorded
         self.branches = main.branches
+        self.availability = Availability()
         self.newest_seen_revision = base
         self.state_at_base: Callable[[Key], KeyState] = lambda key: ABSENT
         self.base: Final = base

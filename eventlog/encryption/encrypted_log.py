@@ -42,6 +42,7 @@ class EncryptedLog:
         self.contents = contents
         self.recorded = log.recorded
         self.branches = log.branches
+        self.availability = log.availability
         if not contents.configured:
             # A configuration cannot appear later: the flag names the file when the server starts.
             vars(self)["append"] = log.append

@@ -20,9 +20,8 @@ from itertools import takewhile
 
 import trio
 
-from kubechronicle.eventlog.errors import (
-    OutcomeUnknown,
-)
+from kubechronicle.eventlog.availability import Availability
+from kubechronicle.eventlog.errors import NotSoleAppender, OutcomeUnknown
 from kubechronicle.eventlog.memory.claims import MemoryClaims
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
@@ -56,6 +55,7 @@ class MemoryLog(MemoryClaims):
         self.store = MemoryStore() if store is None else store
         self.recorded = self.store.reads
         self.branches = self.store.branches
+        self.availability = Availability()
         super().__init__()
         self.notified = trio.Event()
         self._poll_interval = poll_interval
@@ -72,7 +72,12 @@ class MemoryLog(MemoryClaims):
 
     async def append(self, batch: Batch) -> BatchResult:
         fault = await self._enter("append")
-        self.check_may_append()
+        try:
+            self.check_may_append()
+        except NotSoleAppender as error:
+            self.availability.refuse(error, "")
+            raise
+        self.availability.accept()
         if fault is Fault.LOST_BEFORE_COMMIT:
             raise OutcomeUnknown(batch.id)
         if fault is Fault.LOST_IN_FLIGHT:

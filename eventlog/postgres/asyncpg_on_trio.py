@@ -26,7 +26,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
@@ -43,7 +43,10 @@ T = TypeVar("T")
 class ConnectionLoop(asyncio.AbstractEventLoop):
     """See the head of this file. Methods that asyncpg does not use raise NotImplementedError."""
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: Mapping[str, str] | None = None, tcp_timeout: float | None = None) -> None:
+        """``addresses``: by host, if a host is reached at another address (libpq's hostaddr)."""
+        self._addresses = addresses or {}
+        self._tcp_timeout = tcp_timeout
         self._ready: deque[tuple[Callable[..., object], tuple[Any, ...], Context | None]] = deque()
         self._jobs: deque[tuple[asyncio.Future[Any], Callable[[], Awaitable[Any]]]] = deque()
         self.transports: list[SocketTransport] = []  # open ones; several only while asyncpg chooses among hosts
@@ -92,6 +95,13 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
                 await self._parked.park()
             else:
                 await self._read()
+
+    def set_socket_option(self, level: int, name: str, value: int) -> None:
+        """Set an option of the sockets over TCP, if the system has it."""
+        for transport in self.transports:
+            opened = transport.get_extra_info("socket")
+            if opened.family != socket.AF_UNIX and (option := getattr(socket, name, None)) is not None:
+                opened.setsockopt(level, option, value)
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
         """Cancel a task whose result is not needed; mark the error of a failed one as handled."""
@@ -146,7 +156,8 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
         logger.warning("asyncpg: %s", context.get("message"), exc_info=context.get("exception"))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        opened = await self._await_in_trio(partial(open_tcp, host, port))
+        address = self._addresses.get(host, host)
+        opened = await self._await_in_trio(partial(open_tcp, address, port, self._tcp_timeout))
         transport = SocketTransport(self, opened, protocol_factory())
         if (context := options.get("ssl")) is not None:
             try:

@@ -216,15 +216,16 @@ class SocketTransport(asyncio.Transport):
         self._loop.call_soon(self._protocol.connection_lost, error)
 
 
-async def open_tcp(host: str, port: int) -> socket.socket:
-    """Connect to a host. Names are resolved in a thread; addresses are tried 0.25 s apart (RFC 8305)."""
+async def open_tcp(host: str, port: int, timeout: float | None = None) -> socket.socket:
+    """Connect to a host within ``timeout`` seconds, by default TCP_TIMEOUT. Names are resolved in a thread; addresses are tried 0.25 s apart (RFC 8305)."""
     if not 0 < port < 65536:
         raise OverflowError(f"port {port}: must be 1-65535")
+    seconds = TCP_TIMEOUT if timeout is None else timeout
     try:
-        with trio.fail_after(TCP_TIMEOUT):
+        with trio.fail_after(seconds):
             stream = await trio.open_tcp_stream(host, port)
     except trio.TooSlowError:
-        raise TimeoutError(f"{host} port {port}: no answer within {TCP_TIMEOUT:g} s") from None
+        raise TimeoutError(f"{host} port {port}: no answer within {seconds:g} s") from None
     except OSError as error:
         reasons = error.__cause__
         several = reasons.exceptions if isinstance(reasons, BaseExceptionGroup) else (reasons,)

@@ -18,6 +18,20 @@ APPEND_CHANGE = (
     " $18, $19, $20, $21, $22)"
 )
 
+# The same through a pooler in transaction mode, where statement_timeout is that of the role: they bring the bound of each
+# wait for a lock. The function is called after the setting, which its first argument depends on.
+_BOUNDED = "set_config('lock_timeout', '30s', true)"
+_POOLED_BATCH = f"from {_BOUNDED} bound, lateral kubechronicle.append(case when bound <> '' then $1::uuid end,"
+POOLED = {
+    APPEND: APPEND.replace("select *", "select appended.*").replace("from kubechronicle.append($1,", _POOLED_BATCH)
+    + " appended",
+    APPEND_JOINED: APPEND_JOINED.replace("select *", "select appended.*").replace(
+        "from kubechronicle.append($1,", _POOLED_BATCH
+    )
+    + " appended",
+    APPEND_CHANGE: APPEND_CHANGE.replace("select ", f"select case when {_BOUNDED} <> '' then ") + " end",
+}
+
 # $1 a time or null, $2 an age, $3 the time by the server's clock. A bisection: some twenty index descents in a log of a
 # million revisions.
 MOMENT_AT = "select revision, moment, clock, known from kubechronicle.moment_at($1, $2, $3)"

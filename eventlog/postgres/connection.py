@@ -26,6 +26,7 @@ import asyncpg
 import trio
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
+from kubechronicle.eventlog.postgres import settings, urls
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session, show_nothing
 from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
@@ -52,27 +53,14 @@ LAST_LOOK = 0.2  # seconds for an answer that was on its way while looking
 WRITABLE: Final = "read-write"
 """target_session_attrs: hot standbys and read-only servers are passed over. A hot standby would give old answers."""
 
+PRIMARY: Final = "primary"
+
 NO_PRIMARY: Final = (
     "no host of --database-url is a writable primary: they are hot standbys, or default_transaction_read_only is on"
 )
 
 FIRST_ROWS = 16  # fetched at first from a cursor, when nothing is known about their size
 ROW_BYTES = 4 * 1024 * 1024  # of rows that are fetched at once, if they are like the rows before
-
-# Settings of each connection. They are SET, because poolers reject them in the startup packet. A statement ends after
-# 30 s: an append may wait for a transaction stalled elsewhere, but not for ever. Keepalives: Postgres must not hold the
-# head row for a client that is long gone. Plans are generic and made once, since planning for dozens of partitions
-# takes milliseconds; and without sequential scans, since a plan made for an empty partition would scan it.
-SESSION_SETTINGS = """
-set statement_timeout = '30s';
-set default_transaction_isolation = 'read committed';
-set client_encoding = 'UTF8';
-set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
-set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3;
-set tcp_user_timeout = '20s'
-"""
-# Ends a statement whose client has gone; not supported on every platform.
-CHECK_CLIENT = "set client_connection_check_interval = '2s'"
 
 
 def _translated(error: Exception) -> LogError:
@@ -90,9 +78,7 @@ def _translated(error: Exception) -> LogError:
     if isinstance(error, ValueError | OverflowError):  # asyncpg's ClientConfigurationError is one too
         # Python's messages quote the text that they reject, which may be a part of the password.
         quotable = isinstance(error, asyncpg.ClientConfigurationError)
-        why = str(error) if quotable else "in a user's name and password, @ : / ? # [ ] and % are written %40, %3A, …"
-        shape = "postgresql://user:password@host:5432/database"
-        return SetupError(f"the database URL is wrong: {why}; it should look like {shape}")
+        return urls.wrong(str(error) if quotable else urls.QUOTING)
     # InternalClientError: raised by asyncpg when the server closes an idle connection with a message
     if isinstance(error, OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return ConnectionLost(f"no connection to Postgres: {str(error) or type(error).__name__}")
@@ -302,42 +288,57 @@ async def connect(
     ``primary``: to a server that takes writes; False: as target_session_attrs in the URL says, by default to any.
     ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (poolers.py).
     """
-    loop = ConnectionLoop()  # type: ignore[abstract]  # has only the methods that asyncpg uses
+    target = urls.parse(url)
+    loop = ConnectionLoop(target.addresses, target.timeout)  # type: ignore[abstract]  # has only the methods that asyncpg uses
 
-    async def open_connection() -> asyncpg.Connection[Any]:
+    async def open_connection(attributes: str | None) -> asyncpg.Connection[Any]:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(
-            url,
+            target.url,
+            **target.arguments,
             loop=loop,
             timeout=None,  # fail_after below
             max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
             statement_cache_size=0 if pooled else STATEMENTS,  # 0: without a name, parsed for each use
             server_settings={"application_name": application},
-            target_session_attrs=WRITABLE if primary else None,
+            target_session_attrs=attributes,
         )
+        for level, name, value in target.options:
+            loop.set_socket_option(level, name, value)
         if not pooled:
-            await connection.execute(SESSION_SETTINGS)
+            await connection.execute(settings.PIN)
             with suppress(asyncpg.PostgresError):
-                await connection.execute(CHECK_CLIENT)
+                await connection.execute(settings.CHECK_CLIENT)
+        row = await connection.fetchrow(settings.current(pooled=pooled))
+        if (wrong := settings.wrong_setting(tuple(row), pooled=pooled)) is not None:
+            source = await connection.fetchrow(settings.SOURCE, wrong[0])
+            raise settings.refusal(*wrong, dict(source), pooled=pooled)
         return connection
 
     def reopen() -> Awaitable[AsyncpgSession]:
         return connect(url, application=application, bound=bound, primary=primary, pooled=pooled)
 
+    seconds = CONNECT_TIMEOUT if target.timeout is None else target.timeout * target.hosts
     try:
-        with trio.fail_after(CONNECT_TIMEOUT):
-            opened = await loop.perform(open_connection)
+        with trio.fail_after(seconds):
+            try:
+                opened = await loop.perform(open_connection, WRITABLE if primary else None)
+            except asyncpg.TargetServerAttributeNotMatched:
+                if not primary or target.hosts > 1:  # another one may be writable
+                    raise
+                # A primary that takes no changes now has the newest state all the same.
+                opened = await loop.perform(open_connection, PRIMARY)
             return AsyncpgSession(opened, loop, reopen, bound)
     except BaseException as error:
         loop.close()
         if isinstance(error, trio.TooSlowError):
-            raise ConnectionLost(f"no connection to Postgres within {CONNECT_TIMEOUT:g} s") from None
+            raise ConnectionLost(f"no connection to Postgres within {seconds:g} s") from None
         if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
             raise _translated(error) from None  # its message may quote the password
         if isinstance(error, socket.gaierror):
             raise ConnectionLost(f"no connection to Postgres: {_hosts(url)}: {error.strerror}") from error
         if isinstance(error, _FOREIGN):
             translated = _translated(error)
-            if primary and "," in url and isinstance(error, OSError):
+            if primary and target.hosts > 1 and isinstance(error, OSError):
                 translated.args = (f"{translated}; other hosts are no writable primary, or do not answer either",)
             raise translated from error
         raise
@@ -365,6 +366,13 @@ async def open_session(url: str, *, application: str = "kubechronicle") -> Async
         yield session
     finally:
         await session.close()
+
+
+async def check_pooler(url: str) -> None:
+    """Check that a pooler in transaction mode answers, and that its connections have the settings that the log needs.
+    SetupError, LogUnavailable."""
+    session = await connect(url, application="kubechronicle", bound=ANSWER_BOUND, pooled=True)
+    await session.close()
 
 
 async def migrate(url: str, show: Callable[[int, int], None] = show_nothing) -> list[str]:

@@ -150,8 +150,16 @@ async def acquire(free: trio.Semaphore | trio.Lock) -> None:
 class Pool:
     """At most ``size`` sessions, opened at the first need."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Session]], *, size: int = READ_SESSIONS) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Session]],
+        *,
+        size: int = READ_SESSIONS,
+        explain: Callable[[LogError], Awaitable[LogError]] | None = None,
+    ) -> None:
+        """``explain``: returns the error to raise for one of a query, as ``Blocked`` for a query without an answer."""
         self._connect = connect
+        self._explain = explain
         self._free = trio.Semaphore(size, max_value=size)
         self._idle: list[Session] = []
         self._in_use: set[Session] = set()
@@ -163,6 +171,8 @@ class Pool:
             yield session
         except LogError as error:  # Postgres answered, with an error; or not at all
             self._note(error)
+            if (explained := await self._explained(error)) is not error:
+                raise explained from error
             raise
         except BaseException:
             session.terminate()
@@ -176,8 +186,12 @@ class Pool:
         session = await self._take()
         try:
             return await session.fetch(sql, *arguments, bound=bound)
-        except (ConnectionLost, ConnectionUnusable) as error:
+        except LogError as error:
             self._note(error)
+            if (explained := await self._explained(error)) is not error:
+                raise explained from error
+            if not isinstance(error, ConnectionLost | ConnectionUnusable):
+                raise
         finally:
             self._give_back(session)
         async with self.session() as session:
@@ -197,11 +211,19 @@ class Pool:
                     break
             else:
                 session = await self._connect()
+        except LogError as error:
+            self._free.release()
+            if (explained := await self._explained(error)) is not error:
+                raise explained from error
+            raise
         except BaseException:
             self._free.release()
             raise
         self._in_use.add(session)
         return session
+
+    async def _explained(self, error: LogError) -> LogError:
+        return error if self._explain is None else await self._explain(error)
 
     def _give_back(self, session: Session) -> None:
         self._in_use.discard(session)

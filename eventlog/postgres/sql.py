@@ -55,6 +55,11 @@ BATCH_ROWS = (
 # $1 process id of a backend of our own role.
 BACKEND_STATE = "select state from pg_stat_activity where pid = $1"
 
+# $1 process id of a backend. True on a primary where it has gone: a standby does not tell about the primary's.
+BACKEND_ENDED = """
+select not pg_is_in_recovery() and pg_backend_pid() <> $1 and not exists (select from pg_stat_activity where pid = $1)
+"""
+
 # The columns of rows.identity.
 IDENTITY_COLUMNS = "hash, resource, namespace, name, uid, version, committed_at"
 _ROW = f"""

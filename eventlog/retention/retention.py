@@ -295,7 +295,7 @@ def class_age(
 @asynccontextmanager
 async def _exclusive(session: Session) -> AsyncIterator[bool]:
     """Hold the lock of maintenance within the block; False: another server holds it. Statements have no timeout."""
-    await session.execute("set statement_timeout = 0; reset enable_seqscan; reset plan_cache_mode")
+    await session.execute("set statement_timeout = 0; set enable_seqscan = on; set plan_cache_mode = auto")
     async with held(session, MAINTENANCE) as alone:
         yield alone
 

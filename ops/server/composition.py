@@ -345,14 +345,22 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
 def _log_checks(units: Sequence[Unit]) -> list[Check]:
     def check_log(unit: Unit) -> None:
         if not unit.tail.healthy:
-            raise Unhealthy(unit.tail.outages.problem() or "the log has not been read yet")
+            raise Unhealthy(unit.tail.availability.problem() or "the log has not been read yet")
 
     def check_views() -> None:
         check_log(units[0])
         if unreadable := [name for unit in units for name in unit.rereading.missing()]:
             raise Unhealthy(f"objects of {', '.join(unreadable)} cannot be decrypted")
 
+    def check_writable(unit: Unit) -> None:
+        if problem := unit.tail.availability.append_problem():
+            raise Unhealthy(problem)
+
     # As kube-apiserver's etcd and etcd-override-N.
     names = ["log", *(f"log-override-{number}" for number in range(len(units) - 1))]
     checks = [Check(name, partial(check_log, unit), live=False) for name, unit in zip(names, units, strict=True)]
+    checks += [
+        Check(f"{name}-writable", partial(check_writable, unit), live=False)
+        for name, unit in zip(names, units, strict=True)
+    ]
     return [*checks, Check("informer-sync", check_views, live=False)]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -23,7 +24,7 @@ from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.eventlog.postgres.connection import migrate
+from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import ConnectionLost
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
@@ -70,6 +71,7 @@ from kubechronicle.ops.shared_keys import FLAG, encryption_key, share_keys
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SHARE_OF_ENCODINGS: Final = 4
 """The cache of encodings may take one part of so many of the memory limit."""
@@ -128,11 +130,13 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     issuer = await _make_keys(settings, pki, names) if shared is None else None
     url = await database()
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
-    for name in await migrate_patiently(settings.database_direct_url or url, patience):
+    for name in await patiently(partial(migrate, settings.database_direct_url or url), patience):
         log.info("Applied migration", extra={"migration": name})
     for override in inputs.overrides:
-        for name in await migrate_patiently(override.url, settings.storage_initialization_timeout):
+        for name in await patiently(partial(migrate, override.url), settings.storage_initialization_timeout):
             log.info("Applied migration", extra={"migration": name, "database": override.name})
+    if settings.database_direct_url is not None:
+        await patiently(partial(check_pooler, url), patience)
     if issuer is None:
         issuer = await _share_keys(settings, pki, names)
     if settings.database_url is not None:
@@ -170,16 +174,16 @@ async def _share_keys(settings: Settings, pki: Pki, names: Names) -> ServiceAcco
     return issuers[0]
 
 
-async def migrate_patiently(url: str, patience: float) -> list[str]:
-    """Apply the missing migrations, and return their names. LogError.
+async def patiently(attempt: Callable[[], Awaitable[T]], patience: float) -> T:
+    """Return the result of the first attempt that finds a database, or a pooler, that answers. LogError.
 
-    ``patience``: seconds to wait for a database that takes no connections yet. A wrong password or name ends the start
+    ``patience``: seconds to wait for one that takes no connections yet. A wrong password or name ends the start
     at once, since waiting mends neither.
     """
     deadline, logged = trio.current_time() + patience, False
     while True:
         try:
-            return await migrate(url)
+            return await attempt()
         except ConnectionLost as error:
             if trio.current_time() + LOOK > deadline:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from kubechronicle.http.metrics import Reading
@@ -36,7 +37,7 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "kubechronicle_database_outages",
         "Times that the database was lost.",
         counts=True,
-        read=lambda unit: unit.tail.outages.count,
+        read=lambda unit: unit.tail.availability.count,
     )
     yield by_database(
         "kubechronicle_log_went_back",
@@ -49,6 +50,22 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "Applied changes that the log then no longer held.",
         counts=True,
         read=lambda unit: sum(len(loss.changes) for loss in unit.tail.losses),
+    )
+    yield by_database(
+        "kubechronicle_database_writable",
+        "Whether the database takes changes.",
+        counts=False,
+        read=lambda unit: not unit.tail.availability.append_problem(),
+    )
+    failed: Counter[str] = Counter()
+    for unit in units:
+        failed.update(unit.tail.availability.failed_appends)
+    yield Reading(
+        "kubechronicle_append_failures",
+        "Appends that failed, by the class of the SQLSTATE (08: no connection).",
+        True,
+        "class",
+        {kind: float(count) for kind, count in failed.items()},
     )
     alone = assembly.sole is not None and assembly.sole.required_revision() is not None
     yield Reading("kubechronicle_sole_appender", "Whether reads spare the log.", False, "", {"": float(alone)})

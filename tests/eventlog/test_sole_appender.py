@@ -100,7 +100,7 @@ async def test_a_rejected_server_warns_once(
             for _ in range(2):
                 with pytest.raises(LogUnavailable):
                     await append("x")
-            assert caplog.text.count("Every change is rejected: another server alone appends") == warned
+            assert caplog.text.count("refuses every change: another server alone appends") == warned
             log.shared_appenders = 1
             assert await log.claim() is None
             await append(f"y{warned}")

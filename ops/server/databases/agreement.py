@@ -63,8 +63,7 @@ async def open_databases(
     async with AsyncExitStack() as stack:
         opened = []
         for override in overrides:
-            listener = f"log-listener of {override.name}"
-            opening = open_postgres_log(override.url, instance=instance, failures=failures, listener=listener)
+            opening = open_postgres_log(override.url, instance=instance, failures=failures, name=override.name)
             opened_log = await stack.enter_async_context(opening)
             await opened_log.check_may_append()
             opened.append(OpenDatabase(override=override, log=opened_log))

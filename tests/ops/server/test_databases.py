@@ -277,7 +277,7 @@ async def test_health_and_metrics_name_each_database() -> None:
         assert await server.metric("apiserver_storage_objects", resource=LEASE_RESOURCE) == 1
         log.away = True
         await server.ask("GET", f"{LEASES}/a")
-        server.assembly.storage.others[0].tail.outages.failed(LogUnavailable("away"))
+        server.assembly.storage.others[0].tail.availability.failed(LogUnavailable("away"))
         answer = await server.ask("GET", "/readyz?verbose")
         assert b"[-]log-override-0" in answer.body
         assert b"[+]log ok" in answer.body

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import postgres_fixture
 import pytest
 import trio
+from outages.pgbouncer import pgbouncer
 
 from kubechronicle.eventlog.errors import LogUnavailable, SetupError
+from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.ops.server import preparation
-from kubechronicle.ops.server.preparation import migrate_patiently
+from kubechronicle.ops.server.preparation import patiently
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,7 @@ async def test_a_database_that_starts_later(caplog: pytest.LogCaptureFixture) ->
         await trio.to_thread.run_sync(server.stop)
 
         async def start() -> None:
-            applied.extend(await migrate_patiently(server.url, 60.0))
+            applied.extend(await patiently(partial(migrate, server.url), 60.0))
 
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -49,10 +52,19 @@ async def test_a_database_that_starts_later(caplog: pytest.LogCaptureFixture) ->
         assert applied
         assert [record.message for record in caplog.records] == ["Waiting for the database"]
         with pytest.raises(SetupError, match="3D000"), trio.fail_after(30):
-            await migrate_patiently(server.url.removesuffix("postgres") + "nonesuch", 600.0)
+            await patiently(partial(migrate, server.url.removesuffix("postgres") + "nonesuch"), 600.0)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])
 async def test_the_wait_ends(host: str) -> None:
     with pytest.raises(LogUnavailable, match="no connection to Postgres"):
-        await migrate_patiently(f"postgresql://postgres@{host}:1/postgres", 0.3)
+        await patiently(partial(migrate, f"postgresql://postgres@{host}:1/postgres"), 0.3)
+
+
+async def test_a_pooler_that_starts_later() -> None:
+    with postgres_fixture.running("fsync=off") as server:
+        url = server.url.replace(f":{server.port}/", ":{}/")
+        with pgbouncer(server) as port:
+            await patiently(partial(check_pooler, url.format(port)), 60.0)
+        with pytest.raises(LogUnavailable, match="no connection to Postgres"):
+            await patiently(partial(check_pooler, url.format(port)), 0.3)

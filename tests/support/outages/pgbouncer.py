@@ -18,7 +18,7 @@ import pytest
 
 _CONFIGURATION = """
 [databases]
-* = host=127.0.0.1 port={database} user=postgres
+* = host=127.0.0.1 port={database} user={user}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
@@ -31,7 +31,9 @@ logfile = {directory}/log
 
 
 @contextlib.contextmanager
-def pgbouncer(server: postgres_fixture.PostgresServer, *, mode: str = "transaction", size: int = 8) -> Iterator[int]:
+def pgbouncer(
+    server: postgres_fixture.PostgresServer, *, mode: str = "transaction", size: int = 8, user: str = "postgres"
+) -> Iterator[int]:
     """Run PgBouncer before the server; yield its port. Skips the test where there is none.
 
     Its prepared statements are off, as before version 1.21.
@@ -42,7 +44,9 @@ def pgbouncer(server: postgres_fixture.PostgresServer, *, mode: str = "transacti
     port = postgres_fixture.free_port()
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as name:
         directory = Path(name)
-        text = _CONFIGURATION.format(database=server.port, port=port, mode=mode, size=size, directory=directory)
+        text = _CONFIGURATION.format(
+            database=server.port, port=port, mode=mode, size=size, user=user, directory=directory
+        )
         (directory / "pgbouncer.ini").write_text(text)
         command = [program, "--quiet", str(directory / "pgbouncer.ini")]
         identity: dict[str, object] = {}
