@@ -34,6 +34,7 @@ import trio
 
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
+from kubechronicle.api.values.caches import kept_in_order
 
 LARGE: Final = 16 * 1024
 """Bytes of a body or object from which its rules run in the thread. The slowest ones take 7 µs a byte (many small
@@ -87,7 +88,7 @@ class LargeWork:
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # by user; the next user is the first
         self._held_bytes = 0
         # Until when work counts as slow, and how often it was, by user; the first to end is the first.
-        self._slow: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._slow: OrderedDict[str, tuple[float, int]] = kept_in_order("users with slow work")
 
     def turn(self, user: str) -> Turn:
         return Turn(self, user)

@@ -18,6 +18,7 @@ from typing import Any
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.rbac import Grants, Rule
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.values.caches import kept
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
@@ -66,9 +67,9 @@ class RbacAuthorizer:
         self._bindings: dict[tuple[str, str], list[tuple[tuple[str, str], int]]] = {}
         # subject -> namespace ("": cluster-wide) -> (binding's name, position) -> binding
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
-        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
-        self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
-        self._explained: dict[tuple[str | tuple[str, ...], ...], Verdict] = {}
+        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = kept("grants")
+        self._refusals: dict[tuple[str, tuple[str, ...], str], str] = kept("refusals")
+        self._explained: dict[tuple[str | tuple[str, ...], ...], Verdict] = kept("verdicts")
         self._kept = 0
         self._followers = [
             ViewFollower(views[f"clusterroles.{GROUP}"], self._role),
