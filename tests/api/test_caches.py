@@ -131,7 +131,8 @@ def test_one_call_empties_all() -> None:
     assert CACHES.entries()["stored field sets"]
     CACHES.forget_all()
     assert stored_contents.text_of("data", value) is None
-    assert not mapping and not ordered
+    assert not mapping
+    assert not ordered
     assert {name: size for name, size in CACHES.entries().items() if size} == {"last digest": 1}
 
 
