@@ -44,6 +44,7 @@ import trio
 from kubechronicle.actors.fair_share import FairShare
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
+from kubechronicle.api.values.caches import kept_in_order
 
 LARGE: Final = 16 * 1024
 """Bytes of a body or object from which its rules run in the thread. The slowest ones take 7 µs a byte (many small
@@ -121,8 +122,9 @@ class LargeWork:
         self._held: dict[str, int] = {}  # bytes of bodies, by user
         self._held_bytes = 0
         # Until when work counts as slow, and how often it was, by user; the first to end is the first.
-        self._slow: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._long_users: OrderedDict[str, float] = OrderedDict()  # until when they use the long lane
+        self._slow: OrderedDict[str, tuple[float, int]] = kept_in_order("users with slow work")
+        # Until when users use the long lane.
+        self._long_users: OrderedDict[str, float] = kept_in_order("users with long work")
 
     def turn(self, user: str) -> Turn:
         return Turn(self, user)

@@ -9,7 +9,6 @@ Source: k8s.io/apiserver ``pkg/admission/conversion.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
@@ -18,6 +17,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions, pipeline, scale
 from kubechronicle.api.registry.registry import ResourceType, body_type
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Who
 
@@ -54,7 +54,7 @@ def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind
     return found or _kind(rt.group, rt.version, rt.kind)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _kind(group: str, version: str, kind: str) -> GroupVersionKind:
     return GroupVersionKind(group, version, kind)
 
@@ -67,7 +67,7 @@ def user_of(who: Who) -> Mapping[str, Any]:
     return {**info, "extra": {key: list(values) for key, values in sorted(who.extra.items())}}
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _user(user: str, uid: str, groups: tuple[str, ...]) -> Mapping[str, Any]:
     members = {"username": user, "uid": uid, "groups": list(groups)}
     return {name: value for name, value in members.items() if value}

@@ -11,6 +11,7 @@ from typing import Final
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.allocation.bands import AddressRange, Network
+from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 
@@ -36,7 +37,9 @@ def networks_of(obj: Object) -> list[Network]:
 
 class Ranges:
     def __init__(self) -> None:
-        self._parsed: dict[str, tuple[int, tuple[AddressRange, ...]]] = {}  # by the object's name, with its revision
+        self._parsed: dict[str, tuple[int, tuple[AddressRange, ...]]] = kept(
+            "ranges of addresses"
+        )  # by the object's name, with its revision
 
     def of(self, state: State) -> list[AddressRange]:
         """Return all ranges in the order of the objects' names, each once."""

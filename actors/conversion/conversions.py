@@ -20,6 +20,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_an
 from kubechronicle.api.custom.conversion_reviews import converted, encoded, failed, review
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.request_parts import CONVERSION, timed
 
@@ -63,7 +64,7 @@ class Conversions:
 
     def __init__(self, ask: AskWebhook) -> None:
         self._ask = ask
-        self._kept: OrderedDict[Digest, tuple[bytes, float]] = OrderedDict()  # with the time of its end
+        self._kept: OrderedDict[Digest, tuple[bytes, float]] = kept_in_order("conversions")  # with the time of its end
         self._bytes = 0
 
     async def convert(self, custom: CustomVersion, objects: Sequence[Object], api_version: str) -> list[Object]:

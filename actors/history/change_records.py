@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec import UNSET, UnsetType, field
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.object_parts import Parts
 from kubechronicle.api.history.revisions import API_VERSION
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import ERASED_BODY, Operation, Record, Who
@@ -190,12 +190,12 @@ def _who_of(who: Who) -> msgspec.Raw:
     )
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _name_of(user: str) -> msgspec.Raw:
     return msgspec.Raw(_who_json(Who(user=user), {}))
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _plain_who(*fields: Any) -> msgspec.Raw:
     """Return the JSON of a Who without extra, kept: few clients make most of the changes."""
     user, uid, groups, impersonator, address, agent, manager = fields

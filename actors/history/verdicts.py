@@ -31,6 +31,7 @@ from kubechronicle.api.admission.replays import REFUSED, Outcome, PolicyReplay, 
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted
@@ -109,7 +110,7 @@ class Verdicts:
         self._registry = registry
         self._replay = PolicyReplay(policies, (), registry)
         self._writes = Writes(registry)
-        self._past: dict[tuple[Needed, int], Object | None] = {}
+        self._past: dict[tuple[Needed, int], Object | None] = kept("objects judged by audited policies")
 
     def resources(self) -> tuple[str, ...]:
         """Return the stored resources whose writes some policy matches."""

@@ -9,7 +9,6 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
@@ -21,6 +20,7 @@ from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.values import json_word
+from kubechronicle.api.values.caches import remembered
 
 GROUP: Final = "admission.k8s.io"
 KIND: Final = "AdmissionReview"
@@ -111,7 +111,7 @@ def _sent(rt: ResourceType, obj: Mapping[str, Any] | None) -> bytes:
     return orjson.dumps(obj) if rt.custom is None else unstructured.encode(obj)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _kinds(
     rt: ResourceType,
     kind: GroupVersionKind,

@@ -20,6 +20,7 @@ from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
 from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
+from kubechronicle.api.values.caches import remembered
 
 MAX_COST: Final = 1_000_000
 """The cost limit of a selector for one device (resource.k8s.io: CELSelectorExpressionMaxCost)."""
@@ -69,7 +70,7 @@ def problem(expression: str) -> str | Report:
     return ""
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def worst_cost(expression: str) -> int:
     """Return the worst-case cost of a selector without a problem. One above MAX_COST must not be stored."""
     scope = environment()

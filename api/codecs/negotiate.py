@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
+from kubechronicle.api.values.caches import remembered
 
 __all__ = [
     "JSON",
@@ -238,7 +238,7 @@ def _first_allowed(accept: str, allows: _Allows) -> Representation | None:
     return None
 
 
-_remembered = lru_cache(maxsize=_REMEMBERED)(_first_allowed)
+_remembered = remembered(_REMEMBERED)(_first_allowed)
 
 
 def _representation(media_type: str, parameters: dict[str, str], allows: _Allows) -> Representation | None:
@@ -328,7 +328,7 @@ _CONTENT_TYPE = re.compile(
 )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered(_REMEMBERED)
 def _media_type(content_type: str) -> str:
     """Return the type without its parameters, in lower case; "" if malformed."""
     match = _CONTENT_TYPE.fullmatch(content_type[:_REMEMBERED_LENGTH])

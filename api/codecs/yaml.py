@@ -36,6 +36,7 @@ from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.json import as_object, has_unique_keys, holds_any, loads
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.recent import Recent
 
 __all__ = ["decode", "decode_all", "decode_nearly_plain", "decode_plain", "decode_value", "encode", "is_plain"]
@@ -134,7 +135,7 @@ def _decode_json(data: bytes, option: int = 0) -> Any:
 
 
 _PART: Final = 1024  # bytes of a member from which its digest is cheaper than a walk
-_known_plain: Final[Recent[bytes, bool]] = Recent(1024)
+_known_plain: Final[Recent[bytes, bool]] = CACHES.add("plain parts", Recent(1024))
 
 
 def _make_parts_plain(value: dict[str, Any]) -> bool:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import field_below, item_label, key_fields_of, same
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.compact_json import compact_json
 
 # Mappings with free names: the rest of the path is one name, dots included.
@@ -42,7 +42,7 @@ _QUOTED: Final = r"\[(['\"])(.*?)\1\]"
 _FILTER: Final = r"\[\?\(\s*@\.([^=\s]+)\s*==\s*(['\"]?)(.*?)\2\s*\)\]"
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def canonical(path: str) -> str:
     """Return a path in the form of differences.py. ValueError.
 
@@ -74,7 +74,7 @@ def _of_pointer(pointer: str) -> str:
     return field
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path: names, and list keys with their opening bracket. ValueError."""
     found: list[str] = []

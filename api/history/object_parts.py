@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +20,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 
 from kubechronicle.api.history.field_values import canonical, steps
+from kubechronicle.api.values.caches import remembered
 
 MOST_FIELDS: Final = 64
 """Fields, and mappings above them, of one request. Each mapping costs 0.1 ms, once for the same fields."""
@@ -62,7 +62,7 @@ def fields_read(paths: Iterable[str], variables: Collection[str]) -> tuple[str, 
     return tuple(sorted(found))
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def _parts(fields: tuple[str, ...], begins: tuple[bytes, ...]) -> Parts:
     tree: _Tree = {name: {} for name in ALWAYS}
     for field in fields:

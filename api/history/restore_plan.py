@@ -3,6 +3,9 @@
     steps(then, now)        the steps from the present state to the past state
     makeable(found)         an object for a POST: without the fields of the server and of controllers
     target(live, then)      an object for a PUT: the user's part of then, the server's part of now
+    owners_first(keys, …)   dependents behind the owners that the same plan creates, so that they get their new uids
+
+A plan is safe to run twice: after the first run, nothing differs but what the server sets. That is no step.
 
 restore_rules.py has the tables. Sources: the REST strategies of k8s.io/kubernetes/pkg/registry (fields reset on
 create), the controllers of k8s.io/kubernetes/pkg/controller (their annotations and labels).
@@ -11,7 +14,7 @@ create), the controllers of k8s.io/kubernetes/pkg/controller (their annotations 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.differences import Difference, differences
@@ -20,10 +23,12 @@ from kubechronicle.api.history.restore_rules import (
     LEFT_KINDS,
     LEFT_MARKS,
     LEFT_NAMES,
+    LIVE_FIELDS,
     ORDER,
     SERVERS_FIELDS,
     SERVERS_FINALIZERS,
     SERVERS_METADATA,
+    TOLD_FIELDS,
     VOLUME_OF_TOKENS,
 )
 from kubechronicle.api.values.objects import Object
@@ -31,6 +36,8 @@ from kubechronicle.api.values.objects import Object
 Key = tuple[str, str, str, str]  # group, kind, namespace, name
 Action = Literal["create", "update", "replace", "delete", "leave"]
 IN_DELETION: Final = "it was being deleted"
+NEW_UID: Final = "(new)"
+"""In a plan, the uid of an owner that the plan creates."""
 
 ELSEWHERE: Final = next(rank for rank, kinds in enumerate(ORDER) if ("*", "*") in kinds)
 
@@ -42,6 +49,7 @@ class Step(NamedTuple):
     ``changes``: of an update.
     ``why``: the reason to leave it unchanged, or to delete and create it (``replace``) instead of changing it.
     ``problem``: the server's rejection in a dry run.
+    ``differs``: the fields that are others now and stay so, because no request can set them.
     """
 
     action: Action
@@ -51,6 +59,7 @@ class Step(NamedTuple):
     changes: tuple[Difference, ...] = ()
     why: str = ""
     problem: str = ""
+    differs: str = ""
 
     @property
     def ended(self) -> bool:
@@ -62,22 +71,30 @@ def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool)
     """Return the steps in order; unchanged objects come last. Only ``prune`` adds deletions, and none of namespaces."""
     done, left = [], []
     for key, was in then.items():
+        differs = ""
         live = now.get(key)
         why = lost(was) or (left_alone(live) if live is not None else _finished(was))
         if why:
             left.append(Step("leave", key, was, live, why=why))
         elif live is None or live["metadata"].get("deletionTimestamp"):
             done.append(Step("create", key, was, live))
-        elif changes := differences(live, target(live, was)):
-            done.append(Step("update", key, was, live, tuple(changes), why=_made_again(live, was)))
-    done.sort(key=lambda step: order(step.key))
+        else:
+            differs = told(live, was)
+            owners = owner_references(live, was, lambda reference, key=key: _uid_in_plan(reference, key[2], then, now))
+            if changes := differences(live, target(live, was, owners)):
+                why = made_again(live, was)
+                done.append(Step("update", key, was, live, tuple(changes), why=why, differs=differs))
+            elif differs:
+                left.append(Step("leave", key, was, live, differs=differs))
+    by_key = {step.key: step for step in sorted(done, key=lambda step: order(step.key))}
+    done = [by_key[key] for key in owners_first(list(by_key), then)]
     if prune:
         gone = [Step("delete", key, None, live) for key, live in now.items() if _is_to_go(key, live, then)]
         done += sorted(gone, key=lambda step: order(step.key), reverse=True)
     return done + sorted(left, key=lambda step: order(step.key))
 
 
-def _made_again(live: Object, was: Object) -> str:
+def made_again(live: Object, was: Object) -> str:
     return "it was created again since" if live["metadata"].get("uid") != was["metadata"].get("uid") else ""
 
 
@@ -93,6 +110,92 @@ def order(key: Key) -> tuple[int, Key]:
         if (group, kind) in kinds or ("*", kind) in kinds:
             return rank, key
     return ELSEWHERE, key
+
+
+# -- owners ------------------------------------------------------------------------------------------------------------
+
+
+def owner_keys(found: Object) -> Iterator[Key]:
+    """Yield the keys that the owners of an object may have: an owner is in its namespace, or in none."""
+    metadata = found["metadata"]
+    for reference in metadata.get("ownerReferences") or ():
+        yield from _keys_of(reference, str(metadata.get("namespace") or ""))
+
+
+def _keys_of(reference: Mapping[str, Any], namespace: str) -> Iterator[Key]:
+    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+    for place in dict.fromkeys((namespace, "")):
+        yield group, str(reference.get("kind")), place, str(reference.get("name"))
+
+
+def owners_first(keys: Sequence[Key], objects: Mapping[Key, Object]) -> list[Key]:
+    """Return the keys in their order, but each behind those of its owners among them."""
+    among, placed = set(keys), dict[Key, None]()
+    for first in keys:
+        stack, begun = [first], {first}
+        while stack:
+            found = objects.get(stack[-1])
+            owners = owner_keys(found) if found is not None else ()
+            above = [key for key in owners if key in among and key not in placed and key not in begun]
+            if above:
+                begun.update(above)  # so that a circle of owners comes to an end
+                stack += above
+            else:
+                placed.setdefault(stack.pop())
+    return list(placed)
+
+
+def owner_references(live: Object, then: Object, uid_of: Callable[[Mapping[str, Any]], str]) -> list[Object]:
+    """Return the ownerReferences of a present object, and those of then which it lacks.
+
+    ``uid_of``: returns the present uid of a reference's owner, or "": then the reference is as it is now. None is
+    removed: the garbage collector deletes an object whose owners are all gone.
+    """
+    found = [dict(reference) for reference in live["metadata"].get("ownerReferences") or ()]
+    for reference in then["metadata"].get("ownerReferences") or ():
+        uid = uid_of(reference)
+        present = next((each for each in found if _same_owner(each, reference)), None)
+        if present is None and uid:
+            found.append({**reference, "uid": uid})
+        elif present is not None and uid:
+            present["uid"] = uid
+    return found
+
+
+def _same_owner(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return next(_keys_of(one, "")) == next(_keys_of(other, ""))
+
+
+def _uid_in_plan(
+    reference: Mapping[str, Any], namespace: str, then: Mapping[Key, Object], now: Mapping[Key, Object]
+) -> str:
+    for key in _keys_of(reference, namespace):
+        owner = now.get(key)
+        if owner is not None and not owner["metadata"].get("deletionTimestamp"):
+            return str(owner["metadata"].get("uid", ""))
+        if key in then and not lost(then[key]):
+            return NEW_UID
+    return ""
+
+
+# -- objects that a plan leaves ----------------------------------------------------------------------------------------
+
+
+def told(live: Object, was: Object) -> str:
+    """Return the fields of a present object that differ and stay as they are; "" if there are none."""
+    group, kind = str(was.get("apiVersion", "")).rpartition("/")[0], was.get("kind", "")
+    found = []
+    for path in TOLD_FIELDS.get((group, kind), ()):
+        before, present = _at(was, path), _at(live, path)
+        if before and before != present:
+            found.append(f"{'.'.join(path)} was {before}, and is {present or 'not set'}")
+    return "; ".join(found)
+
+
+def _at(found: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def left_alone(found: Object) -> str:
@@ -174,24 +277,60 @@ def _drop(found: Any, path: tuple[str, ...]) -> None:
         found.pop(path[-1], None)
 
 
+def _token_volumes(spec: Object) -> list[Object]:
+    return [volume for volume in spec.get("volumes") or () if volume.get("name", "").startswith(VOLUME_OF_TOKENS)]
+
+
+def _with_token_of(spec: Object, live: Object) -> None:
+    """Give a Pod's spec the volume of the live one's token, whose name is drawn at random, in place of its own."""
+    own, present = _token_volumes(spec), _token_volumes(live)
+    if len(own) != 1 or len(present) != 1:
+        if own != present:
+            _without_token(spec)
+            _add_token_of(spec, live, present)
+        return
+    spec["volumes"] = [present[0] if volume is own[0] else volume for volume in spec["volumes"]]
+    for container in _containers(spec):
+        for mount in container.get("volumeMounts") or ():
+            if mount.get("name") == own[0]["name"]:
+                mount["name"] = present[0]["name"]
+
+
+def _add_token_of(spec: Object, live: Object, volumes: list[Object]) -> None:
+    names = {volume["name"] for volume in volumes}
+    if not names:
+        return
+    spec["volumes"] = [*(spec.get("volumes") or ()), *volumes]
+    mounts = {
+        container.get("name"): [each for each in container.get("volumeMounts") or () if each.get("name") in names]
+        for container in _containers(live)
+    }
+    for container in _containers(spec):
+        if added := mounts.get(container.get("name")):
+            container["volumeMounts"] = [*(container.get("volumeMounts") or ()), *added]
+
+
+def _containers(spec: Object) -> Iterator[Object]:
+    for listed in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(listed) or ()
+
+
 def _without_token(spec: Object) -> None:
     """Remove the volume of the service account's token, which admission adds again."""
-    names = {
-        volume["name"] for volume in spec.get("volumes") or () if volume.get("name", "").startswith(VOLUME_OF_TOKENS)
-    }
+    names = {volume["name"] for volume in _token_volumes(spec)}
     if not names:
         return
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in names]
-    for listed in ("initContainers", "containers", "ephemeralContainers"):
-        for container in spec.get(listed) or ():
-            if container.get("volumeMounts"):
-                container["volumeMounts"] = [
-                    mount for mount in container["volumeMounts"] if mount.get("name") not in names
-                ]
+    for container in _containers(spec):
+        if container.get("volumeMounts"):
+            container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount.get("name") not in names]
 
 
-def target(live: Object, then: Object) -> Object:
-    """Return ``live`` with the user's part of ``then``. Fields absent in ``then`` are removed."""
+def target(live: Object, then: Object, owners: list[Object] | None = None) -> Object:
+    """Return ``live`` with the user's part of ``then``. Fields absent in ``then`` are removed.
+
+    ``owners``: its ownerReferences; None: as they are.
+    """
     found: Object = {name: copy.deepcopy(then[name]) for name in then if name not in ("metadata", "status")}
     for name in ("apiVersion", "kind", "status"):
         if name in live:
@@ -210,9 +349,14 @@ def target(live: Object, then: Object) -> Object:
     wanted = own + kept
     if sorted(wanted) != sorted(metadata.get("finalizers") or ()):
         _settle(metadata, "finalizers", wanted)
-    for path in _servers_fields(then):
+    if owners is not None:
+        _settle(metadata, "ownerReferences", owners)
+    group = str(then.get("apiVersion", "")).rpartition("/")[0]
+    for path in (*_servers_fields(then), *LIVE_FIELDS.get((group, then.get("kind", "")), ())):
         _drop(found, path)
         _copy(found, live, path)
+    if then.get("kind") == "Pod" and isinstance(found.get("spec"), dict) and isinstance(live.get("spec"), dict):
+        _with_token_of(found["spec"], live["spec"])
     return {name: found[name] for name in [*live, *(name for name in found if name not in live)] if name in found}
 
 

@@ -86,6 +86,23 @@ SERVERS_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[Condition, tuple[str,
 }  # fmt: skip
 """(group, kind) -> (condition, path) of fields set by the server or a controller. ``status`` is theirs always."""
 
+LIVE_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], ...]]] = {
+    ("", "PersistentVolumeClaim"): (("spec", "volumeName"),),
+}
+"""(group, kind) -> paths of fields that are as they were in an object that is created again, and stay in another."""
+
+TOLD_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], ...]]] = {
+    ("", "Service"): (("spec", "clusterIP"),),
+    ("", "PersistentVolumeClaim"): (("spec", "volumeName"),),
+}
+"""(group, kind) -> paths of fields that a present object keeps, and whose former value a plan tells."""
+
+CONTROLLERS: Final = frozenset({
+    ("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "Deployment"),
+    ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob"), ("", "Service"),
+})  # fmt: skip
+"""Kinds whose dependents are made by their controller, which makes them anew for an object that is created again."""
+
 DATA_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("", "Namespace"): "its objects would be deleted with it",
     ("", "PersistentVolume"): "its data might be deleted with it",

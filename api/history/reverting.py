@@ -8,7 +8,11 @@ wanted, and the present state has the changes of others.
     undo   replicas 5 → 3, image stays web:3: a conflict, because jane has set it since
 
 List items are merged by their key fields (differences.py), other lists as a whole. An object that the user created is
-deleted, unless others have changed it; one that the user deleted is created as it was.
+deleted, unless others have changed it; one that the user deleted is created as it was. One that the user deleted and
+made again was replaced, as by an update: undoing never takes it away.
+
+    bob    deletes x (red), creates x (blue)      kubectl replace --force
+    undo   x blue → red
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ from kubechronicle.api.history.differences import (
     key_fields_of,
     same,
 )
-from kubechronicle.api.history.restore_plan import Key, Step, left_alone, target
+from kubechronicle.api.history.restore_plan import Key, Step, left_alone, made_again, owner_references, target
+from kubechronicle.api.history.restore_rules import DATA_KINDS
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 _MISSING: Final = object()
@@ -48,6 +53,17 @@ class Undone:
         """True if the change marked the object for deletion."""
         return _is_marked(self.after) and not _is_marked(self.before)
 
+    @property
+    def deletes(self) -> bool:
+        """True if the change began or ended a deletion."""
+        return self.operation == "Delete" or self.marks
+
+    @property
+    def uid(self) -> str:
+        """The uid of the object."""
+        state = self.after or self.before
+        return str(state["metadata"].get("uid", "")) if state is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -62,27 +78,55 @@ def _is_marked(obj: Object | None) -> bool:
     return obj is not None and bool(obj["metadata"].get("deletionTimestamp"))
 
 
-def undo(key: Key, changes: Sequence[Undone], live: Object | None, *, uid: str) -> tuple[Step | None, list[Conflict]]:
-    """Return the step that undoes the changes of the object with this uid, oldest first, and the conflicts.
+def with_replacements(changes: Sequence[Undone]) -> list[Undone]:
+    """Return the changes of one name, oldest first, with each deletion and the creation after it as one update.
+
+    What follows a mark for deletion is its end, up to the creation.
+    """
+    found: list[Undone] = []
+    for change in changes:
+        last = found[-1] if found else None
+        if last is None or not last.deletes:
+            found.append(change)
+        elif change.operation == "Create":
+            found[-1] = change if last.before is None else Undone(change.revision, "Update", last.before, change.after)
+        elif change.uid != last.uid:
+            found.append(change)
+    return found
+
+
+def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step | None, list[Conflict]]:
+    """Return the step that undoes the changes of all objects of this name, oldest first, and the conflicts.
 
     ``live``: the present object of this name. None: there is nothing to do.
     """
-    is_same = live is not None and live["metadata"].get("uid") == uid
+    is_same = live is not None and live["metadata"].get("uid") == changes[-1].uid
     state: Object | None = live if is_same else None
     conflicts: list[Conflict] = []
-    for change in reversed(changes):
+    for change in reversed(with_replacements(changes)):
         state, found = _without(change, state)
         conflicts += found
     if state is None:
-        return (Step("delete", key, None, live) if is_same and not left_alone(live or {}) else None), conflicts
+        if not is_same or left_alone(live or {}):
+            return None, conflicts
+        if key[:2] in DATA_KINDS:
+            return None, [*conflicts, Conflict("", f"it is not deleted: {DATA_KINDS[key[:2]]}", changes[-1].revision)]
+        return Step("delete", key, None, live), conflicts
     if why := left_alone(state):
         return Step("leave", key, state, live, why=why), conflicts
     if live is None:
         return Step("create", key, state), conflicts
     if not is_same:
         return None, [*conflicts, Conflict("", "another object of this name was created since", changes[-1].revision)]
-    made = differences(live, target(live, state))
-    return (Step("update", key, state, live, tuple(made)) if made else None), conflicts
+    owners = owner_references(live, state, lambda reference: _uid_beside(reference, live))
+    made = differences(live, target(live, state, owners))
+    return (Step("update", key, state, live, tuple(made), why=made_again(live, state)) if made else None), conflicts
+
+
+def _uid_beside(reference: ReadOnlyObject, live: ReadOnlyObject) -> str:
+    """Return the uid of an owner that the live object lacks; that of any other stays."""
+    known = {(each.get("kind"), each.get("name")) for each in live["metadata"].get("ownerReferences") or ()}
+    return "" if (reference.get("kind"), reference.get("name")) in known else str(reference.get("uid", ""))
 
 
 def _without(change: Undone, state: Object | None) -> tuple[Object | None, list[Conflict]]:

@@ -26,6 +26,7 @@ from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPa
 from kubechronicle.api.managed_fields.path_elements import elements_of, in_order, items_by_element
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.recent import Recent
 
 FieldSet = dict[str, Any]
@@ -228,7 +229,8 @@ def _map_collector(below: Type) -> Collector:
     return collect
 
 
-_known: Final[Recent[tuple[ListType | None, tuple[str, ...], tuple[str, ...]], FieldSet]] = Recent(KNOWN_ITEMS)
+_Identity = tuple[ListType | None, tuple[str, ...], tuple[str, ...]]
+_known: Final[Recent[_Identity, FieldSet]] = CACHES.add("nodes of lists", Recent(KNOWN_ITEMS))
 """Nodes of large lists, by (type, names of the fields, keys or values), and of large maps, by (None, names, ())."""
 
 

@@ -26,6 +26,7 @@ from kubechronicle.api.managed_fields.alike import KNOWN_BYTES, Shape, shape_of
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.recent import Recent
 
 MAX_UPDATE_MANAGERS: Final = 10
@@ -118,7 +119,8 @@ def track(
         metadata["managedFields"] = result
 
 
-_known: Final[Recent[tuple[ObjectType, Paths, Shape], FieldSet]] = Recent(KNOWN_BYTES)
+_New = tuple[ObjectType, Paths, Shape]
+_known: Final[Recent[_New, FieldSet]] = CACHES.add("sets of new objects", Recent(KNOWN_BYTES))
 """Sets of new objects. Their values do not count, as all fields that Go writes for an empty object are empty maps."""
 
 

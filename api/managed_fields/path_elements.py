@@ -7,7 +7,6 @@ of elements (field_paths.py).
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.schema.types import SCALAR_ZERO, SET, ListType, ObjectType, Scalar
+from kubechronicle.api.values.caches import remembered
 
 
 class NoPathElement(ValueError):
@@ -100,7 +100,7 @@ MAX_CACHED: Final = 128
 """Characters of a key whose element is cached. Names of items return in each object and in each step of an apply."""
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _plain_element(name: str, value: str) -> str:
     """Return the element of an item with one key; "" if its text needs escapes."""
     return f'k:{{"{name}":"{value}"}}' if _PLAIN(value) else ""
@@ -190,4 +190,4 @@ def _value_order(value: Any) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (3, 0)
 
 
-_kept_order = lru_cache(maxsize=4096)(_order)  # most objects name their items alike
+_kept_order = remembered(4096)(_order)  # most objects name their items alike

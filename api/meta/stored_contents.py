@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.codecs import unstructured
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.known_texts import KnownTexts
 
 KEPT_BYTES: Final = 512 * 1024
@@ -30,7 +31,7 @@ _REVISION: Final = b'"resourceVersion":"'
 _END: Final = b'"},'
 _STATUS: Final = b',"status":{'
 
-_members: Final[KnownTexts[Any]] = KnownTexts(KEPT_BYTES)  # "name":value of values
+_members: Final[KnownTexts[Any]] = CACHES.add("stored contents", KnownTexts(KEPT_BYTES))  # "name":value of values
 
 
 def note(obj: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.meta import stored_contents
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.known_texts import KnownTexts
 
 FieldSet = dict[str, Any]
@@ -32,7 +33,7 @@ _BEGIN: Final = b'"fieldsV1":'
 _END: Final = b',"manager":"'
 
 
-_sets: Final[KnownTexts[FieldSet]] = KnownTexts(KEPT_BYTES)
+_sets: Final[KnownTexts[FieldSet]] = CACHES.add("stored field sets", KnownTexts(KEPT_BYTES))
 
 
 def _set_of(text: bytes) -> FieldSet:

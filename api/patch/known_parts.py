@@ -29,6 +29,7 @@ from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.patch import typed_matchers, typed_readers
 from kubechronicle.api.schema.types import ObjectType
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.recent import Recent
 
 LARGE: Final = 1024
@@ -38,7 +39,8 @@ KEPT_BYTES: Final = 1024 * 1024
 """Bytes of the parts of a generation, of which there are two. A set takes up to ten times its part."""
 
 NOTHING: Final[FieldSet] = {}
-_known: Final[Recent[tuple[ObjectType, str, bytes], FieldSet]] = Recent(KEPT_BYTES)
+_Part = tuple[ObjectType, str, bytes]
+_known: Final[Recent[_Part, FieldSet]] = CACHES.add("parts of configurations", Recent(KEPT_BYTES))
 _CONTAINERS: Final = frozenset((dict, list))
 
 
@@ -105,7 +107,7 @@ class Settled:
     node: FieldSet
 
 
-_settled: Final[Recent[tuple[int, str], Settled]] = Recent(KEPT_BYTES)
+_settled: Final[Recent[tuple[int, str], Settled]] = CACHES.add("settled parts", Recent(KEPT_BYTES))
 """By the identity of the live value, which lives as long as the entry, and the manager."""
 
 TAKEN: Final = "kubechronicle: taken out"

@@ -21,6 +21,7 @@ from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement, elements_of
 from kubechronicle.api.patch.typed_readers import MAX_SHAPES, Odd, class_of, reader_of
 from kubechronicle.api.schema.types import ATOMIC, SET, ListType, MapType, ObjectType, Type
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.api.values.recent import Recent
 
 Matcher = Callable[[Any, FieldSet, int], bool]
@@ -37,7 +38,7 @@ _TEXT: Final = frozenset((str,))
 
 _Identity = tuple[Type, bool, tuple[str, ...], tuple[str, ...]]
 
-_known: Final[Recent[_Identity, FieldSet]] = Recent(KNOWN_ITEMS)
+_known: Final[Recent[_Identity, FieldSet]] = CACHES.add("matched nodes", Recent(KNOWN_ITEMS))
 """The node that values matched last, by (type, member, names of the fields, keys of the items)."""
 
 
@@ -100,7 +101,7 @@ def _object_matcher(kind: ObjectType, *, member: bool) -> Matcher:
         shape = shapes.get(names)
         if shape is None:
             shape = _shape(names, kind, member=member)
-            if len(shapes) < MAX_SHAPES:
+            if len(shapes) < MAX_SHAPES and kind.fields.keys() >= value.keys():
                 shapes[names] = shape
         members, texts = shape
         if texts is not None and _TEXT.issuperset(map(type, value.values())):

@@ -130,7 +130,7 @@ def _object_reader(kind: ObjectType, *, member: bool) -> Reader:
         shape = shapes.get(names)
         if shape is None:
             shape = _shape(names, kind, member=member)
-            if len(shapes) < MAX_SHAPES:
+            if len(shapes) < MAX_SHAPES and kind.fields.keys() >= value.keys():
                 shapes[names] = shape
         named, members = shape
         shared = True

@@ -7,7 +7,6 @@ subresource ``scale`` (pipeline.finish_update).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -24,6 +23,7 @@ from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
 from kubechronicle.api.values import names
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 SCALE_GROUP: Final = "autoscaling"
@@ -63,7 +63,7 @@ class Scaled(dict[str, Any]):
         return dict(self)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def scale_type(rt: ResourceType) -> ResourceType:
     """Return the type of a resource's scale subresource, for decoding and conversion of its bodies."""
     return replace(

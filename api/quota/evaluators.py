@@ -5,7 +5,6 @@ Kinds without rules of their own are counted, as count/RESOURCE.GROUP. Some have
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +13,7 @@ from kubechronicle.api.quota import amounts, claims, pods
 from kubechronicle.api.quota.amounts import ONE, ZERO, Usage
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.scopes import Traits
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 CREATE: Final = "CREATE"
@@ -169,7 +169,7 @@ _SPECIAL: Final[Mapping[str, Evaluator]] = {
 }
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def evaluator_of(resource: str) -> Evaluator | None:
     """Return the evaluator of a storage resource, None if no quota covers it."""
     if resource in IGNORED:

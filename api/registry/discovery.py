@@ -12,11 +12,11 @@ import hashlib
 import platform
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
+from kubechronicle.api.values.caches import remembered
 
 Document = dict[str, Any]
 Versions = Mapping[str, Sequence[str]]
@@ -118,7 +118,7 @@ def _subresource_entry(rt: ResourceType, sub: Subresource) -> Document:
     return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def storage_version_hash(api_version: str, kind: str) -> str:
     """Return base64 of the first 8 bytes of sha256("group/version/kind"), as kube-apiserver computes it.
 

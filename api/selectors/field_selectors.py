@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.errors import status
@@ -31,6 +30,7 @@ from kubechronicle.api.selectors.label_selectors import (
     selector_from_labels,
     selector_from_spec,
 )
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
@@ -162,7 +162,7 @@ def _parsed_fields(text: str, vocabulary: selectable.Vocabulary) -> FieldSelecto
     return FieldSelector(term._replace(field=vocabulary.names[term.field]) for term in terms)
 
 
-_custom_vocabulary: Final = lru_cache(maxsize=PARSED_KEPT)(selectable.custom_vocabulary)
+_custom_vocabulary: Final = remembered(PARSED_KEPT)(selectable.custom_vocabulary)
 
 
 def _vocabulary(rt: ResourceType) -> selectable.Vocabulary:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final
+
+from kubechronicle.api.values.caches import remembered
 
 Finder = Callable[[Any], Iterator[Any]]
 
@@ -50,7 +51,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
-@lru_cache(maxsize=PATHS_KEPT)
+@remembered(PATHS_KEPT)
 def compile_path(text: str) -> Finder:
     """Return a function that yields the values at the path in a document. JsonPathError for an unsupported path."""
     path = text.strip()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 from kubechronicle.api.builtin.columns import PRINTERS
@@ -28,6 +27,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.custom import custom_printer
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 INCLUDE_NONE: Final = "None"
@@ -76,7 +76,7 @@ DEFAULT: Final = Printer((NAME, CREATED_AT), _default_cells, null_when_empty=Tru
 """The printer of built-in kinds without one of their own."""
 
 
-@lru_cache(maxsize=CUSTOM_PRINTERS_KEPT)
+@remembered(CUSTOM_PRINTERS_KEPT)
 def _custom(rt: ResourceType) -> Printer:
     return custom_printer(rt.printer_columns)
 
@@ -88,7 +88,7 @@ def printer_of(rt: ResourceType) -> Printer:
     return PRINTERS.get(rt.resource, DEFAULT)
 
 
-@lru_cache(maxsize=CUSTOM_PRINTERS_KEPT)
+@remembered(CUSTOM_PRINTERS_KEPT)
 def _definitions(printer: Printer) -> tuple[Mapping[str, Any], ...]:
     return tuple(column.definition() for column in printer.columns)
 

@@ -27,12 +27,19 @@ class _Generation(Generic[Value]):
 class KnownTexts(Generic[Value]):
     """``weight``: the most bytes of the texts of one generation."""
 
-    __slots__ = ("_former", "_most", "_now")
+    __slots__ = ("__weakref__", "_former", "_most", "_now")
 
     def __init__(self, weight: int) -> None:
         self._most: Final = weight
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything."""
         self._now: _Generation[Value] = _Generation()
         self._former: _Generation[Value] = _Generation()
+
+    def __len__(self) -> int:
+        return len(self._now.by_text) + len(self._former.by_text)
 
     def get(self, text: bytes) -> Value | None:
         """Return the value of a text; None if it was never added or is forgotten."""

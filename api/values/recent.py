@@ -17,13 +17,20 @@ Value = TypeVar("Value")
 class Recent(Generic[Key, Value]):
     """``weight``: the most of one generation. The weights of entries are the caller's, such as bytes."""
 
-    __slots__ = ("_former", "_most", "_now", "_weight")
+    __slots__ = ("__weakref__", "_former", "_most", "_now", "_weight")
 
     def __init__(self, weight: int) -> None:
         self._most: Final = weight
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything."""
         self._weight = 0
         self._now: dict[Key, tuple[Value, int]] = {}
         self._former: dict[Key, tuple[Value, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._now) + len(self._former)
 
     def get(self, key: Key) -> Value | None:
         """Return the value of a key, None if it was never added or is forgotten."""

@@ -7,8 +7,10 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from kubechronicle.api.values.caches import remembered
 
 
 class Sized(Protocol):
@@ -35,13 +37,13 @@ def cached(
     """
 
     def decorate(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-        cached = lru_cache(maxsize=size)(function)
+        cached = remembered(size)(function)
 
         @wraps(function)
         def looked_up(text: K, *others: P.args, **named: P.kwargs) -> R:
             if len(text) > longest:
                 return function(text, *others, **named)
-            return cached(text, *others, **named)  # type: ignore[arg-type]  # hashable, as lru_cache's always are
+            return cached(text, *others, **named)
 
         return looked_up  # type: ignore[return-value]
 

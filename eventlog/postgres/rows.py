@@ -42,9 +42,8 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-@lru_cache(maxsize=256)
 def _groups(groups: tuple[str, ...]) -> str:
-    """Return an array literal, since arrays of arrays must be rectangular. Most writers make many writes."""
+    """Return an array literal, since arrays of arrays must be rectangular."""
     quoted = ('"' + storable(group).replace("\\", "\\\\").replace('"', '\\"') + '"' for group in groups)
     return "{" + ",".join(quoted) + "}"
 

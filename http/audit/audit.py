@@ -18,6 +18,7 @@ from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.values.caches import kept
 from kubechronicle.http.audit.addresses import source_addresses
 from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -56,7 +57,7 @@ class Audit:
     _strict: list[bool] = field(init=False)
     only: Backend | None = field(init=False)
     _by_name: bool = field(init=False)
-    _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=dict)
+    _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=lambda: kept("audit templates"))
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)

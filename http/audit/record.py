@@ -29,6 +29,7 @@ from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.request_parts import Parts
@@ -302,8 +303,8 @@ DECISION: Final = "authorization.k8s.io/decision"
 REASON: Final = "authorization.k8s.io/reason"
 _FROM_OBJECT: Final = ("namespace", "name", "uid", "resourceVersion")
 MOST_KEPT: Final = 1024
-_allowed: dict[str, bytes] = {}
-_forbidden: dict[str, bytes] = {}
+_allowed: dict[str, bytes] = kept("reasons in audit events")
+_forbidden: dict[str, bytes] = kept("reasons in audit events")
 """The ends of events by the reason of the verdict. Names of bindings are among the reasons, so all are forgotten when
 there are more."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubechronicle.api.values.caches import kept
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bearer import (
     EXTRA_SPACE,
@@ -59,7 +60,7 @@ class AuthenticationChain:
             if isinstance(each, ClientCertificates):
                 each.remaining = self.metrics.remaining
         self.metrics.caches += [each.cache.metrics for each in tokens if isinstance(each, HasCache)]
-        self._users: dict[int, tuple[User, User]] = {}
+        self._users: dict[int, tuple[User, User]] = kept("users")
         self._anonymous = anonymous if anonymous is not None else Anonymous()
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
         self._credential_prefixes = tuple({*STANDARD.extra_prefix, *proxy.extra_prefix})

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from kubechronicle.api.access import account_tokens
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.http.authentication import jws
@@ -131,7 +132,7 @@ class ServiceAccountTokens:
         self._pods, self._nodes = views["pods"], views["nodes"]
         self._uses = uses if uses is not None else TokenUses(views, AuthenticationMetrics())
         self._clock = clock
-        self._known: OrderedDict[bytes, _Verified] = OrderedDict()
+        self._known: OrderedDict[bytes, _Verified] = kept_in_order("verified tokens")
         # Digests of tokens of other issuers, so that they are not parsed for each request.
         self._foreign: OrderedDict[bytes, None] = OrderedDict()
 

@@ -22,6 +22,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import trio
 
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.metrics import CacheMetrics
 from kubechronicle.http.authentication.user import NotSeen, Rejected
@@ -72,7 +73,7 @@ class TokenCache:
         self._clock, self._size = clock, size
         self._secret = os.urandom(32)
         self._begun: dict[tuple[str, ...], hashlib.blake2b] = {}
-        self._kept: OrderedDict[bytes, tuple[Answer, float]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[Answer, float]] = kept_in_order("answers about tokens")
         self._questions: dict[bytes, _Question] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:

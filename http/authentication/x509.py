@@ -19,6 +19,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
 from kubechronicle.http.authentication.metrics import Durations
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
@@ -67,7 +68,7 @@ class VerifiedCertificates:
     def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
         self._trusted = trusted
         self._clock = clock
-        self._known: OrderedDict[bytes, _Found] = OrderedDict()
+        self._known: OrderedDict[bytes, _Found] = kept_in_order("client certificates")
 
     def user_of(self, request: Request) -> CertificateUser | None:
         """Return the subject of the request's certificate; None without one, or if no chain leads to an authority."""

@@ -28,6 +28,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values import names
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.request_header import extra_fields
 from kubechronicle.http.authentication.user import (
     ANONYMOUS,
@@ -146,7 +147,7 @@ class LastModes:
     """The mode that last worked for each requestor, by name: it is likely to work again, so it is tried first."""
 
     def __init__(self) -> None:
-        self._modes: OrderedDict[str, Mode] = OrderedDict()
+        self._modes: OrderedDict[str, Mode] = kept_in_order("impersonators")
 
     def ordered(self, requestor: User) -> Sequence[Mode]:
         """Return all modes in the order in which to try them."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import MatchFailed
 
@@ -57,7 +58,7 @@ REQUEST: Final = object_type(
 )
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def compiled(expression: str) -> cel.Program:
     """Return the program of a condition. Raises ValueError, whose text may have several lines."""
     try:

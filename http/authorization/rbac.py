@@ -26,6 +26,7 @@ from kubechronicle.api.access.bound_rules import GROUP as GROUP
 from kubechronicle.api.access.bound_rules import BoundRules, Question, Stored, Subject, subjects_of
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.values.caches import kept
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
@@ -69,7 +70,7 @@ class _Kept:
 class RbacAuthorizer:
     def __init__(self, views: FollowedViews) -> None:
         self._rules = BoundRules()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Kept] = kept("verdicts")
         self._kept_bytes = 0
         self._runs = False
         self._changed, self._progress = trio.Event(), trio.Event()

@@ -34,6 +34,7 @@ from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.flow_control.schemas import FlowSchema
 from kubechronicle.api.flow_control.tickets import Flow, Ticket
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.values.caches import kept
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
@@ -92,7 +93,7 @@ class FlowControl:
         self.clock: Callable[[], float] = trio.current_time
         self.estimates = Estimates(find or views.find)
         self._schemas: list[FlowSchema] = []
-        self._flows: dict[tuple[Any, ...], KnownFlow] = {}
+        self._flows: dict[tuple[Any, ...], KnownFlow] = kept("flows")
         self._retry_after: dict[str, RetryAfter] = {}
         self._level_objects: dict[str, Entry] = {}
         self._schema_objects: dict[str, Entry] = {}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from kubechronicle.api.values.caches import kept, remembered
 from kubechronicle.http.outgoing.connections import Connections, Start
 from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.keep_alive import RequestHead, request_head
@@ -41,7 +41,7 @@ class Target(NamedTuple):
     own: bool
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def target_of(base: str, url: str) -> Target:
     """Return a URL, perhaps relative to the server's (``base``), taken apart."""
     whole = urljoin(base, url) if url else base
@@ -86,8 +86,8 @@ class Pool:
         self._connect = connect
         self._deadlines = deadlines
         self._transport: httpx.AsyncHTTPTransport | None = None
-        self._heads: dict[tuple[object, ...], RequestHead | None] = {}
-        self._known: dict[tuple[str, str], tuple[Mapping[str, str], RequestHead]] = {}
+        self._heads: dict[tuple[object, ...], RequestHead | None] = kept("heads of outgoing requests")
+        self._known: dict[tuple[str, str], tuple[Mapping[str, str], RequestHead]] = kept("heads of outgoing requests")
         self.authorization = credentials.authorization
         self.kept = self._kept_connections(max_answer, start)
         self.in_use = 0

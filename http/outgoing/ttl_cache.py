@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from kubechronicle.api.values.caches import kept_in_order
+
 T = TypeVar("T")
 
 
@@ -16,7 +18,7 @@ class TtlCache(Generic[T]):
     def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._size = size
         self._clock = clock
-        self._entries: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[float, T]] = kept_in_order("answers of webhooks")
 
     def get(self, key: Hashable) -> T | None:
         entry = self._entries.get(key)

@@ -15,7 +15,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -26,6 +25,7 @@ from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.http.outgoing.addresses import Reach
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
@@ -172,7 +172,7 @@ def _unresolved(service: tuple[str, str, int], path: str, seconds: int, error: V
     return WebhookError(f'Post "https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s": {error}')
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _address_of_url(url: str, seconds: int) -> _Address:
     """Return the address of a webhook with a URL. WebhookError: it is no URL."""
     url = f"{url.rstrip('/')}?timeout={seconds}s"
@@ -183,7 +183,7 @@ def _address_of_url(url: str, seconds: int) -> _Address:
     return _Address(url, url, f"{parts.scheme}://{parts.netloc}", parts.netloc, _HEADERS)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _address_of_service(service: tuple[str, str, int], path: str, seconds: int, place: str) -> _Address:
     """Return the address of a webhook of a Service, which is reached at ``place`` (host and port)."""
     namespace, name, port = service

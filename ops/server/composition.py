@@ -29,6 +29,7 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.registry import discovery
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.aggregation import Aggregation
@@ -163,6 +164,8 @@ def assemble(
         tree=tree,
         jwt=parts.jwt,
     )
+    for unit in storage.every:
+        unit.views.on_erased(CACHES.forget_all)
     _register_metrics(assembly, parts)
     for collector in (unavailable, stalls.durations, stalls.cpu):
         application.metrics.registry.register(collector)

@@ -7,7 +7,6 @@ cannot be overcommitted.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,6 +23,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
 )
 from kubechronicle.api.values import names, quantity
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -62,7 +62,7 @@ def is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def is_extended(name: str) -> bool:
     """Return whether a resource has a foreign domain, so that nodes or devices define it."""
     if is_native(name) or name.startswith("requests."):
@@ -124,7 +124,7 @@ def quota_resource_name(name: str, field: str) -> list[Cause]:
     return causes
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def _is_amount(name: str, given: str) -> bool:
     """Return whether an amount is valid for a resource; cached, because few pairs recur often."""
     value = quantity.value_of(given)
@@ -204,7 +204,7 @@ def requirements(
     return causes
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def _is_within(name: str, given: str, limit: str) -> bool:
     return quantity.value_of(given) < quantity.value_of(limit) and overcommits(name)
 

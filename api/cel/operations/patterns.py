@@ -7,12 +7,13 @@ At most CACHED compiled patterns are kept, each of at most MAX_MEMORY bytes and 
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import re2
+
+from kubechronicle.api.values.caches import remembered
 
 CACHED: Final = 256
 MAX_MEMORY: Final = 2 << 20
@@ -112,7 +113,7 @@ class Pattern:
             end = match.end()
 
 
-@functools.lru_cache(maxsize=CACHED)
+@remembered(CACHED)
 def compiled(pattern: str) -> Pattern:
     """Return the compiled pattern. PatternError if it is invalid."""
     if "\\C" in pattern and _ANY_BYTE.match(pattern) is not None:

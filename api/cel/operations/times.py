@@ -7,7 +7,6 @@ Timestamps follow RFC 3339, durations Go's form (``1h30m``, ``0.5s``). Source: c
 from __future__ import annotations
 
 import datetime
-import functools
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Final
 
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.values import INT_MAX, NANOS, Duration, Timestamp
+from kubechronicle.api.values.caches import remembered
 
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _DAY: Final = 86_400
@@ -139,7 +139,7 @@ def _offset(zone: str) -> datetime.timedelta:
     return datetime.timedelta(minutes=int(hours) * 60 + (-ahead if zone[0] == "-" else ahead))
 
 
-@functools.lru_cache(maxsize=128)
+@remembered(128)
 def _zone(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)

@@ -15,12 +15,12 @@ import struct
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
+from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.numbers import whole
 from kubechronicle.api.values.text_cache import cached
 
@@ -223,7 +223,7 @@ def _string(data: bytes, field: tuple[int, int, int] | None) -> str | None:
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=_TIMES)
+@remembered(_TIMES)
 def _seconds_and_nanos(value: str) -> tuple[int, int]:
     if not _RFC3339.fullmatch(value):
         raise EncodeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
@@ -234,7 +234,7 @@ def _seconds_and_nanos(value: str) -> tuple[int, int]:
     return since // timedelta(seconds=1), since.microseconds * 1000
 
 
-@lru_cache(maxsize=_TIMES)
+@remembered(_TIMES)
 def write_time(value: str | None) -> str:
     """Encode metav1.Time: whole seconds. An unset time is the empty message."""
     if not value:
@@ -243,7 +243,7 @@ def write_time(value: str | None) -> str:
     return "" if seconds == _ZERO_TIME else f"\x08{integer(seconds)}\x10\0"
 
 
-@lru_cache(maxsize=_TIMES)
+@remembered(_TIMES)
 def write_microtime(value: str | None) -> str:
     if not value:
         return ""

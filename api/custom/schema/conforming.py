@@ -143,13 +143,14 @@ def _object_proof(node: Node, table: Table, depth: int) -> Proof:
             return _map_proof(others)
     members = _Members(node, table, others, depth)
     shapes: dict[tuple[str, ...], _Shape] = {}
+    properties = node.properties.keys() | META_FIELDS
 
     def prove(value: dict[str, Any], failures: Failures) -> bool:
         names = tuple(value)
         shape = shapes.get(names)
         if shape is None:
             shape = members.shape(names)
-            if len(shapes) < MAX_SHAPES:
+            if len(shapes) < MAX_SHAPES and properties >= value.keys():
                 shapes[names] = shape
         if shape is _UNPROVED:
             return False

@@ -19,6 +19,7 @@ import orjson
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
 from kubechronicle.api.meta import stored_contents
+from kubechronicle.api.values.caches import CACHES
 
 MAX_KNOWN: Final = 256
 """Digests per generation. Two are kept, 60 KB for each schema in use."""
@@ -75,9 +76,16 @@ class Contents:
 class _LastDigest:
     """The digest of the last text: the steps of a request mostly ask for that of the same one."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("__weakref__", "_last")
 
     def __init__(self) -> None:
+        self.forget()
+
+    def __len__(self) -> int:
+        return 1
+
+    def forget(self) -> None:
+        """Forget the last text."""
         self._last = (b"", sha256(b"", usedforsecurity=False).digest())
 
     def of(self, text: bytes) -> bytes:
@@ -89,7 +97,7 @@ class _LastDigest:
         return digest
 
 
-_digests: Final = _LastDigest()
+_digests: Final = CACHES.add("last digest", _LastDigest())
 
 
 def settles(root: Node) -> bool:

@@ -24,6 +24,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
 from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
@@ -112,7 +113,7 @@ class _Generation:
     """A configuration with its providers and its cache of tokens."""
 
     issuers: dict[str, _Issuer]
-    cached: OrderedDict[bytes, _CachedToken] = field(default_factory=OrderedDict)
+    cached: OrderedDict[bytes, _CachedToken] = field(default_factory=lambda: kept_in_order("ID tokens"))
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 

@@ -152,15 +152,17 @@ def _print_plan(session: Session, plan: Sequence[Step], moment: str, *, compared
     subject = "/".join(arguments.words) if arguments.words else f"namespace {session.namespace}"
     screen.line(Painted(f"To restore {subject} as of {_moment_text(moment)}:", "strong"))
     for step in plan:
-        if step.action != "leave" or step.ended or arguments.verbose:
+        if step.action != "leave" or step.ended or step.differs or arguments.verbose:
             _print_step(screen, step, arguments)
     counts = Counter(step.action for step in plan)
     to_do = [f"{counts[action]} to {word}" for action, word in WORDS.items() if action != "leave" and counts[action]]
     if not to_do:
         ended = sum(step.ended for step in plan)
-        screen.line(f"Nothing to restore: {_unchanged(compared, ended)}.")
+        but = ", but for the fields above, which stay" if any(step.differs for step in plan) else ""
+        screen.line(f"Nothing to restore: {_unchanged(compared, ended)}{but}.")
         return
-    left = [f"{counts['leave']} left to controllers"] if counts["leave"] else []
+    left_alone = sum(step.action == "leave" and not step.differs for step in plan)
+    left = [f"{left_alone} left to controllers"] if left_alone else []
     screen.line(", ".join(to_do + left))
     rejected = sum(bool(step.problem) for step in plan)
     if rejected:
@@ -182,6 +184,8 @@ def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> No
     sign, colour = SIGNS[step.action]
     reason = Painted(f"  ({step.why})" if step.why else "", "dim")
     screen.line("  ", Painted(f"{sign} {WORDS[step.action]:<8}  {object_name(step.key)}", colour), reason)
+    if step.differs:
+        screen.line("               ", Painted(f"stays: {step.differs}", "warning"))
     if step.problem:
         screen.line("               ", Painted(f"would be rejected: {step.problem}", "old"))
     changes = list(step.changes) if arguments.show_secrets else mask_changes(step.changes, step.key[1])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Step
+from kubechronicle.api.history.restore_rules import DATA_KINDS
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.commands.restore import SIGNS, confirm, print_results
@@ -31,7 +32,13 @@ EXAMPLES: Final = """\
   kubectl chronicle revert deployment/web --user 'system:serviceaccount:ci:*' --since 41
 exit code: 0 all undone (or nothing to do), 1 conflicts or failures, 2 for errors
 """
-WORDS: Final = {"create": "recreate", "update": "revert", "delete": "delete", "leave": "leave"}
+WORDS: Final = {
+    "create": "recreate",
+    "update": "revert",
+    "replace": "delete and recreate",
+    "delete": "delete",
+    "leave": "leave",
+}
 TIMEOUT: Final = 300
 
 
@@ -91,7 +98,14 @@ def _tried(trial: Restorer, reversal: Reversal) -> Reversal:
     if step is None or step.action == "leave":
         return reversal
     rejection = trial.rejection(step)
-    return reversal if rejection is None else replace(reversal, step=step._replace(problem=rejection.message))
+    if rejection is None:
+        return reversal
+    if step.action == "update" and rejection.code == 422 and step.why and step.key[:2] not in DATA_KINDS:
+        again = step._replace(action="replace", why=rejection.message)  # the user has deleted and created it, too
+        rejection = trial.rejection(again)
+        if rejection is None:
+            return replace(reversal, step=again)
+    return replace(reversal, step=step._replace(problem=rejection.message))
 
 
 def _carry_out(restorer: Restorer, steps: Sequence[Step]) -> list[Result]:
@@ -115,7 +129,9 @@ def _print_plan(session: Session, changes: UserChanges, plan: Sequence[Reversal]
     for reversal in plan:
         _print_reversal(screen, reversal, show_secrets=session.arguments.show_secrets)
     counts = Counter(each.step.action for each in plan if each.step is not None)
-    parts = [f"{counts[action]} to {WORDS[action]}" for action in ("create", "update", "delete") if counts[action]]
+    parts = [
+        f"{counts[action]} to {WORDS[action]}" for action in ("create", "update", "replace", "delete") if counts[action]
+    ]
     conflicts = sum(len(each.conflicts) for each in plan)
     parts += [f"{conflicts} conflicts, which stay as they are"] if conflicts else []
     screen.line(", ".join(parts) if parts else "Nothing to undo: every object is as before.")

@@ -15,7 +15,7 @@ def step_document(step: Step) -> Object:
     document: Object = {"action": step.action, "group": group, "kind": kind, "namespace": namespace, "name": name}
     if step.changes and kind != "Secret":
         document["changes"] = [change.operation() | {"field": change.field} for change in step.changes]
-    reasons = {"why": step.why, "rejected": step.problem}
+    reasons = {"why": step.why, "rejected": step.problem, "stays": step.differs}
     return document | {name: text for name, text in reasons.items() if text}
 
 

@@ -60,8 +60,10 @@ class Planner:
         plan = steps(self.past.objects, present.objects, prune=self.subject is None)
         self.newer = 0 if arguments.prune else sum(step.action == "delete" for step in plan)
         plan = [step for step in plan if step.action != "delete" or (arguments.prune and self._is_known_absent(step))]
-        if self.subject is not None and plan and plan[-1].action == "leave" and plan[-1].key == self._subject_key():
-            raise OperatorError(f"{self.subject} cannot be restored: {plan[-1].why}")
+        last = plan[-1] if plan else None
+        if self.subject is not None and last is not None and last.action == "leave" and last.why:
+            if last.key == self._subject_key():
+                raise OperatorError(f"{self.subject} cannot be restored: {last.why}")
         return self._tried(self._with_marks(plan))
 
     def restorer(self, *, dry_run: bool = False) -> Restorer:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.api.history.differences import differences
-from kubechronicle.api.history.restore_plan import Key, Step, makeable, patch_of, target
+from kubechronicle.api.history.differences import Difference, differences
+from kubechronicle.api.history.restore_plan import Key, Step, makeable, owner_references, patch_of, target
+from kubechronicle.api.history.restore_rules import CONTROLLERS
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind
@@ -139,7 +140,7 @@ class Restorer:
         """Update an object that a controller created first, such as a namespace's default ServiceAccount."""
         live = self._client.get(self._path(step.key))
         assert step.then is not None
-        changes = differences(live, target(live, step.then))
+        changes = self._differences(live, step)
         if not changes:
             return "already exists"
         return self._update(Step("update", step.key, step.then, live, tuple(changes)))
@@ -169,7 +170,18 @@ class Restorer:
 
     # -- update, delete -----------------------------------------------------------------------------------------------
 
+    def _differences(self, live: Object, step: Step) -> list[Difference]:
+        """Return the changes of a present object towards its past state, with the present uids of its owners."""
+        assert step.then is not None
+        owners = owner_references(live, step.then, lambda reference: self._present_uid(reference, step.key[2]))
+        return differences(live, target(live, step.then, owners))
+
     def _update(self, step: Step) -> str:
+        if any(each.path[:2] == ("metadata", "ownerReferences") for each in step.changes):
+            assert step.live is not None
+            step = step._replace(changes=tuple(self._differences(step.live, step)))
+            if not step.changes:
+                return "is already as it was"
         for attempt in range(self._tries):
             try:
                 self._request_patch(step)
@@ -181,8 +193,7 @@ class Restorer:
             else:
                 return "reverted"
             live = self._client.get(self._path(step.key))
-            assert step.then is not None
-            changes = differences(live, target(live, step.then))
+            changes = self._differences(live, step)
             if not changes:
                 return "is already as it was"
             step = Step("update", step.key, step.then, live, tuple(changes))
@@ -192,18 +203,33 @@ class Restorer:
         self._client.request("PATCH", self._path(step.key), self._options, patch_of(step), content_type=JSON_PATCH)
 
     def _delete(self, step: Step) -> str:
-        try:
-            self._request_deletion(step)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return "is already gone"
-        return "deleted"
+        for _ in range(TRIES):
+            try:
+                self._request_deletion(step)
+            except ApiError as error:
+                if error.code == 404:
+                    return "is already gone"
+                if error.reason != "Conflict":
+                    raise
+            else:
+                return "deleted"
+            live = self._client.get_if(self._path(step.key))
+            if live is None:
+                return "is already gone"
+            assert step.live is not None
+            if not _is_unchanged(step.live, live):
+                raise _Failed("another client has changed it since the plan: it is not deleted")
+            step = step._replace(live=live)
+        raise _Failed("it changes again and again: it is not deleted")
 
     def _request_deletion(self, step: Step) -> None:
+        """Ask to delete the very object that the plan has shown."""
         assert step.live is not None
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        options["preconditions"] = {"uid": step.live["metadata"]["uid"]}
+        metadata = step.live["metadata"]
+        options["preconditions"] = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        if step.action == "replace" and step.key[:2] not in CONTROLLERS:
+            options["propagationPolicy"] = "Orphan"  # its dependents are no part of the plan
         if "dryRun" in self._options:  # in the body: with one, the server ignores the parameters
             options["dryRun"] = [self._options["dryRun"]]
         self._client.request("DELETE", self._path(step.key), None, options)
@@ -215,7 +241,12 @@ class Restorer:
         try:
             return f"deleted, and {self._create(Step('create', step.key, step.then))}"
         except ApiError as error:
-            raise _Failed(f"it was deleted, but not created again: {error.message}") from None
+            reason = error.message
+        try:
+            self._create(Step("create", step.key, step.live))
+        except ApiError as error:
+            raise _Failed(f"it was deleted, but not created again: {reason}; {error.message}") from None
+        raise _Failed(f"it could not be created as it was: {reason}; so it is as before this run")
 
     _actions: Final[Mapping[str, Callable[[Restorer, Step], str]]] = {
         "create": _create,
@@ -223,6 +254,13 @@ class Restorer:
         "delete": _delete,
         "replace": _replace,
     }
+
+
+def _is_unchanged(planned: Object, live: Object) -> bool:
+    """Tell whether an object is the one of the plan, and nothing but its status has changed."""
+    return planned["metadata"]["uid"] == live["metadata"]["uid"] and all(
+        each.path[0] == "status" or each.path[:2] == ("metadata", "generation") for each in differences(planned, live)
+    )
 
 
 class _Failed(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Key, Step, order
+from kubechronicle.api.history.restore_plan import Key, Step, order, owners_first
 from kubechronicle.api.history.reverting import Conflict, Undone, undo
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -23,20 +23,17 @@ MOST_CHANGES: Final = 5000
 # Conflicts whose later user is looked up.
 MOST_LOOK_UPS: Final = 50
 
-Identity = tuple[Key, str]
-"""Key and uid of an object."""
-
 
 @dataclass(slots=True)
 class UserChanges:
-    """The changes of a user by object, in the order of their first change.
+    """The changes of a user by the names of objects, in the order of their first change.
 
     ``kinds``: by group and kind, in the version in which the log holds their objects
     ``skipped``: changes that cannot be undone, with the reason
     ``count``: the changes read
     """
 
-    objects: dict[Identity, list[Undone]] = field(default_factory=dict)
+    objects: dict[Key, list[Undone]] = field(default_factory=dict)
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     count: int = 0
@@ -95,15 +92,14 @@ def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
     found.kinds[kind.group, kind.kind] = kind._replace(version=version)
     if operation == "Delete":
         before, after = revision.get("last") or before, None
-    changes = found.objects.setdefault((key_of(state), str(state["metadata"].get("uid", ""))), [])
-    changes.append(Undone(number, operation, before, after))
+    found.objects.setdefault(key_of(state), []).append(Undone(number, operation, before, after))
 
 
 def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
     """Return the plan, in the order of its steps. ApiError."""
     found, look_ups = [], _LookUps(client)
     with Progress("comparing", len(changes.objects)) as progress:
-        for (key, uid), own in changes.objects.items():
+        for key, own in changes.objects.items():
             kind = changes.kinds[key[:2]]
             try:
                 live = client.get_if(kind.path(key[2], key[3]))
@@ -112,20 +108,22 @@ def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
                     raise
                 changes.skipped["/".join(filter(None, key[1:]))] = error.message
                 continue
-            step, conflicts = undo(key, own, live, uid=uid)
+            step, conflicts = undo(key, own, live)
             subject = Subject(kind, key[2], key[3])
-            kept = [(each, look_ups.later(subject, uid, each)) for each in conflicts]
+            kept = [(each, look_ups.later(subject, own[-1].uid, each)) for each in conflicts]
             if step is not None or kept:
                 found.append(Reversal(key, step, kept))
             progress.step(key[3])
-    return sorted(found, key=_place)
+    return _in_order(found)
 
 
-def _place(reversal: Reversal) -> tuple[bool, int, Key]:
-    """Return the sort key: creations and updates in the order of dependencies, then deletions in the reverse order."""
-    rank, key = order(reversal.key)
-    deletes = reversal.step is not None and reversal.step.action == "delete"
-    return deletes, -rank if deletes else rank, key
+def _in_order(found: Sequence[Reversal]) -> list[Reversal]:
+    """Return creations and updates in the order of dependencies, owners first, then deletions in the reverse order."""
+    by_key = {each.key: each for each in sorted(found, key=lambda each: order(each.key))}
+    states = {key: each.step.then for key, each in by_key.items() if each.step is not None and each.step.then}
+    keys = owners_first(list(by_key), states)
+    gone = [key for key in keys if (step := by_key[key].step) is not None and step.action == "delete"]
+    return [by_key[key] for key in (*(key for key in keys if key not in set(gone)), *reversed(gone))]
 
 
 class _LookUps:

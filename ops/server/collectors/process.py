@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops.server.collectors.gates import GateCollector
 from kubechronicle.ops.server.collectors.rules import RuleCollector
 
@@ -24,7 +25,18 @@ def register(registry: CollectorRegistry, version: Mapping[str, str], gates: fro
     GCCollector(registry=registry)
     registry.register(_Program(version))
     registry.register(RuleCollector())
+    registry.register(_Entries())
     registry.register(GateCollector(gates))
+
+
+class _Entries(Collector):
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "kubechronicle_cache_entries", "Entries of the caches that an erasure empties.", labels=["cache"]
+        )
+        for name, entries in sorted(CACHES.entries().items()):
+            family.add_metric([name], entries)
+        yield family
 
 
 class _Program(Collector):

@@ -40,7 +40,7 @@ def change(before: Any, after: Any, revision: int = 5) -> Undone:
 
 def test_what_others_set_later_is_kept() -> None:
     mine = change(state(), state(replicas=5, containers=image("web:2")))
-    step, conflicts = undo(KEY, [mine], state(replicas=5, containers=image("web:3")), uid="u")
+    step, conflicts = undo(KEY, [mine], state(replicas=5, containers=image("web:3")))
     assert step is not None
     assert [(each.field, each.old, each.new) for each in step.changes] == [("spec.replicas", 5, 3)]
     field = "spec.template.spec.containers[name=web].image"
@@ -50,34 +50,34 @@ def test_what_others_set_later_is_kept() -> None:
 def test_several_changes_with_another_between() -> None:
     """The value of the other user comes back; the user's first change, below it, is a conflict."""
     first, second = change(state(replicas=1), state(replicas=2), 5), change(state(replicas=7), state(replicas=8), 9)
-    step, conflicts = undo(KEY, [first, second], state(replicas=8), uid="u")
+    step, conflicts = undo(KEY, [first, second], state(replicas=8))
     assert step is not None
     assert [(each.field, each.new) for each in step.changes] == [("spec.replicas", 7)]
     assert [each.revision for each in conflicts] == [5]
-    step, conflicts = undo(KEY, [change(state(replicas=1), state(replicas=2)), second], state(replicas=3), uid="u")
+    step, conflicts = undo(KEY, [change(state(replicas=1), state(replicas=2)), second], state(replicas=3))
     assert (step, len(conflicts)) == (None, 2)
 
 
 def test_creations_and_deletions() -> None:
     made, last = state(), state(replicas=5)
-    step, conflicts = undo(KEY, [change(None, made)], state(), uid="u")
+    step, conflicts = undo(KEY, [change(None, made)], state())
     assert (step and step.action, conflicts) == ("delete", [])
-    step, conflicts = undo(KEY, [change(None, made)], last, uid="u")
+    step, conflicts = undo(KEY, [change(None, made)], last)
     assert (step, [each.why for each in conflicts]) == (None, ["it has other changes since (spec.replicas)"])
-    step, conflicts = undo(KEY, [change(made, last), change(last, None)], None, uid="u")
+    step, conflicts = undo(KEY, [change(made, last), change(last, None)], None)
     assert step is not None
     assert (step.action, step.then and step.then["spec"]["replicas"], conflicts) == ("create", 3, [])
-    step, conflicts = undo(KEY, [change(last, None)], state("other"), uid="u")
+    step, conflicts = undo(KEY, [change(last, None)], state("other"))
     assert (step, [each.why for each in conflicts]) == (None, ["another object of this name was created since"])
-    assert undo(KEY, [change(None, made), change(made, None)], None, uid="u") == (None, [])
+    assert undo(KEY, [change(None, made), change(made, None)], None) == (None, [])
 
 
 def test_a_mark_for_deletion() -> None:
     marked = state()
     marked["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    step, _ = undo(KEY, [change(state(), marked)], None, uid="u")
+    step, _ = undo(KEY, [change(state(), marked)], None)
     assert (step and step.action) == "create"
-    step, conflicts = undo(KEY, [change(state(), marked)], marked, uid="u")
+    step, conflicts = undo(KEY, [change(state(), marked)], marked)
     assert (step, [each.why for each in conflicts]) == (None, ["it is still being deleted"])
 
 
@@ -112,3 +112,70 @@ def test_a_merge_without_other_changes_is_the_wanted_state(base: Any, wanted: An
     assert same(merged_objects(base, wanted, wanted)[0], wanted)
     merged_objects(base, wanted, ours)
     assert (base, wanted, ours) == kept
+
+
+def test_an_object_that_its_user_deleted_and_made_again_was_replaced() -> None:
+    red, blue = state(replicas=1), state("v", replicas=2)
+    step, conflicts = undo(KEY, [change(red, None, 5), change(None, blue, 6)], blue)
+    assert step is not None
+    assert (step.action, conflicts, step.why) == ("update", [], "it was created again since")
+    assert [(each.field, each.new) for each in step.changes] == [("spec.replicas", 1)]
+
+
+def test_the_end_of_a_deletion_belongs_to_it() -> None:
+    """It was marked, lost its finalizer and was removed before it was made again."""
+    red, blue = state(replicas=1), state("v", replicas=2)
+    marked = copy.deepcopy(red)
+    marked["metadata"] |= {"deletionTimestamp": "2026-11-21T00:00:00Z", "finalizers": ["a.example.com/b"]}
+    freed = copy.deepcopy(marked)
+    freed["metadata"]["finalizers"] = []
+    ends = [change(red, marked, 5), change(marked, freed, 6), change(freed, None, 7)]
+    for deletion in (ends[:1], ends[:2], ends):
+        step, conflicts = undo(KEY, [*deletion, change(None, blue, 8)], blue)
+        assert (step and step.action, conflicts) == ("update", [])
+        step, conflicts = undo(KEY, deletion, None)
+        assert step is not None
+        assert (step.action, step.then, conflicts) == ("create", red, [])
+
+
+def test_a_replaced_object_keeps_what_others_changed_since() -> None:
+    red, blue = state(replicas=1, containers=image("web:1")), state("v", replicas=2, containers=image("web:1"))
+    now = state("v", replicas=2, containers=image("web:9"))
+    step, conflicts = undo(KEY, [change(red, None, 5), change(None, blue, 6)], now)
+    assert step is not None
+    assert ([each.field for each in step.changes], conflicts) == (["spec.replicas"], [])
+    later = state("v", replicas=7)
+    step, conflicts = undo(KEY, [change(red, None, 5), change(None, blue, 6)], later)
+    assert (step, [each.field for each in conflicts]) == (None, ["spec.replicas"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "live", "action"),
+    [
+        ("-r +b -b", None, "create"),  # the last deletion, too
+        ("+r -r +b", "b", "delete"),  # it did not exist before
+        ("+r -r", None, None),
+        ("-r +b", None, None),  # another user has deleted it since
+        ("-r +b", "x", None),  # and created it
+        ("-r", "x", None),
+    ],
+)
+def test_chains_of_deletions_and_creations(changes: str, live: str | None, action: str | None) -> None:
+    states = {name: state(name) for name in "rbx"}
+    made = [
+        change(states[name], None, number) if sign == "-" else change(None, states[name], number)
+        for number, (sign, name) in enumerate(changes.split(), 5)
+    ]
+    step, _ = undo(KEY, made, states[live] if live else None)
+    assert (step.action if step is not None else None) == action
+    if action == "create":
+        assert step is not None
+        assert step.then == states["r"]
+
+
+def test_namespaces_and_definitions_are_not_deleted() -> None:
+    """They may have objects of others in them."""
+    for key in (("", "Namespace", "", "web"), ("apiextensions.k8s.io", "CustomResourceDefinition", "", "web")):
+        step, conflicts = undo(key, [change(None, state())], state())
+        assert step is None
+        assert "would be deleted with it" in conflicts[0].why

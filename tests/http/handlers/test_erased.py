@@ -9,6 +9,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, 
 
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.api.values.caches import Caches
 from kubechronicle.eventlog.memory.erase import erase
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
@@ -202,7 +203,7 @@ async def test_no_cache_holds_erased_objects(autojump_clock: Any) -> None:
         views["configmaps"].window.reset(views.applied)
         await server.ask("GET", at(views.applied - 1))
         listeners = [callback.__self__ for callback in views._erasure_callbacks]  # type: ignore[attr-defined]
-        caches = [each for each in listeners if not isinstance(each, PastDefinitions | Branches)]
+        caches = [each for each in listeners if not isinstance(each, PastDefinitions | Branches | Caches)]
         assert [MARK in str(vars(each)) for each in caches] == [True, True]
         erase(server.log.store, WEB)
         await views.wait_applied(views.applied + 1)
