@@ -341,14 +341,22 @@ def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
 
 
 def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
-    """Plan a match with a constant pattern, which is compiled once. None for any other."""
+    """Plan a match with a constant pattern, which must be valid. None for any other."""
     if not args[1].constant or len(node.overloads) != 1 or nodes[0].type.kind != "string":
         return None
     pattern = args[1].value
     try:
-        matches = compiled(pattern).matches
+        compiled(pattern)
     except PatternError as error:
         raise ConstantError(str(error)) from error
+
+    def matches(text: str) -> bool:
+        # Looked up each time: the patterns are bounded together, programs are not.
+        try:
+            return compiled(pattern).matches(text)
+        except PatternError as error:
+            raise EvaluationError(str(error)) from error
+
     text_of = args[0].run
     weight = (len(pattern) + 3) // 4
     if node.overloads[0].cost is None:
