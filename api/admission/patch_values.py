@@ -9,7 +9,7 @@ import base64
 from typing import Any, Final
 
 from kubechronicle.api.admission.policy_programs import Failed
-from kubechronicle.api.cel.allowance import ALLOWANCE
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
 from kubechronicle.api.cel.values import Duration, ObjectValue, OptionalValue, Timestamp, TypeValue, UInt
 from kubechronicle.api.patch import go_values

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.allowance import constant_context
+from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import actual_size, traversal
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, beyond, check_budget, constant

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from kubechronicle.api.cel.allowance import STEP
+from kubechronicle.api.values.allowance import STEP
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.syntax.ast import Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.cel.allowance import constant_context
+from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops

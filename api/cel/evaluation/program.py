@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.cel.allowance import ALLOWANCE, UNLIMITED
+from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.evaluation.code import Closure, Context, beyond
 from kubechronicle.api.cel.types import Type

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.allowance import ALLOWANCE
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library.costs import traversal
 from kubechronicle.api.cel.operations.texts import to_text

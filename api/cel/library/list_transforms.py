@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.allowance import ALLOWANCE
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.library import costs

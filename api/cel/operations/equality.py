@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.cel.allowance import ALLOWANCE
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.values import Duration, OptionalValue, Timestamp, TypeValue, type_name
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 import re2
 
-from kubechronicle.api.cel.allowance import ALLOWANCE
+from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 from kubechronicle.api.cel.operations.pattern_work import Refused, work_of
 
 LONGEST_COMPILATION: Final = 0.075
@@ -109,8 +109,11 @@ class Pattern:
             return True
         encoded = text.encode(errors="replace")
         if len(encoded) > self._quick:
-            self._allow(len(encoded))
-        if self._spans(_UNANCHORED, encoded, 0, len(encoded))[0] == _NO_SPAN:
+            with self._allowed(len(encoded)):
+                spans = self._spans(_UNANCHORED, encoded, 0, len(encoded))
+        else:
+            spans = self._spans(_UNANCHORED, encoded, 0, len(encoded))
+        if spans[0] == _NO_SPAN:
             return False
         if len(text) <= MAX_KNOWN_LENGTH:
             if len(self._known) >= MAX_KNOWN:
@@ -118,14 +121,14 @@ class Pattern:
             self._known.add(text)
         return True
 
-    def _allow(self, size: int) -> None:
-        """Look at the clock before a long match. PatternError for one that takes too long."""
+    def _allowed(self, size: int) -> Allowance:
+        """Look at the clock before a long match, and return the allowance. PatternError if it takes too long."""
         work = size * self.size
         if work > MOST_WORK:
             raise PatternError(f"expression too large for a text of {size} bytes")
         allowance = ALLOWANCE.get()
-        with allowance:
-            allowance.check(work * WORK_SECONDS)
+        allowance.check(work * WORK_SECONDS)
+        return allowance
 
     def all_match(self, texts: Iterable[str]) -> bool:
         """Return whether the pattern is found in each of these texts."""
@@ -135,8 +138,10 @@ class Pattern:
         """Return the first match, empty if there is none."""
         encoded = text.encode(errors="replace")
         if len(encoded) > self._quick:
-            self._allow(len(encoded))
-        found = self._search(encoded)
+            with self._allowed(len(encoded)):
+                found = self._search(encoded)
+        else:
+            found = self._search(encoded)
         return "" if found is None else found.group().decode(errors="replace")
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
@@ -154,7 +159,7 @@ class Pattern:
         end, allowance = -1, ALLOWANCE.get()
         encoded = text.encode(errors="replace")
         if len(encoded) > self._quick:
-            self._allow(len(encoded))
+            self._allowed(len(encoded))
         for match in self._compiled.finditer(encoded.decode()):
             allowance.walk(10)
             # As in Go, an empty match right behind another match does not count.
@@ -211,29 +216,27 @@ def _compile(pattern: str) -> Pattern:
     if len(pattern) > MOST_CHARACTERS:
         raise PatternError(TOO_LARGE)
     allowance = ALLOWANCE.get()
-    with allowance:
-        allowance.check(len(pattern) * _ESTIMATE_SECONDS)
-        try:
-            work = work_of(pattern)
-        except Refused as problem:
-            raise PatternError(f"error parsing regexp: {problem}") from None
-        seconds = work.seconds
-        if seconds > LONGEST_COMPILATION:
-            raise PatternError(TOO_LARGE)
-        allowance.check(seconds)
-        if "\\C" in pattern and _ANY_BYTE.match(pattern) is not None:
-            raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
-        memory = min(LEAST_MEMORY + int(work.instructions * MEMORY_OF_INSTRUCTION), MAX_MEMORY)
-        options = re2.Options()
-        options.log_errors = False
-        options.max_mem = memory
-        options.never_capture = True  # only whole matches count, and groups would be copied for each byte of a text
-        try:
-            made = re2._Regexp(pattern.encode(errors="replace").decode(), options)
-        except re2.error as problem:
-            raise PatternError(_go_words(problem)) from None
-        allowance.check()
-        return Pattern(made, memory)
+    allowance.charge(len(pattern) * _ESTIMATE_SECONDS)
+    try:
+        work = work_of(pattern)
+    except Refused as problem:
+        raise PatternError(f"error parsing regexp: {problem}") from None
+    seconds = work.seconds
+    if seconds > LONGEST_COMPILATION:
+        raise PatternError(TOO_LARGE)
+    allowance.charge(seconds)
+    if "\\C" in pattern and _ANY_BYTE.match(pattern) is not None:
+        raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
+    memory = min(LEAST_MEMORY + int(work.instructions * MEMORY_OF_INSTRUCTION), MAX_MEMORY)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = memory
+    options.never_capture = True  # only whole matches count, and groups would be copied for each byte of a text
+    try:
+        made = re2._Regexp(pattern.encode(errors="replace").decode(), options)
+    except re2.error as problem:
+        raise PatternError(_go_words(problem)) from None
+    return Pattern(made, memory)
 
 
 TOO_LARGE: Final = "error parsing regexp: expression too large: ``"

@@ -8,7 +8,7 @@ too. A decision has one allowance for all of its expressions and patterns (``ALL
 
 The clock belongs to the maker of an allowance. It is read after each STEP units of cost, so that small expressions never
 read it. Functions that take longer than their cost says weigh more (Overload.weight). Work in one piece, which nothing
-can interrupt, tells its duration before it begins (``need``).
+can interrupt, tells its duration before it begins: ``check(need)``. Compilation tells it, too, and pays: ``charge``.
 """
 
 from __future__ import annotations
@@ -57,15 +57,19 @@ class Allowance:
         """The seconds that are left, outside of its blocks."""
         return self._left
 
-    def end(self) -> None:
-        """Let the next look at the clock be the last one. Any thread may call it."""
-        self._until = self._left = float("-inf")
-
     def check(self, need: float = 0.0) -> None:
         """Raise if less than ``need`` seconds are left."""
         left = self._until - self._clock() if self._depth else self._left
         if left < need:
             raise self._exceeded()
+
+    def charge(self, seconds: float) -> None:
+        """Take the estimated time of a compilation that follows. Raise if less is left."""
+        self.check(seconds)
+        if self._depth:
+            self._until -= seconds
+        else:
+            self._left -= seconds
 
     def walk(self, steps: int) -> None:
         """Count steps of about a microsecond whose cost nobody counts, such as those of a deep comparison."""
@@ -78,6 +82,30 @@ class Allowance:
         """Count bytes before they are made. Raise if there are too many."""
         self._made += size
         if self._made > MOST_MADE:
+            raise self._exceeded()
+
+
+class InThread(Allowance):
+    """The allowance of a decision in a thread: a compilation or a long match there does not count, but evaluation."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, clock: Callable[[], float], seconds: float, exceeded: Callable[[], BaseException]) -> None:
+        super().__init__(clock, seconds, exceeded)
+        self._ended = False
+
+    def end(self) -> None:
+        """Let the next look at the clock be the last one: nobody waits for the decision. Any thread may call it."""
+        self._ended = True
+
+    def check(self, need: float = 0.0) -> None:
+        if self._ended:
+            raise self._exceeded()
+        if self._depth:
+            super().check()
+
+    def charge(self, seconds: float) -> None:
+        if self._ended:
             raise self._exceeded()
 
 
@@ -95,6 +123,8 @@ class _Unlimited(Allowance):
     def __exit__(self, *_: object) -> None: ...
 
     def check(self, need: float = 0.0) -> None: ...
+
+    def charge(self, seconds: float) -> None: ...
 
     def walk(self, steps: int) -> None: ...
 
