@@ -85,6 +85,11 @@ def recall_answer(key: object) -> object | None:
     return answers.get(key) if answers is not None else None
 
 
+def deciding_again() -> bool:
+    """Tell whether this task's decision has asked for an answer before: then it remembers answers."""
+    return _answers.get() is not None
+
+
 def decision_deadline() -> float:
     """Return the trio time at which this task's decision must be made; infinity: at any time."""
     answers = _answers.get()

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from time import thread_time
 from typing import Final, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import trio
 
+from kubechronicle.actors.evaluation import IN_THREAD, run_in_thread
 from kubechronicle.actors.fair_share import FairShare
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
@@ -261,6 +263,7 @@ class Turn(msgspec.Struct, eq=False):
 
     ``waits_until``: trio time until which its rules may wait where they are; 0: they hold a lock, or others do.
     ``answers``: those that they have waited for there, by their keys, for all attempts of the request.
+    ``slow``: its expressions take long, so all its rules run in the thread. ``seconds``: left for them there.
     """
 
     _work: LargeWork
@@ -270,6 +273,8 @@ class Turn(msgspec.Struct, eq=False):
     _bytes: int = 0
     waits_until: float = 0.0
     answers: dict[object, object] = {}
+    slow: bool = False
+    seconds: float = IN_THREAD
 
     @property
     def may_wait(self) -> bool:
@@ -284,13 +289,15 @@ class Turn(msgspec.Struct, eq=False):
 
     def is_small(self, size: int) -> bool:
         """Tell whether ``run`` would call the function at once, and ``begin`` do nothing: a caller may do without."""
-        return size <= LARGE and not self._place
+        return size <= LARGE and not self._place and not self.slow
 
     async def begin(self, size: int) -> None:
         """Wait for a place, if the size is large and this request has none. StatusError 429.
 
         Not while holding a lock: the requests that have the places may wait for it.
         """
+        if self.slow:
+            size = max(size, LARGE + 1)
         if size > LARGE and not self._place:
             lane = self._work.lane(self._user, size)
             await lane.take_place(self._user, size)
@@ -300,11 +307,14 @@ class Turn(msgspec.Struct, eq=False):
         """Call the function: in the thread if its input is large, or another one of this request was, and the user's
         work of this size is not known to be quick. Otherwise at once, without a checkpoint."""
         size = max(size, self._place)
+        if self.slow:
+            return await run_in_thread(self._work.in_thread, self, function, *arguments)
         if size <= LARGE:
             return function(*arguments)
         if size <= QUICK_BYTES and self._work.is_quick(self._user):
             return self._work.on_loop(self._user, function, *arguments)
-        return await self._work.in_thread(self._user, size, function, *arguments)
+        in_thread = partial(self._work.in_thread, self._user, size)
+        return await run_in_thread(in_thread, self, function, *arguments)
 
     async def run_once(self, size: int, function: Callable[[], T]) -> T:
         """Call a function whose result is kept for later requests: in the thread if its input is large. Its time says

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from kubechronicle.actors.admission.chain import AdmissionChain
+from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LARGE, Turn
 from kubechronicle.actors.reading.reads import Reads
@@ -37,6 +38,7 @@ from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS, WriteLoop, wit
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.pipeline import Outcome
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Describe
 from kubechronicle.eventlog.records import Key, Record, Rejected, Transaction
 
@@ -162,11 +164,14 @@ class Together:
             write.rechecked, write.names_tried = False, 0
 
         async def attempt() -> Sequence[Written]:
+            token = ALLOWANCE.set(OnLoop(self._turn))
             try:
                 return await self._attempts(writes)
             except NeedsExternalAnswer:
                 self._turn.pause()
                 raise
+            finally:
+                ALLOWANCE.reset(token)
 
         return await retry_with_answers(attempt, deadline=self._caller.deadline)
 
@@ -174,7 +179,7 @@ class Together:
         caller, turn = self._caller, self._turn
         size = sum(write.size for write in writes)
         for _ in range(MAX_ATTEMPTS):
-            if size > LARGE:
+            if size > LARGE or turn.slow:
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             conflict, failed = None, None
             async with self._loop.locks(writes, deadline=caller.deadline):

@@ -15,6 +15,7 @@ from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, Admissi
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.errors import ActorCrashed
+from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LARGE, LARGE_BYTES, Turn
 from kubechronicle.actors.reading.reads import Reads
@@ -31,6 +32,7 @@ from kubechronicle.api.meta.encoding import encode_custom, encode_stored
 from kubechronicle.api.pipeline.custom_versions import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.eventlog.request_parts import CURRENT, LOG, timed
@@ -79,6 +81,7 @@ class WriteLoop:
         NeedsExternalAnswer leaves from the preparation, so nothing is committed and no key stays locked. The place of
         a large write is given back then: the answer may depend on another large write.
         """
+        token = ALLOWANCE.set(OnLoop(write.turn))
         try:
             if write.target.rt.custom is None:
                 return await self._attempts(write)
@@ -88,6 +91,7 @@ class WriteLoop:
             write.turn.pause()
             raise
         finally:
+            ALLOWANCE.reset(token)
             if write.caller.turn is None:
                 write.turn.end()
 
@@ -104,7 +108,7 @@ class WriteLoop:
         for _ in range(MAX_ATTEMPTS):
             old = self._reads.peek(*write.key) if write.change is not None else None
             size = max(write.size, len(old.json)) if old is not None else write.size
-            if size > LARGE:
+            if size > LARGE or turn.slow:
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             keys = self._keys_to_lock(write)
             async with self._key_locks.hold(keys, deadline=caller.deadline):

@@ -33,6 +33,7 @@ from kubechronicle.actors.admission.chain import CONNECT, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, list_both
+from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
@@ -57,6 +58,7 @@ from kubechronicle.actors.writing.transactions import transaction_of
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.eventlog.entries import Describe, Entry
 from kubechronicle.eventlog.records import Key, Rejected
@@ -209,7 +211,7 @@ class Writes:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation.
         ``complete``: completes and checks it between mutating and validating admission."""
         attempt = partial(self._preparation.admit, requested_by(caller, target), sent, complete=complete)
-        await retry_with_answers(attempt, deadline=caller.deadline)
+        await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
 
     async def admit_connect(self, caller: Caller, target: Target, options: dict[str, Any]) -> None:
         """Pass a connection to a pod, service or node through admission, before it is made.
@@ -218,7 +220,18 @@ class Writes:
         and kind (PodExecOptions); webhooks and policies may change them in place. StatusError: it is rejected.
         """
         attempt = partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
-        await retry_with_answers(attempt, deadline=caller.deadline)
+        await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
+
+    async def _timed(self, caller: Caller, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Await an attempt of admission alone, within an allowance for its expressions."""
+        turn = self._turn_of(caller)
+        token = ALLOWANCE.set(OnLoop(turn))
+        try:
+            await attempt()
+        finally:
+            ALLOWANCE.reset(token)
+            if caller.turn is None:
+                turn.end()
 
     async def propose(
         self, caller: Caller, target: Target, change: Prepare, *, deletes: bool = False, locks: Sequence[Key] = ()
@@ -294,11 +307,14 @@ class Writes:
 
         async def prepared(one: Target, entry: Entry) -> Proposal:
             await turn.begin(size)
+            token = ALLOWANCE.set(OnLoop(turn))
             try:
                 return await self._preparation.delete(one, entry, turn, options=options, collection=True)
             except NeedsExternalAnswer:
                 turn.pause()  # the answer may depend on another large write
                 raise
+            finally:
+                ALLOWANCE.reset(token)
 
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)

@@ -9,6 +9,7 @@ import base64
 from typing import Any, Final
 
 from kubechronicle.api.admission.policy_programs import Failed
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
 from kubechronicle.api.cel.values import Duration, ObjectValue, OptionalValue, Timestamp, TypeValue, UInt
 from kubechronicle.api.patch import go_values
@@ -20,6 +21,8 @@ MAX_JSON_INT: Final = 2**53 - 1
 
 def json_of(value: Any) -> Any:
     """Return a CEL value as JSON. Failed: it has no JSON."""
+    if isinstance(value, dict | list | tuple):
+        ALLOWANCE.get().make(64 * len(value) + 64)  # a list may hold another one many times
     if isinstance(value, dict):
         return {_key(name): json_of(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

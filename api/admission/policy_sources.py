@@ -92,12 +92,12 @@ class Binding:
 
 
 class Policy(Generic[T]):
-    """A policy in force. ``evaluator``: its compiled expressions, made at the first use."""
+    """A policy in force. ``evaluator``: its compiled expressions, made at the first use. ``known``: None before."""
 
     def __init__(self, obj: ReadOnlyObject, make: Callable[[ReadOnlyObject], T]) -> None:
         self._object = obj
         self._make = make
-        self._evaluator: T | None = None
+        self.known: T | None = None
         spec = self._object["spec"]
         self.name: str = obj["metadata"]["name"]
         self.ignores = spec.get("failurePolicy") == "Ignore"
@@ -107,10 +107,10 @@ class Policy(Generic[T]):
 
     @property
     def evaluator(self) -> T:
-        if self._evaluator is None:
-            self._evaluator = self._make(self._object)
+        if self.known is None:
+            self.known = self._make(self._object)
             self._object = {}
-        return self._evaluator
+        return self.known
 
     def param_type(self, registry: Registry) -> ResourceType | None:
         """Return the type of the policy's parameters, None if it has none. ConfigurationError: nobody serves it."""

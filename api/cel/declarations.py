@@ -23,3 +23,11 @@ class Library(NamedTuple):
     macros: tuple[Macro, ...] = ()
     constants: Mapping[str, tuple[Type, Any]] = {}
     types: tuple[Type, ...] = ()
+
+    def weighing(self, weight: int) -> Library:
+        """Return the library with functions of this weight (overloads.py)."""
+        functions = tuple(
+            each._replace(overloads=tuple(overload._replace(weight=weight) for overload in each.overloads))
+            for each in self.functions
+        )
+        return self._replace(functions=functions)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.checking import validators
 from kubechronicle.api.cel.checking.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library
@@ -25,6 +26,9 @@ from kubechronicle.api.cel.syntax.lexer import Source
 from kubechronicle.api.cel.syntax.macros import Macro
 from kubechronicle.api.cel.syntax.token_stream import too_deep
 from kubechronicle.api.cel.types import Type
+
+COMPILATION: Final = 6e-6
+"""Seconds of parsing, checking, planning and estimating a character of an expression."""
 
 Types = Mapping[str, Type] | Iterable[Type]
 """Types by name. A mapping may compute its types on look-up."""
@@ -95,6 +99,7 @@ class Environment:
 
     def check(self, expression: str) -> Node:
         """Return the checked tree of an expression. Raises CompileError as `compile` does."""
+        ALLOWANCE.get().charge(min(len(expression), parser.MAX_SIZE) * COMPILATION)
         source = Source(expression)
         tree = parser.parse(source, self._macros)
         try:

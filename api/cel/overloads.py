@@ -23,6 +23,7 @@ class Overload(NamedTuple):
     ``call``: takes the values as positional arguments; raises EvaluationError. The values have the declared types:
     the type of a dynamic value is checked before the call.
     ``cost``: the cost at run time; None: 1.
+    ``weight``: units of cost that a call takes beyond its cost, by the time it takes here (allowance.py).
     """
 
     id: str
@@ -31,6 +32,7 @@ class Overload(NamedTuple):
     call: Callable[..., Any]
     member: bool = False
     cost: RuntimeCost | None = None
+    weight: int = 0
 
 
 class Function(NamedTuple):

@@ -8,7 +8,7 @@ applied again if the object has changed since they were applied. Policies are ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, UPDATE, AdmissionPlugin, Attributes, State
 from kubechronicle.actors.admission.metrics import NO_ERROR
-from kubechronicle.actors.admission.policies.sources import Params, Policies
+from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.actors.evaluation import judge
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
@@ -168,10 +169,16 @@ class _Dispatch:
         from kubechronicle.api.admission.policy_programs import Failed
 
         policy, key, reinvocation = invocation.policy, invocation.key, self._attributes.reinvocation
-        evaluator = policy.evaluator
+        evaluator = evaluator_of(policy)
         if evaluator.conditions:
+            values = self._values(invocation)
             try:
-                if not evaluator.conditions.match({**self._values(invocation), **self._reading.authorizer}):
+                if not judge(
+                    ("match", *key, reinvocation.second),
+                    values,
+                    evaluator.conditions.match,
+                    {**values, **self._reading.authorizer},
+                ):
                     return
             except Failed as error:
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
@@ -186,19 +193,29 @@ class _Dispatch:
 
     def _mutate(self, invocation: Invocation) -> bool:
         """Apply the mutations of a policy in order. Return whether the object has changed."""
-        from kubechronicle.api.admission.mutating_policies import mutated, require_convertible
-        from kubechronicle.api.admission.policy_programs import Failed, Stage
+        from kubechronicle.api.admission.mutating_policies import require_convertible
+        from kubechronicle.api.admission.policy_programs import Failed
 
         policy, matched = invocation.policy, invocation.matched
         before = self._versions.new(matched)
         if before is None:
             return False
         obj, decoded_as = before, self._versions.type_of(matched)
-        for mutation in policy.evaluator.mutations:
-            values = {**self._values(invocation), **self._reading.authorizer, "object": obj}
+        for index, mutation in enumerate(policy.evaluator.mutations):
+            values = {**self._values(invocation), "object": obj}
+            whole = {**values, **self._reading.authorizer}
             begun, problem = perf_counter(), NO_ERROR
             try:
-                result = mutated(mutation, obj, Stage(values, policy.evaluator.variables), decoded_as)
+                result = judge(
+                    ("mutate", *invocation.key, index, self._attributes.reinvocation.second),
+                    values,
+                    _mutated,
+                    mutation,
+                    obj,
+                    whole,
+                    policy.evaluator.variables,
+                    decoded_as,
+                )
                 require_convertible(self._attributes.rt, matched, self._attributes.subresource)
                 obj = result
             except Failed as error:
@@ -218,6 +235,15 @@ class _Dispatch:
     def _values(self, invocation: Invocation) -> dict[str, Any]:
         has_params = invocation.policy.param_kind is not None
         return self._reading.values(invocation.matched, invocation.params, has_params=has_params)
+
+
+def _mutated(
+    mutation: Any, obj: Object, values: dict[str, Any], variables: Mapping[str, Any], decoded_as: ResourceType
+) -> Object:
+    from kubechronicle.api.admission.mutating_policies import mutated
+    from kubechronicle.api.admission.policy_programs import Stage
+
+    return mutated(mutation, obj, Stage(values, variables), decoded_as)
 
 
 def _refusal(attributes: Attributes, problems: Sequence[Problem]) -> StatusError:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import Versions, name_of, namespace_of, user_of
+from kubechronicle.actors.evaluation import on_event_loop
 from kubechronicle.api.admission.matching import NAMESPACES
 from kubechronicle.api.admission.policy_values import Request, namespace_value, request_value
 from kubechronicle.api.cel.library.authorization import Decision, Question
@@ -90,7 +91,7 @@ def _decide(state: State, requester: Who) -> Callable[[Question], Decision]:
     def decide(question: Question) -> Decision:
         answer = answers.get(question)
         if answer is None:
-            judged = state.judge(_asked(requester, question), _info(question))
+            judged = on_event_loop(state.judge, _asked(requester, question), _info(question))
             answer = answers[question] = Decision(judged.allowed, judged.reason, judged.error or None)
         return answer
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import namespace_of
+from kubechronicle.actors.evaluation import judge
 from kubechronicle.api.admission.matching import Index
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
@@ -97,6 +98,11 @@ class Policies(Generic[T]):
         for policy in self._policies.values():
             policy.bindings = bound[policy.name]
         self._index = _index([*self._static_policies, *self._policies.values()])
+
+
+def evaluator_of(policy: Policy[T]) -> T:
+    """Return the compiled expressions of a policy. NeedsThread: they are many, and compiled in the thread first."""
+    return policy.known or judge(("compile", policy.name, id(policy)), None, lambda: policy.evaluator)
 
 
 _NO_POLICIES: Final[Index[Any]] = Index(())

@@ -15,8 +15,9 @@ import orjson
 
 from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
-from kubechronicle.actors.admission.policies.sources import Params, Policies
+from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.actors.evaluation import judge
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
@@ -120,7 +121,7 @@ class _Dispatch:
                 yield Denial(policy.name, binding.name, f"failed to configure binding: {error}")
             return
         has_params = policy.param_kind is not None
-        for param in params:
+        for index, param in enumerate(params):
             try:
                 values = self._reading.values(matched, param, has_params=has_params)
             except StatusError as error:
@@ -129,7 +130,8 @@ class _Dispatch:
                     yield Denial(policy.name, binding.name, f"failed to configure binding: {why}")
                 return
             begun = perf_counter()
-            verdict = policy.evaluator.decide(values, self._reading.authorizer)
+            key = ("validate", policy.name, binding.name, index)
+            verdict = judge(key, values, evaluator_of(policy).decide, values, self._reading.authorizer)
             self._measure(policy.name, binding, verdict, perf_counter() - begun)
             yield from self._judged(policy, binding, verdict, annotations)
 

@@ -48,10 +48,17 @@ class Webhook:
         self.selectors = Selectors(spec)
         self._conditions: Sequence[Mapping[str, Any]] = spec.get("matchConditions") or ()
 
+    @property
+    def has_conditions(self) -> bool:
+        return bool(self._conditions)
+
+    def matches(self, values: Mapping[str, Any]) -> bool:
+        """Tell whether all match conditions hold. They are compiled at the first use. ConditionsFailed."""
+        return self._compiled.match(values)
+
     @cached_property
-    def conditions(self) -> Conditions | None:
-        """The match conditions, None if there are none."""
-        return Conditions(self._conditions) if self._conditions else None
+    def _compiled(self) -> Conditions:
+        return Conditions(self._conditions)
 
 
 class Placed(NamedTuple):

@@ -24,6 +24,7 @@ from kubechronicle.actors.admission.versions import (
 )
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.questions import NO_ANSWERS, Question
+from kubechronicle.actors.evaluation import judge
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
 from kubechronicle.api.admission.reviews import Answer
@@ -61,8 +62,7 @@ class Dispatch:
         """Tell whether selectors and conditions match. StatusError: 404 without the namespace; 403 for a condition."""
         if not webhook.selectors.match(labels_of(self.attributes, self.state)):
             return False
-        conditions = webhook.conditions
-        if conditions is None:
+        if not webhook.has_conditions:
             return True
         attributes = self.attributes
         reading = self._reading
@@ -71,7 +71,8 @@ class Dispatch:
         labels = (webhook.name, WEBHOOK, ADMIT if self._mutating else VALIDATE, attributes.operation)
         begun = perf_counter()
         try:
-            matches = conditions.match({**values, **reading.authorizer})
+            key = ("conditions", webhook.uid, rt.api_version, self._mutating)
+            matches = judge(key, values, webhook.matches, {**values, **reading.authorizer})
             measured.append((partial(metrics.conditions.add, labels), perf_counter() - begun))
             if not matches:
                 measured.append((partial(metrics.condition_exclusions.add, labels), 0.0))

@@ -13,8 +13,6 @@ from kubechronicle.api.values.text_cache import cached
 
 MOST_INSTRUCTIONS: Final = 2_000_000
 """Two or three seconds of work, in a thread."""
-MOST_CHARACTERS: Final = 100_000
-"""Longer patterns have too many instructions anyway. RE2 would hold the interpreter's lock for too long."""
 _REFUSED: Final = 50_000
 """Instructions that count for a pattern that is too large: RE2 made about as many."""
 _TOO_LARGE: Final = "error parsing regexp: expression too large: ``"
@@ -28,7 +26,7 @@ class Patterns:
 
     def problem(self, pattern: str) -> str:
         """Return Go's error for an invalid pattern, empty for a valid one."""
-        if self._left < 0 or len(pattern) > MOST_CHARACTERS:
+        if self._left < 0:
             return _TOO_LARGE
         text, size = _compile(pattern)
         self._left -= size

@@ -95,6 +95,7 @@ class _Coster:
         self._known: dict[ast.Node, Span] = {}
         self._entries: dict[ast.Node, _Entries] = {}
         self._variables: dict[str, list[_Variable]] = {}
+        self._kept: dict[ast.Node, Span] = {}
         self._costs: dict[type[ast.Node], Callable[..., Span]] = {
             ast.Ident: self._ident,
             ast.Select: self._select,
@@ -103,19 +104,29 @@ class _Coster:
             ast.MapNode: self._map,
             ast.StructNode: self._struct,
             ast.Comprehension: self._comprehension,
-            ast.Keep: lambda node: self._same(node, node.node),
-            ast.Kept: lambda node: self._same(node, node.keep.node),
+            ast.Keep: self._keep,
+            ast.Kept: self._again,
         }
 
     def cost(self, node: ast.Node) -> Span:
         found = self._costs.get(type(node))
         return NOTHING if found is None else found(node)
 
-    def _same(self, node: ast.Node, inner: ast.Node) -> Span:
-        cost = self.cost(inner)
+    def _keep(self, node: ast.Keep) -> Span:
+        """Return the cost of a part, which counts again wherever it is repeated. It is estimated once: repetitions
+        within repetitions would double the work with each level."""
+        cost = self._kept[node] = self.cost(node.node)
+        self._same(node, node.node)
+        return cost
+
+    def _again(self, node: ast.Kept) -> Span:
+        cost = self._kept[node.keep] if node.keep in self._kept else self.cost(node.keep)
+        self._same(node, node.keep.node)
+        return cost
+
+    def _same(self, node: ast.Node, inner: ast.Node) -> None:
         self._copy(node, inner)
         self._paths[node] = self._path(inner)
-        return cost
 
     # -- names --------------------------------------------------------------------------------------------------------
 

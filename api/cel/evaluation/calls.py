@@ -6,9 +6,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import actual_size, traversal
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, check_budget, constant
+from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, beyond, check_budget, constant
 from kubechronicle.api.cel.operations.arithmetic import COMPARISONS, add_list
 from kubechronicle.api.cel.operations.equality import equal
 from kubechronicle.api.cel.operations.patterns import PatternError, compiled
@@ -127,7 +128,7 @@ def call(planner: PlansParts, node: ast.Call) -> Code:
 
 def _folded(code: Code) -> Code:
     try:
-        return constant(code.run([{}, 0, INT_MAX]))
+        return constant(code.run(constant_context()))
     except EvaluationError as error:
         raise ConstantError(str(error)) from error
 
@@ -141,8 +142,10 @@ def _direct(overload: Overload, args: list[Code]) -> Code:
     fixed = sum(argument.cost for argument in args)
     runs = [argument.run for argument in args]
     if cost is not None:
-        return Code(_costed(function, cost, runs), fixed)
+        return Code(_weighed(_costed(function, cost, runs), overload.weight), fixed)
     fixed += 1
+    if overload.weight:
+        return Code(_weighed(lambda c: function(*[run(c) for run in runs]), overload.weight), fixed)
     if len(runs) == 1:
         only = runs[0]
         return Code(lambda c: function(only(c)), fixed)
@@ -152,13 +155,27 @@ def _direct(overload: Overload, args: list[Code]) -> Code:
     return Code(lambda c: function(*[run(c) for run in runs]), fixed)
 
 
+def _weighed(run: Closure, weight: int) -> Closure:
+    """Let the next check come earlier, by the weight of a function that takes longer than its cost says."""
+    if not weight:
+        return run
+
+    def weighed(c: Context) -> Any:
+        c[2] -= weight
+        if c[1] > c[2]:
+            beyond(c)
+        return run(c)
+
+    return weighed
+
+
 def _costed(function: Callable[..., Any], cost: RuntimeCost, runs: Sequence[Closure]) -> Closure:
     def run(c: Context) -> Any:
         values = [argument(c) for argument in runs]
         result = function(*values)
         c[1] += cost(values, result)
         if c[1] > c[2]:
-            raise CostExceeded
+            beyond(c)
         return result
 
     return run
@@ -174,10 +191,12 @@ def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) ->
 
     def run(c: Context) -> Any:
         values = [argument(c) for argument in runs]
-        result = choose(values).call(*values)
+        overload = choose(values)
+        c[2] -= overload.weight
+        result = overload.call(*values)
         c[1] += 1 if cost_of is None else cost_of(values, result)
         if c[1] > c[2]:
-            raise CostExceeded
+            beyond(c)
         return result
 
     return Code(run, sum(argument.cost for argument in args))
@@ -263,8 +282,10 @@ def _add(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Cod
 
         def join(c: Context) -> list[Any]:
             first, second = left(c), right(c)
-            if len(first) + len(second) > MAX_ITEMS:
+            size = len(first) + len(second)
+            if size > MAX_ITEMS:
                 raise CostExceeded
+            c[4].make(8 * size)
             return add_list(first, second)
 
         return Code(join, _fixed(args) + 1)
@@ -320,14 +341,22 @@ def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
 
 
 def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
-    """Plan a match with a constant pattern, which is compiled once. None for any other."""
+    """Plan a match with a constant pattern, which must be valid. None for any other."""
     if not args[1].constant or len(node.overloads) != 1 or nodes[0].type.kind != "string":
         return None
     pattern = args[1].value
     try:
-        matches = compiled(pattern).matches
+        compiled(pattern)
     except PatternError as error:
         raise ConstantError(str(error)) from error
+
+    def matches(text: str) -> bool:
+        # Looked up each time: the patterns are bounded together, programs are not.
+        try:
+            return compiled(pattern).matches(text)
+        except PatternError as error:
+            raise EvaluationError(str(error)) from error
+
     text_of = args[0].run
     weight = (len(pattern) + 3) // 4
     if node.overloads[0].cost is None:

@@ -1,7 +1,8 @@
 """Planned code: closures over a context, with their fixed costs.
 
-A context is a list, which Python indexes fastest: [variables, cost so far, budget, slot, slot, …]. Slots hold loop
-variables and kept values. A closure takes the context and returns the value, or raises EvaluationError.
+A context is a list, which Python indexes fastest: [variables, cost so far, next check, budget, allowance, slot, …].
+Slots hold loop variables and kept values. A closure takes the context and returns the value, or raises EvaluationError.
+At the cost of the next check, `beyond` compares the cost with the budget, and the time with the allowance.
 
 A closure does not count its fixed cost (`Code.cost`). Its evaluator counts that together with its own cost, so that an
 expression without branches adds once.
@@ -12,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from kubechronicle.api.values.allowance import STEP
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.syntax.ast import Node
 
 Context = list[Any]
 Closure = Callable[[Context], Any]
 
-SLOTS: Final = 3
+SLOTS: Final = 5
 """The index of the first slot."""
 
 
@@ -57,6 +59,8 @@ def counting(run: Closure, cost: int) -> Closure:
 
     def counted(c: Context) -> Any:
         c[1] += cost
+        if c[1] > c[2]:
+            beyond(c)
         return run(c)
 
     return counted
@@ -71,7 +75,15 @@ def constant(value: Any) -> Code:
 
 def check_budget(c: Context) -> None:
     if c[1] > c[2]:
+        beyond(c)
+
+
+def beyond(c: Context) -> None:
+    """Check the budget and the allowance, and set the cost of the next check. CostExceeded, or the allowance's error."""
+    if c[1] > c[3]:
         raise CostExceeded
+    c[4].check()
+    c[2] = min(c[3], c[1] + STEP)
 
 
 class PlansParts(Protocol):

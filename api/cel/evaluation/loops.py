@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, check_budget
+from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, beyond, check_budget
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
@@ -186,7 +186,7 @@ def _quantifier(planner: PlansParts, node: ast.Comprehension, slots: _Slots, ele
                 break
             c[1] += each_cost
             if c[1] > c[2]:
-                raise CostExceeded
+                beyond(c)
             try:
                 value = test(c)
             except CostExceeded:
@@ -241,7 +241,7 @@ def _count(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements
 
 def _holds(c: Context, test: Closure) -> bool:
     if c[1] > c[2]:
-        raise CostExceeded
+        beyond(c)
     value = test(c)
     if value is True or value is False:
         return bool(value)

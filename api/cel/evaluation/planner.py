@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops
@@ -130,7 +131,7 @@ class Planner:
         build = _mapping([(key.run, value.run, optional) for key, value, optional in rows])
         if all(key.constant and value.constant for key, value, _ in rows):
             try:
-                return constant(build([{}, 0, 0]))
+                return constant(build(constant_context()))
             except EvaluationError as error:
                 raise calls.ConstantError(str(error)) from error
         return Code(build, sum(key.cost + value.cost for key, value, _ in rows) + MAP_CREATE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
-from kubechronicle.api.cel.evaluation.code import Closure, Context
+from kubechronicle.api.cel.evaluation.code import Closure, Context, beyond
 from kubechronicle.api.cel.types import Type
 
 PER_CALL_LIMIT: Final = 1_000_000
@@ -39,32 +40,41 @@ class Program:
 
         The value may be part of a variable or of the program: copy it before changing it.
         """
-        return self._evaluated([variables, self._cost, budget, *self._slots])
+        return self._evaluated(self._context(variables, budget))
 
     def evaluate_with_cost(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
         """Return (value, its cost). Errors as in `evaluate`."""
-        context: Context = [variables, self._cost, budget, *self._slots]
+        context = self._context(variables, budget)
         return self._evaluated(context), context[1]
 
     def outcome(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
         """Return (value, its cost). An EvaluationError is returned in place of the value, with the cost so far."""
-        context: Context = [variables, self._cost, budget, *self._slots]
+        context = self._context(variables, budget)
         try:
             return self._evaluated(context), context[1]
         except EvaluationError as error:
             return error, context[1]
 
+    def _context(self, variables: Mapping[str, Any], budget: int) -> Context:
+        allowance = ALLOWANCE.get()
+        room = allowance.room
+        return [variables, self._cost, room if room < budget else budget, budget, allowance, *self._slots]
+
     def _evaluated(self, context: Context) -> Any:
         try:
             value = self._run(context)
-        except EvaluationError:
             if context[1] > context[2]:
+                beyond(context)
+        except EvaluationError:
+            if context[1] > context[3]:
                 raise CostExceeded from None
             raise
         except RecursionError as error:  # values nested deeper than Python's stack
             raise EvaluationError("expression recursion limit exceeded") from error
         except (AttributeError, TypeError) as error:  # a variable has not its declared type
             raise EvaluationError("no such overload") from error
-        if context[1] > context[2]:
-            raise CostExceeded
+        finally:
+            allowance = context[4]
+            if allowance is not UNLIMITED:
+                allowance.room = context[2] - context[1]
         return value

@@ -25,21 +25,23 @@ from kubechronicle.api.cel.library import (
     urls,
 )
 
+PARSING: Final = standard.PARSING
+
 BASE_LIBRARIES: Final[tuple[Library, ...]] = (
     standard.LIBRARY,
     optionals.LIBRARY,
     optionals.TWO_VARIABLES,
-    urls.LIBRARY,
-    regex.LIBRARY,
+    urls.LIBRARY.weighing(PARSING),
+    regex.LIBRARY.weighing(PARSING),
     list_aggregates.LIBRARY,
-    authorization.LIBRARY,
-    quantity.LIBRARY,
+    authorization.LIBRARY.weighing(PARSING),
+    quantity.LIBRARY.weighing(PARSING),
     strings.LIBRARY,
     sets.LIBRARY,
-    ip.LIBRARY,
-    cidr.LIBRARY,
-    named_formats.LIBRARY,
-    semver.LIBRARY,
+    ip.LIBRARY.weighing(PARSING),
+    cidr.LIBRARY.weighing(PARSING),
+    named_formats.LIBRARY.weighing(PARSING),
+    semver.LIBRARY.weighing(PARSING),
     list_transforms.LIBRARY,
 )
 """The libraries that every expression may use. Environments of JSON patches add ``json_patch.LIBRARY``."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.library.address_parser import Address, Range
 from kubechronicle.api.cel.overloads import RuntimeCost
 
@@ -63,8 +64,10 @@ def data(value: Any) -> int:
     if isinstance(value, bytes):
         return int(len(value) * TRAVERSAL)
     if isinstance(value, (list, tuple)):
+        ALLOWANCE.get().walk(len(value))
         return sum(map(data, value))
     if isinstance(value, dict):
+        ALLOWANCE.get().walk(len(value))
         return sum(data(key) + data(each) for key, each in value.items())
     return 1
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library.costs import traversal
 from kubechronicle.api.cel.operations.texts import to_text
@@ -177,7 +178,9 @@ def _real(value: Any, clause: str, precision: int) -> str:
 
 def _plain(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_quoted(each, _nested(each)) for each in value)}]"
+        text = f"[{', '.join(_quoted(each, _nested(each)) for each in value)}]"
+        _count(text, len(value))
+        return text
     if isinstance(value, dict):
         return _plain_map(value)
     name = type_name(value)
@@ -193,7 +196,16 @@ def _plain_map(value: dict[Any, Any]) -> str:
             raise FormatError(f"no formatting function for map key of type {type_name(key)}")
         pairs.append((_quoted(key, to_text(key)), _quoted(each, _nested(each))))
     pairs.sort(key=lambda pair: pair[0].encode(errors="replace"))
-    return f"{{{', '.join(f'{key}:{text}' for key, text in pairs)}}}"
+    text = f"{{{', '.join(f'{key}:{text}' for key, text in pairs)}}}"
+    _count(text, len(value))
+    return text
+
+
+def _count(text: str, items: int) -> None:
+    """Count the work of a part: a list may hold another one many times."""
+    allowance = ALLOWANCE.get()
+    allowance.walk(items)
+    allowance.make(len(text))
 
 
 def _nested(value: Any) -> str:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.library import costs
@@ -40,6 +41,7 @@ def flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
     """Return the elements with nested lists replaced by their elements, ``depth`` levels down."""
     if depth < 0:
         raise EvaluationError("level must be non-negative")
+    ALLOWANCE.get().make(8 * len(elements))
     flat: list[Any] = []
     for each in elements:
         if depth and isinstance(each, (list, tuple)):
@@ -63,6 +65,7 @@ def sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> Sequence[Any]:
         )
     if not elements:
         return elements
+    _bound_pairs(elements)
     if not isinstance(keys[0], COMPARABLE_TYPES):
         raise EvaluationError("list elements must be comparable")
     kind = type_name(keys[0])
@@ -86,13 +89,19 @@ def to_reverse(elements: Sequence[Any]) -> list[Any]:
 
 def distinct(elements: Sequence[Any]) -> Sequence[Any]:
     """Return the elements without later duplicates."""
-    if len(elements) ** 2 > LONGEST:  # costs two for each pair
-        raise CostExceeded
+    _bound_pairs(elements)
     unique: list[Any] = []
     for each in elements:
+        ALLOWANCE.get().walk(len(unique))
         if not any(equal(each, other) for other in unique):
             unique.append(each)
     return unique
+
+
+def _bound_pairs(elements: Sequence[Any]) -> None:
+    """Raise CostExceeded for a list of which all pairs cost more than any budget, at two each."""
+    if len(elements) ** 2 > LONGEST:
+        raise CostExceeded
 
 
 _SORTABLE: Final = (ListNode, Select, Ident, Comprehension, Call)

@@ -7,26 +7,29 @@ from typing import Final
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.operations.patterns import Pattern, PatternError, compiled
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import INT, STRING, list_of
 
 
-def _compiled(pattern: str) -> Pattern:
-    try:
-        return compiled(pattern)
-    except PatternError as problem:
-        raise EvaluationError(f"Illegal regex: {problem}") from None
+def _illegal(problem: PatternError) -> EvaluationError:
+    return EvaluationError(f"Illegal regex: {problem}")
 
 
 def find(text: str, pattern: str) -> str:
     """Return the first match, empty if there is none. EvaluationError if the pattern is invalid."""
-    return _compiled(pattern).find(text)
+    try:
+        return compiled(pattern).find(text)
+    except PatternError as problem:
+        raise _illegal(problem) from None
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Return at most ``limit`` matches, all if it is negative. EvaluationError if the pattern is invalid."""
-    return _compiled(pattern).find_all(text, limit)
+    try:
+        return compiled(pattern).find_all(text, limit)
+    except PatternError as problem:
+        raise _illegal(problem) from None
 
 
 _STRINGS: Final = list_of(STRING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.operations.equality import equal
@@ -13,6 +14,7 @@ from kubechronicle.api.cel.types import BOOL, list_of, param
 
 
 def _has(elements: Sequence[Any], wanted: Any) -> bool:
+    ALLOWANCE.get().walk(len(elements))
     return any(equal(each, wanted) for each in elements)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
@@ -85,8 +86,10 @@ def replace(text: str, old: str, new: str, limit: int = -1) -> str:
 
     EvaluationError if the result is too long for the budget of any expression."""
     most = text.count(old) if limit < 0 else min(limit, text.count(old))
-    if len(text) + most * (len(new) - len(old)) > _LONGEST:
+    size = len(text) + most * (len(new) - len(old))
+    if size > _LONGEST:
         raise EvaluationError("the replaced string is too long")
+    ALLOWANCE.get().make(size)
     return text.replace(old, new, -1 if limit < 0 else limit)
 
 
@@ -97,6 +100,7 @@ def split(text: str, separator: str, limit: int = -1) -> list[str]:
     """Return at most ``limit`` parts between separators; the characters if the separator is empty."""
     if limit == 0:
         return []
+    ALLOWANCE.get().make(60 * (text.count(separator) + 1))
     if separator:
         return text.split(separator, -1 if limit < 0 else limit - 1)
     if limit < 0 or len(text) <= limit:
@@ -129,6 +133,7 @@ def join(texts: Sequence[Any], separator: str = "") -> str:
     for each in texts:
         if not isinstance(each, str):
             raise EvaluationError(f"join: invalid input: {to_text(each)}")
+    ALLOWANCE.get().make(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.values import Duration, OptionalValue, Timestamp, TypeValue, type_name
 
 
@@ -42,12 +43,16 @@ _PLAIN = frozenset({str, bool, int, float, bytes, type(None), Timestamp, Duratio
 
 
 def _equal_lists(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> bool:
-    return len(left) == len(right) and all(map(equal, left, right))
+    if len(left) != len(right):
+        return False
+    ALLOWANCE.get().walk(len(left))  # a list may hold another one many times, which costs as if it were there once
+    return all(map(equal, left, right))
 
 
 def _equal_maps(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
     if len(left) != len(right) or _object_name(left) != _object_name(right):
         return False
+    ALLOWANCE.get().walk(len(left))
     return all(has_key(right, key) and equal(value, right[key]) for key, value in left.items())
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.cel import schemas
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import Type
@@ -115,7 +116,7 @@ class Rules:
             return [], []
         run = _Run(PER_OBJECT)
         place = NEW if old is None else _Place(Correlated(new, old, self._structure))
-        with contextlib.suppress(_OutOfBudget):
+        with ALLOWANCE.get(), contextlib.suppress(_OutOfBudget):
             self._root.evaluate(run, "", new, old, place)
         return run.causes, run.warnings
 
