@@ -10,8 +10,8 @@ Items of a list of custom resources keep both, since that list has no type in ku
 Custom resources are spliced as long as the present schema changes nothing in them (present_schema.py).
 
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
-Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks. Each request has an EntryEncoder
-of its own. Events of a watch: event_encoder.py.
+Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks. Each request has its own
+EntryEncoder. Events of a watch: event_encoder.py.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TypeAlias
 import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.builtin.common.cell_text import Since, ages_at
 from kubechronicle.api.codecs import json, protobuf, unstructured
@@ -47,11 +48,10 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, ListBody, stored_bytes, stored_items
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
-from kubechronicle.http.representation.list_cache import PART, Pauses, encode_all, list_items
+from kubechronicle.http.representation.list_cache import PART, encode_all, list_items
 from kubechronicle.http.representation.present_schema import PresentSchema
 
-INDENT = b"\n    "
-"""The beginning of a line of an item in an indented list."""
+INDENT = b"\n    "  # of the lines of an item in an indented list
 MANY = 4096
 """Entries whose bytes are counted between two pauses, and up to which a list of stored bytes is cached."""
 Body: TypeAlias = "bytes | ListBody"

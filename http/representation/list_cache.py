@@ -6,36 +6,20 @@ list that is requested once costs no memory.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from operator import is_
 from typing import TypeVar
 
-import trio
-
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, chunked_items, joined_items
 from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache, Flight, scope_of
 
-TURN = 0.004
-"""Seconds of work on one list after which other tasks run."""
 FEW = 64
 """Entries of a list up to which it is not cached."""
 PART = 64
 """Entries encoded between two pauses."""
 T = TypeVar("T")
-
-
-class Pauses:
-    """Lets other tasks run from time to time."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def pause(self) -> None:
-        if time.perf_counter() - self._began > TURN:
-            await trio.lowlevel.checkpoint()
-            self._began = time.perf_counter()
 
 
 async def list_items(
