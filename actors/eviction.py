@@ -17,6 +17,7 @@ from msgspec import structs
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.preparation import Proposal, prepare_delete
 from kubechronicle.actors.writing.targets import Caller, Target, context_of
@@ -93,7 +94,7 @@ class _Eviction:
 
     async def run(self) -> None:
         entry = self._pod()
-        budget = self._budget(entry) if entry is not None else None
+        budget = await self._budget(entry) if entry is not None else None
         if budget is None:
             await self.store.writes.propose(self.caller, self.target, self._without_budget, deletes=True)
         else:
@@ -124,7 +125,7 @@ class _Eviction:
             pod = self._pod()
             if pod is None:
                 raise status.not_found(self.target.rt, self.target.name)
-            guard = self._budget(pod)
+            guard = await self._budget(pod)
             if guard is None or guard.key != old.key:
                 raise _Changed
             context = context_of(target)
@@ -150,7 +151,7 @@ class _Eviction:
             raise self.rejection
 
     async def _without_budget(self, old: Entry, turn: Turn) -> Proposal:
-        if self._budget(old) is not None:
+        if await self._budget(old) is not None:
             raise _Changed
         return Proposal(await turn.run(len(old.json), self._delete, old))
 
@@ -178,16 +179,17 @@ class _Eviction:
         del disrupted["metadata"]["resourceVersion"]
         return Prepared(Outcome.STORE, disrupted, entry.revision)
 
-    def _budget(self, pod: Entry) -> Entry | None:
-        """Return the budget to charge. StatusError 500 for several."""
+    async def _budget(self, pod: Entry) -> Entry | None:
+        """Return the budget to charge, from the present ones. StatusError 500 for several."""
         obj = pod.object()
         if eviction.needs_no_budget(obj):
             return None
-        entries = {entry.key.name: entry for entry in self.store.reads.entries(BUDGETS, pod.key.namespace)}
-        guard = eviction.guarding(obj, (entry.object() for entry in entries.values()))
-        if guard is None or eviction.goes_uncounted(obj, guard):
-            return None
-        return entries[guard["metadata"]["name"]]
+        found: list[Entry] = []
+        async for entries in in_turns(self.store.reads.entries(BUDGETS, pod.key.namespace)):
+            found += [entry for entry in entries if eviction.selects(entry.object(), obj)]
+        if len(found) > 1:
+            raise eviction.several_budgets()
+        return found[0] if found and not eviction.goes_uncounted(obj, found[0].object()) else None
 
     def _pod(self) -> Entry | None:
         return self.store.reads.peek(*Key(self.target.rt.resource, self.target.namespace, self.target.name))

@@ -12,7 +12,7 @@ remove the same finalizers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -20,6 +20,7 @@ import trio
 
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.registry.registry import ResourceType
@@ -30,43 +31,43 @@ COMPONENT = "storage-protection-controller"
 # Seconds until objects still in use are checked again: the end of a pod is no event of its claim.
 RETRY_INTERVAL = 2.0
 
-InUse = Callable[[Store, Object], bool]
+InUse = Callable[[Store, Sequence[Entry]], Awaitable[set[str]]]
+"""Return the names of those among some objects, all of one namespace, that are in use."""
 
 
-def _claim_in_use(store: Store, claim: Object) -> bool:
-    """Return True if a scheduled pod that has not ended mounts the claim. Other pods do not count: one that is not
+async def _claims_in_use(store: Store, claims: Sequence[Entry]) -> set[str]:
+    """Return the claims that a scheduled pod mounts that has not ended. Other pods do not count: one that is not
     scheduled yet will not start with a claim in deletion."""
-    name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
-    for entry in store.reads.entries("pods", namespace):
-        if not entry.fields.get("spec.nodeName") or entry.fields.get("status.phase") in ("Succeeded", "Failed"):
-            continue
-        pod = entry.object()
-        for volume in pod["spec"].get("volumes") or ():
-            if (volume.get("persistentVolumeClaim") or {}).get("claimName") == name:
-                return True
-            if "ephemeral" in volume and f"{pod['metadata']['name']}-{volume['name']}" == name:
-                return True
-    return False
+    used: set[str] = set()
+    async for entries in in_turns(store.reads.entries("pods", claims[0].key.namespace)):
+        for entry in entries:
+            if not entry.fields.get("spec.nodeName") or entry.fields.get("status.phase") in ("Succeeded", "Failed"):
+                continue
+            for volume in entry.object()["spec"].get("volumes") or ():
+                if "persistentVolumeClaim" in volume:
+                    used.add(volume["persistentVolumeClaim"].get("claimName", ""))
+                elif "ephemeral" in volume:
+                    used.add(f"{entry.key.name}-{volume['name']}")
+    return used
 
 
-def _volume_in_use(store: Store, volume: Object) -> bool:
-    return (volume.get("status") or {}).get("phase") == "Bound"
+async def _volumes_in_use(store: Store, volumes: Sequence[Entry]) -> set[str]:
+    return {each.key.name for each in volumes if (each.object().get("status") or {}).get("phase") == "Bound"}
 
 
-def _class_in_use(store: Store, attributes_class: Object) -> bool:
-    name = attributes_class["metadata"]["name"]
-    volumes = store.reads.entries("persistentvolumes", "")
-    claims = store.reads.entries("persistentvolumeclaims", "")
-    return any(
-        (entry.object().get("spec") or {}).get("volumeAttributesClassName") == name for entry in (*volumes, *claims)
-    )
+async def _classes_in_use(store: Store, classes: Sequence[Entry]) -> set[str]:
+    used: set[str] = set()
+    for resource in ("persistentvolumes", "persistentvolumeclaims"):
+        async for entries in in_turns(store.reads.entries(resource, "")):
+            used |= {(entry.object().get("spec") or {}).get("volumeAttributesClassName") or "" for entry in entries}
+    return used
 
 
-# (group, plural) -> (finalizer, check that the object is in use)
+# (group, plural) -> (finalizer, those in use)
 PROTECTED: Mapping[tuple[str, str], tuple[str, InUse]] = {
-    ("", "persistentvolumeclaims"): ("kubernetes.io/pvc-protection", _claim_in_use),
-    ("", "persistentvolumes"): ("kubernetes.io/pv-protection", _volume_in_use),
-    ("storage.k8s.io", "volumeattributesclasses"): ("kubernetes.io/vac-protection", _class_in_use),
+    ("", "persistentvolumeclaims"): ("kubernetes.io/pvc-protection", _claims_in_use),
+    ("", "persistentvolumes"): ("kubernetes.io/pv-protection", _volumes_in_use),
+    ("storage.k8s.io", "volumeattributesclasses"): ("kubernetes.io/vac-protection", _classes_in_use),
 }
 
 
@@ -92,18 +93,19 @@ class StorageProtectionLoop:
     async def _release_unused(self, rt: ResourceType, finalizer: str, in_use: InUse) -> float | None:
         """Remove the finalizer from objects in deletion that are not used. Return when to check those in use again."""
         left = 0
-        for entry in self._store.reads.entries(rt.resource, ""):
-            if b'"deletionTimestamp":' not in entry.json:
-                continue  # not in deletion: saves parsing the object
-            obj = entry.object()
-            if "deletionTimestamp" not in obj["metadata"] or finalizer not in obj["metadata"].get("finalizers", ()):
-                continue
+        ending: dict[str, list[Entry]] = {}  # by namespace
+        async for entries in in_turns(self._store.reads.entries(rt.resource, "")):
+            for entry in entries:
+                if _is_ending(entry, finalizer):
+                    ending.setdefault(entry.key.namespace, []).append(entry)
+        for found in ending.values():
             # A pod that another replica bound just now must be visible before its claim may be removed.
             await self._store.reads.wait_consistent()
-            if in_use(self._store, obj):
-                left += 1
-            else:
-                await self._remove_finalizer(rt, entry, finalizer)
+            used = await in_use(self._store, found)
+            left += sum(entry.key.name in used for entry in found)
+            for entry in found:
+                if entry.key.name not in used:
+                    await self._remove_finalizer(rt, entry, finalizer)
         return trio.current_time() + RETRY_INTERVAL if left else None
 
     async def _remove_finalizer(self, rt: ResourceType, entry: Entry, finalizer: str) -> None:
@@ -114,3 +116,11 @@ class StorageProtectionLoop:
             return {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
 
         await edit_if_exists(self._store, COMPONENT, target, without)
+
+
+def _is_ending(entry: Entry, finalizer: str) -> bool:
+    """Return whether an object is in deletion, and has the finalizer."""
+    if b'"deletionTimestamp":' not in entry.json:
+        return False  # saves parsing the object
+    metadata = entry.object()["metadata"]
+    return "deletionTimestamp" in metadata and finalizer in metadata.get("finalizers", ())

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-import trio
-
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.meta.paging import Continue, encode_continue
 from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSelector
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.sorted_store import sort_key
 
 SCANNED = 1024
-"""Entries between two looks at the clock."""
-TURN = 0.004
-"""Seconds of scanning after which other tasks run."""
+"""Entries between two pauses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +75,10 @@ class Selection:
 
 async def in_turns(entries: Sequence[Entry]) -> AsyncIterator[Sequence[Entry]]:
     """Yield parts of the entries, and let other tasks run from time to time."""
-    began = time.perf_counter()
+    pauses = Pauses()
     for start in range(0, len(entries), SCANNED):
         yield entries[start : start + SCANNED]
-        if time.perf_counter() - began > TURN:
-            await trio.lowlevel.checkpoint()
-            began = time.perf_counter()
+        await pauses.pause()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ objects at the revisions of this decision.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
@@ -52,18 +52,16 @@ def needs_no_budget(pod: Mapping[str, Any]) -> bool:
     return phase in ("Pending", "Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
 
 
-def guarding(pod: Mapping[str, Any], budgets: Iterable[Object]) -> Object | None:
-    """Return the budget that selects a pod, None if there is none. 500 for several, which eviction does not support."""
-    labels = pod["metadata"].get("labels") or {}
-    found = []
-    for budget in budgets:
-        selector = selector_from_spec((budget.get("spec") or {}).get("selector"))
-        if selector is not None and selector.matches(labels):
-            found.append(budget)
-    if len(found) > 1:
-        message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise status.unknown(message)
-    return found[0] if found else None
+def selects(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Return whether a budget selects a pod."""
+    selector = selector_from_spec((budget.get("spec") or {}).get("selector"))
+    return selector is not None and selector.matches(pod["metadata"].get("labels") or {})
+
+
+def several_budgets() -> status.StatusError:
+    """Return the 500 for a pod that several budgets select, which eviction does not support."""
+    message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return status.unknown(message)
 
 
 def goes_uncounted(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:

@@ -36,8 +36,9 @@ from kubechronicle.http.authorization.decision import (
     Privileged,
 )
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
-from kubechronicle.http.authorization.node import NodeAuthorizer
+from kubechronicle.http.authorization.node import FOLLOWED, NodeAuthorizer
 from kubechronicle.http.authorization.rbac import BINDINGS, ROLES, RbacAuthorizer
+from kubechronicle.http.authorization.view_follower import Following
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)
@@ -91,12 +92,13 @@ class Authorization:
         self._required = frozenset(types - {configuration.WEBHOOK})
         self._kept: dict[str, Authorizer] = {}
         self.rbac = RbacAuthorizer(views)  # also lists rights for the escalation check, even if it does not decide
-        for resource in (*ROLES, *BINDINGS):
-            views.follow(resource, self.rbac.wake)
+        self._following: dict[str, Following] = {}
+        self._follow("rbac", self.rbac.following, views, (*ROLES, *BINDINGS))
         if configuration.RBAC in types:
             self._kept[configuration.RBAC] = self.rbac
         if configuration.NODE in types:
-            self._kept[configuration.NODE] = NodeAuthorizer(views)
+            node = self._kept[configuration.NODE] = NodeAuthorizer(views)
+            self._follow("node-authorizer", node.following, views, FOLLOWED)
         if configuration.ABAC in types:
             if plan.policies is None:
                 raise ConfigurationError("an authorizer of type ABAC needs --authorization-policy-file")
@@ -114,14 +116,22 @@ class Authorization:
         if plan.file is not None:
             self.file = ReloadedFile(plan.file, self.reload, applied=plan.content, metrics=self._reloads)
 
+    def _follow(self, name: str, following: Following, views: Views, resources: Sequence[str]) -> None:
+        """Let a task take the changes of these resources. ``name``: of the task."""
+        self._following[name] = following
+        for resource in resources:
+            views.follow(resource, following.wake)
+
     def collectors(self) -> list[Collector]:
         """Return the collectors of its metrics."""
         return [self._decisions, self._matches, *([self._reloads] if self.file is not None else [])]
 
     def children(self) -> list[ChildSpec]:
         """Return the specs of its supervised tasks."""
-        index = ChildSpec(name="rbac", run=self.rbac.run)
-        return [index, *([ChildSpec(name="authorization-config", run=self.file.run)] if self.file is not None else [])]
+        specs = [ChildSpec(name=name, run=following.run) for name, following in self._following.items()]
+        if self.file is not None:
+            specs.append(ChildSpec(name="authorization-config", run=self.file.run))
+        return specs
 
     async def reload(self, data: bytes) -> bool:
         """Apply the file's content. Returns False if it is the current configuration. Raises Unusable."""

@@ -24,12 +24,13 @@ from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
-from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFollower
+from kubechronicle.http.authorization.view_follower import FollowedViews, Following, ViewFollower
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"
 ROLE: Final = ("", "system:node")
 LEASE_NAMESPACE: Final = "kube-node-lease"
+FOLLOWED: Final = ("pods", "persistentvolumes")
 Place = tuple[str, str]
 """(namespace, name)."""
 
@@ -61,6 +62,7 @@ class NodeAuthorizer:
         self._claims_of: dict[Place, Counter[Place]] = {}
         self._pods = ViewFollower(views["pods"], self._pod)
         self._volumes = ViewFollower(views["persistentvolumes"], self._volume)
+        self.following = Following((self._pods, self._volumes))
         self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == ROLE[1])["rules"]
         self._index = RuleIndex()
         self._index.put(ROLE, self._rules)

@@ -12,8 +12,7 @@ or its binding:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from time import perf_counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -21,6 +20,7 @@ import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
 from kubechronicle.api.access.bound_rules import BoundRules, Question, Stored, Subject, subjects_of
@@ -31,7 +31,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
-from kubechronicle.http.authorization.view_follower import FollowedViews, ViewFollower
+from kubechronicle.http.authorization.view_follower import FollowedViews, Following, ViewFollower
 
 MAX_KEPT: Final = 32 << 20
 """Approximate bytes of the kept decisions. They are dropped beyond that: reviews name any user in any namespace."""
@@ -41,8 +41,6 @@ KEPT_BYTES: Final = 400
 """Bytes of a kept decision, besides its texts."""
 ROLES: Final = (f"clusterroles.{GROUP}", f"roles.{GROUP}")
 BINDINGS: Final = (f"clusterrolebindings.{GROUP}", f"rolebindings.{GROUP}")
-TURN: Final = 0.004
-"""Seconds of indexing after which other tasks run."""
 QUICK: Final = 512
 """Comparisons of rules up to which a check of rights is one step."""
 LISTED_BYTES: Final = 64 << 20
@@ -72,13 +70,12 @@ class RbacAuthorizer:
         self._rules = BoundRules()
         self._kept: dict[str, _Kept] = kept("verdicts")
         self._kept_bytes = 0
-        self._runs = False
-        self._changed, self._progress = trio.Event(), trio.Event()
         self._reading = trio.CapacityLimiter(1)
         self._followers = [
             *(ViewFollower(views[resource], self._role) for resource in ROLES),
             *(ViewFollower(views[resource], self._binding) for resource in BINDINGS),
         ]
+        self.following = Following(self._followers, self._index_late)
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """Return ALLOW, or NO_OPINION with the missing roles of the user's bindings."""
@@ -159,7 +156,7 @@ class RbacAuthorizer:
             return known
         missing: list[Rule] = []
         steps = self._rules.compare(self._asked(who.user, who.groups, namespace), namespace, wanted, missing)
-        if self._runs and rbac.work(wanted) > QUICK:
+        if self.following.runs and rbac.work(wanted) > QUICK:
             raise LongComparison(key, steps, missing)
         for _ in steps:
             pass
@@ -208,53 +205,27 @@ class RbacAuthorizer:
 
     # -- following the views ------------------------------------------------------------------------------------------
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Index changed roles and long bindings until cancelled, in short steps."""
-        self._runs = True
-        try:
-            while True:
-                self._changed = trio.Event()
-                self._catch_up()
-                await self._index_late()
-                self._progress.set()
-                self._progress = trio.Event()
-                task_status.started()
-                await self._changed.wait()
-        finally:
-            self._runs = False
-            self._progress.set()
-
     async def _index_late(self) -> None:
-        began = perf_counter()
+        """Index changed roles and long bindings, in short steps."""
+        pauses = Pauses()
         while (first := self._rules.first_late()) is not None:
             is_binding, place, stored = first
+            content: Mapping[str, Any] | None = None
             if stored is not None and stored.size > LARGE_BYTES:
                 content = await trio.to_thread.run_sync(stored.read, limiter=self._reading)
-            else:
-                content = stored.read() if stored is not None else None
-            for _ in self._rules.index(place, stored, content, is_binding=is_binding):
-                if perf_counter() - began > TURN:
-                    await trio.lowlevel.checkpoint()
-                    began = perf_counter()
-
-    async def wait_indexed(self) -> None:
-        """Wait until ``run`` has indexed all changes so far, or ends."""
-        if self._runs:
-            self._changed.set()
-            await self._progress.wait()
-
-    def wake(self, _: object) -> None:
-        """Let ``run`` take changes of roles and bindings. Called with each of them."""
-        self._changed.set()
+            elif stored is not None:
+                content = stored.read()
+            await pauses.take(self._rules.index(place, stored, content, is_binding=is_binding))
+            await pauses.pause()
 
     def _catch_up(self) -> None:
         for follower in self._followers:
             follower.catch_up()
 
     def _prepare(self, subjects: Sequence[Subject], namespace: str) -> None:
-        """Leave long indexing to ``run``: its question waits. NotIndexed."""
-        if self._runs and self._rules.late(subjects, namespace) > LARGE_BYTES:
-            raise NotIndexed(self)
+        """Leave long indexing to the task: the question waits for it. NotIndexed."""
+        if self.following.runs and self._rules.late(subjects, namespace) > LARGE_BYTES:
+            raise NotIndexed(self.following)
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         self._forget(namespace)
@@ -268,12 +239,12 @@ class RbacAuthorizer:
 class NotIndexed(NeedsExternalAnswer):
     """A decision needs large roles or bindings that have just changed."""
 
-    def __init__(self, authorizer: RbacAuthorizer) -> None:
+    def __init__(self, following: Following) -> None:
         super().__init__()
-        self._authorizer = authorizer
+        self._following = following
 
     async def resolve(self) -> None:
-        await self._authorizer.wait_indexed()
+        await self._following.wait()
 
 
 class LongComparison(NeedsExternalAnswer):
@@ -284,11 +255,7 @@ class LongComparison(NeedsExternalAnswer):
         self._key, self._steps, self._missing = key, steps, missing
 
     async def resolve(self) -> None:
-        began = perf_counter()
-        for _ in self._steps:
-            if perf_counter() - began > TURN:
-                await trio.lowlevel.checkpoint()
-                began = perf_counter()
+        await Pauses().take(self._steps)
         described = await trio.to_thread.run_sync(rbac.describe, self._missing)
         remember_answer(self._key, tuple(described))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.negotiate import MEDIA_TYPES, Representation
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import discovery
@@ -23,7 +24,6 @@ from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import discovery_form, takes_gzip
-from kubechronicle.http.representation.entry_encoder import encode
 
 JSON = "application/json"
 # Bytes up to which kube-apiserver does not compress.

@@ -11,6 +11,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -21,7 +22,7 @@ from kubechronicle.http.list_body import WHOLE
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip
 from kubechronicle.http.representation.compression import THRESHOLD
-from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
+from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
 
 def bytes_response(code: int, form: Representation, body: bytes) -> Response:

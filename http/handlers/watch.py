@@ -21,6 +21,7 @@ from kubechronicle.actors.conversion.converted_cursor import ConvertedCursor
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
+from kubechronicle.api.codecs.negotiate import JSON
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
@@ -38,7 +39,6 @@ from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
-from kubechronicle.http.representation.entry_encoder import JSON
 from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
 from kubechronicle.http.watch_metrics import bucket_of
 

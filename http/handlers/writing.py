@@ -13,6 +13,7 @@ from msgspec import structs
 
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
@@ -33,7 +34,7 @@ from kubechronicle.http.handlers.write_request import (
     showing_warnings,
 )
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
+from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
 
 async def create(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

@@ -11,12 +11,12 @@ from urllib.parse import quote
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.errors import NotAcceptableError
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.representation.entry_encoder import encode
 
 CACHE_CONTROL = ("cache-control", "no-cache, private")
 # Characters of all warnings of an answer; if there are more, characters of each (kube-apiserver's WithWarningRecorder).

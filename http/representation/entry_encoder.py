@@ -10,9 +10,8 @@ Items of a list of custom resources keep both, since that list has no type in ku
 Custom resources are spliced as long as the present schema changes nothing in them (present_schema.py).
 
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
-Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks.
-
-Each request has an EntryEncoder of its own. Events of a watch: event_encoder.py.
+Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks. Each request has its own
+EntryEncoder. Events of a watch: event_encoder.py.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing
-from kubechronicle.api.codecs import json, protobuf, unstructured, yaml
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.builtin.common.cell_text import Since, ages_at
+from kubechronicle.api.codecs import json, protobuf, unstructured
+from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
@@ -40,39 +42,19 @@ from kubechronicle.api.tables.table import (
     printer_of,
     table,
     table_of_rows,
+    table_row,
 )
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.list_body import Items, ListBody, joined_items, stored_bytes, stored_items
+from kubechronicle.http.list_body import Items, ListBody, stored_bytes, stored_items
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
-from kubechronicle.http.representation.list_cache import Pauses, list_items
+from kubechronicle.http.representation.list_cache import PART, encode_all, list_items
 from kubechronicle.http.representation.present_schema import PresentSchema
 
-JSON = "application/json"
-YAML = "application/yaml"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-PART = 64
-"""Entries encoded between two pauses."""
+INDENT = b"\n    "  # of the lines of an item in an indented list
 MANY = 4096
 """Entries whose bytes are counted between two pauses, and up to which a list of stored bytes is cached."""
-T = TypeVar("T")
 Body: TypeAlias = "bytes | ListBody"
-
-
-def encode(
-    value: Object, media_type: str, *, pretty: bool = False, encode_json: Callable[..., bytes] = json.encode
-) -> bytes:
-    """Encode a whole answer in one of the three media types. ``encode_json``: the encoder of its JSON."""
-    if media_type == YAML:
-        return yaml.encode(value)
-    if media_type == PROTOBUF:
-        if "apiVersion" in value:
-            return protobuf.encode(value)
-        # APIVersions has no apiVersion of its own (kube-apiserver strips it for the oldest clients).
-        return protobuf.envelope("", value["kind"], protobuf.encode_raw({"apiVersion": "v1", **value}))
-    encoded = encode_json(value, pretty=pretty)
-    return encoded if pretty else encoded + b"\n"  # as Go's MarshalIndent and Encoder write
 
 
 class EntryEncoder:
@@ -287,12 +269,37 @@ class EntryEncoder:
             return await self._protobuf_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
+        if self.form.media_type == JSON and len(entries) > PART:
+            api_version, kind = self._list_type()
+            frame = {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": []}
+            return await self._pretty_list(entries, frame, b'"items": []', self._pretty_item)
+        return await self._at_once(self._whole_list, entries, metadata)
+
+    async def _at_once(
+        self, encode_list: Callable[[Sequence[Entry], Object], bytes], entries: Sequence[Entry], metadata: Object
+    ) -> bytes:
+        """Encode a list as a whole, a long one in a thread."""
         if len(entries) <= PART and stored_bytes(entries) <= LARGE_BYTES:
-            return self._whole_list(entries, metadata)
-        return await trio.to_thread.run_sync(self._whole_list, entries, metadata, limiter=LARGE_ENTRIES)
+            return encode_list(entries, metadata)
+        return await trio.to_thread.run_sync(encode_list, entries, metadata, limiter=LARGE_ENTRIES)
+
+    async def _pretty_list(
+        self, entries: Sequence[Entry], frame: Object, empty: bytes, encode_item: Callable[[Entry], bytes]
+    ) -> Body:
+        """Encode a long list as indented JSON, item by item. ``empty``: the text of the frame without items."""
+        opening, _, closing = self._encode_json(frame, pretty=True).rpartition(empty)
+        encode_items = partial(encode_all, entries, CachedEncoder(None, None, encode_item, len), b"," + INDENT)
+        items = await list_items(self._cache, ("pretty", self._variant), entries, encode_items, keeps=False)
+        return ListBody(b"%b%b[%b" % (opening, empty[:-2], INDENT), items, b"\n  ]" + closing)
+
+    def _pretty_item(self, entry: Entry) -> bytes:
+        obj = self._shown(entry)
+        if self._plain:
+            obj = {key: value for key, value in obj.items() if key not in self._cut_off}
+        return self._encode_json(obj, pretty=True).replace(b"\n", INDENT)
 
     def _whole_list(self, entries: Sequence[Entry], metadata: Object) -> bytes:
-        """Encode a list at once: YAML, pretty JSON and old protobuf forms, of which nothing is cached."""
+        """Encode a list at once: YAML, short pretty JSON and old protobuf forms, of which nothing is cached."""
         if not self._partial:
             return self._object_list([self._shown(entry) for entry in entries], metadata)
         objects = [entry.object() for entry in entries]
@@ -326,7 +333,7 @@ class EntryEncoder:
             return b'%b"items":null%b\n' % (opening, closing)
         stored = self._splices and (self._schema is None or await self._schema.keeps_all(entries))
         encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
-        # Stored bytes are joined while they are sent; a joined copy of very many would not be worth its memory.
+        # Stored bytes are joined while they are sent: a joined copy of very many is not worth its memory.
         keeps = not stored or len(entries) <= MANY
         items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries), keeps=keeps)
         return ListBody(b'%b"items":[' % opening, items, b"]%b\n" % closing)
@@ -339,23 +346,32 @@ class EntryEncoder:
         return stored_items(entries, self._prefix, size)
 
     async def _encoded_items(self, entries: Sequence[Entry], separator: bytes) -> Items:
-        return joined_items(await self._in_parts(entries, self._items), separator=separator)
+        return await encode_all(entries, self._items, separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         # Rows that are sorted by a field need the objects.
-        if not self._fills_rows or printer_of(self.rt).order is not None:
-            whole = self._table_of([self._both(entry) for entry in entries], metadata)
-            return self._encoded(whole)
-        now = self._now()
+        sorts, now = printer_of(self.rt).order is not None, self._now()
+        if self.form.media_type == JSON and self.form.pretty and not sorts and len(entries) > PART:
+            frame, empty = self._table_of([], metadata), b'"rows": []'
+            frame["rows"] = []
+            return await self._pretty_list(entries, frame, empty, partial(self._pretty_row, since=ages_at(now)))
+        if not self._fills_rows or sorts:
+            return await self._at_once(self._whole_table, entries, metadata)
 
-        async def encode_rows() -> Items:
-            rows = await self._in_parts(entries, self._rows, filler(now))
-            return joined_items(rows, separator=b",")
-
-        # Ages are in seconds.
-        variant = (self._variant, now.replace(microsecond=0))
+        encode_rows = partial(encode_all, entries, self._rows, b",", filler(now))
+        variant = (self._variant, now.replace(microsecond=0))  # ages are in seconds
         rows = await list_items(self._cache, variant, entries, encode_rows, keeps=False)
         return self._table_around(rows, metadata, ending=b"\n")
+
+    def _whole_table(self, entries: Sequence[Entry], metadata: Object) -> bytes:
+        return self._encoded(self._table_of([self._both(entry) for entry in entries], metadata))
+
+    def _pretty_row(self, entry: Entry, since: Since) -> bytes:
+        obj, served = self._both(entry)
+        row = table_row(
+            self.rt, obj, since=since, include_object=self._include, version=self._meta, served=served or obj
+        )
+        return self._encode_json(row, pretty=True).replace(b"\n", INDENT)
 
     @property
     def _fills_rows(self) -> bool:
@@ -375,17 +391,6 @@ class EntryEncoder:
             return ListBody(empty, rows, ending)
         # The empty table ends with "rows":[]} or, for some kinds, with "rows":null}.
         return ListBody(empty[: empty.rindex(b":") + 1] + b"[", rows, b"]}" + ending)
-
-    async def _in_parts(
-        self, entries: Sequence[Entry], encoder: CachedEncoder[T], change: Callable[[T], bytes] | None = None
-    ) -> list[bytes]:
-        """Encode all entries, with pauses. ``change``: makes the bytes of an encoding."""
-        encoded, pauses = list[bytes](), Pauses()
-        for start in range(0, len(entries), PART):
-            part = await encoder.all_large(entries[start : start + PART])
-            encoded += map(change, part) if change is not None else part  # type: ignore[arg-type]  # else bytes
-            await pauses.pause()
-        return encoded
 
 
 def _go_type(rt: ResourceType, kind: str) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from kubechronicle.api.builtin.conversions import FILL_EMPTY
 from kubechronicle.api.codecs import json, protobuf
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
@@ -20,7 +20,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.http.list_body import joined_items
 from kubechronicle.http.representation.encoding_cache import EncodingCache
-from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF, EntryEncoder
+from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

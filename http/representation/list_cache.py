@@ -6,32 +6,20 @@ list that is requested once costs no memory.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from operator import is_
+from typing import TypeVar
 
-import trio
-
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.list_body import Items, chunked_items
-from kubechronicle.http.representation.encoding_cache import EncodingCache, Flight, scope_of
+from kubechronicle.http.list_body import Items, chunked_items, joined_items
+from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache, Flight, scope_of
 
-TURN = 0.004
-"""Seconds of work on one list after which other tasks run."""
 FEW = 64
 """Entries of a list up to which it is not cached."""
-
-
-class Pauses:
-    """Lets other tasks run from time to time."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def pause(self) -> None:
-        if time.perf_counter() - self._began > TURN:
-            await trio.lowlevel.checkpoint()
-            self._began = time.perf_counter()
+PART = 64
+"""Entries encoded between two pauses."""
+T = TypeVar("T")
 
 
 async def list_items(
@@ -108,3 +96,18 @@ async def _joined(items: Items) -> Items:
 
 def _are_same(some: Sequence[Entry], others: Sequence[Entry]) -> bool:
     return some is others or all(map(is_, some, others))
+
+
+async def encode_all(
+    entries: Sequence[Entry],
+    encoder: CachedEncoder[T],
+    separator: bytes,
+    change: Callable[[T], bytes] | None = None,
+) -> Items:
+    """Encode all entries, with pauses. ``change``: makes the bytes of an encoding."""
+    encoded, pauses = list[bytes](), Pauses()
+    for start in range(0, len(entries), PART):
+        part = await encoder.all_large(entries[start : start + PART])
+        encoded += map(change, part) if change is not None else part  # type: ignore[arg-type]  # else bytes
+        await pauses.pause()
+    return joined_items(encoded, separator=separator)

@@ -25,13 +25,13 @@ from typing import Final
 import trio
 
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
-from kubechronicle.http.representation.list_cache import Pauses
 
 _mark = attrgetter("mark")
 

@@ -56,13 +56,12 @@ def test_pods_that_disrupt_nothing(held: Object, goes: bool) -> None:
     ],
 )
 def test_which_budget_guards_a_pod(spec: Object, guards: bool) -> None:
-    assert (eviction.guarding(pod(), [budget(spec=spec)]) is not None) is guards
+    assert eviction.selects(budget(spec=spec), pod()) is guards
 
 
 def test_two_budgets_cannot_be_served() -> None:
-    with pytest.raises(StatusError) as refusal:
-        eviction.guarding(pod(), [budget("b"), budget("c")])
-    assert (refusal.value.code, refusal.value.reason) == (500, "")
+    refusal = eviction.several_budgets()
+    assert (refusal.code, refusal.reason) == (500, "")
 
 
 @pytest.mark.parametrize(

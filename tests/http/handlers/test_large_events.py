@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from kubechronicle.actors.large_work import LARGE_BYTES
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Key, Operation
 from kubechronicle.http.handlers.watch import is_slow
-from kubechronicle.http.representation.entry_encoder import JSON, PROTOBUF
 from kubechronicle.http.representation.event_encoder import EventEncoder
 
 

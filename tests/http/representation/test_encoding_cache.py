@@ -19,7 +19,8 @@ from trio.testing import MockClock
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import errors, protobuf
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.negotiate import JSON, YAML, Representation
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.meta.encoding import encode_stored
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.pipeline.pipeline import to_request_version
@@ -33,7 +34,7 @@ from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.representation import entry_encoder as encoding
 from kubechronicle.http.representation import list_cache
 from kubechronicle.http.representation.encoding_cache import OVERHEAD, CachedEncoder, EncodingCache
-from kubechronicle.http.representation.entry_encoder import JSON, YAML, Body, EntryEncoder, encode
+from kubechronicle.http.representation.entry_encoder import Body, EntryEncoder
 from kubechronicle.http.representation.event_encoder import EventEncoder
 
 REGISTRY = builtin_registry()
