@@ -100,6 +100,7 @@ class Reflector:
         cursor = self._cursor = watching.cursor
         due = await self._on_list()
         while True:
+            events: Sequence[Event]
             try:
                 events = await cursor.next_batch(due if due is not None else self._next_resync())
             except Compacted:
@@ -111,6 +112,7 @@ class Reflector:
                 due = await self._on_changes(events)
             else:
                 due = await self._on_list()
+            events = ()  # while it waits, it holds no object: nothing could make it forget one that is erased
 
     def _next_resync(self) -> float | None:
         return trio.current_time() + self._resync if self._resync is not None else None

@@ -16,6 +16,7 @@ from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
+from kubechronicle.ops.server import free_memory
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
 from kubechronicle.ops.server.collectors.storage import SizeCollector, StandbyCollector
@@ -23,6 +24,7 @@ from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
 from kubechronicle.ops.server.databases.comparison import differences
 from kubechronicle.ops.server.encryption.encryption import Encryption
+from kubechronicle.ops.server.free_memory import FreeMemory
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.trust import name_of
@@ -53,6 +55,7 @@ async def run_server(
     background: Iterable[Callable[[], Awaitable[None]]] = (),
 ) -> None:
     """Serve over the database until stopped. ``background``: tasks to run meanwhile."""
+    free_memory.use_one_arena()
     instance = f"{socket.gethostname()}-{os.getpid()}"
     opening = open_postgres_log(
         database_url,
@@ -90,6 +93,10 @@ async def run_server(
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
         shutdown.assembly = assembly
+        freed = FreeMemory()
+        nursery.start_soon(freed.run)
+        for unit in assembly.storage.every:
+            unit.views.on_erased(freed.wanted)
         report_ready()
         # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
         for module in ("http2.connection", "websocket.protocol"):
