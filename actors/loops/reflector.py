@@ -98,6 +98,7 @@ class Reflector:
         due = await self._on_list()
         self._complaints.succeeded()
         while True:
+            events: Sequence[Event]
             try:
                 events = await cursor.next_batch(due if due is not None else self._next_resync())
             except Compacted:
@@ -110,6 +111,7 @@ class Reflector:
             else:
                 due = await self._on_list()
             self._complaints.succeeded()
+            events = ()  # while it waits, it holds no object: nothing could make it forget one that is erased
 
     def _next_resync(self) -> float | None:
         return trio.current_time() + self._resync if self._resync is not None else None

@@ -394,5 +394,6 @@ async def _messages(stream: WatchStream, *, text: bool) -> AsyncIterator[bytes]:
         while (frames := await stream.next_frames()) is not None:
             for frame in frames:
                 yield frame.rstrip(b"\n") if text else frame
+            frames, frame = [], b""  # while it waits, it holds no object that may be erased
     finally:
         await stream.aclose()

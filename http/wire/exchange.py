@@ -342,6 +342,7 @@ class HttpExchange(Generic[Encoded]):
                     sent += 1
                     if not sent % YIELD_EVERY:
                         await trio.lowlevel.checkpoint()
+                chunk = b""  # while it waits for the next one, it holds no object that may be erased
         except ClientDisconnected:
             raise
         except Exception as error:  # the HTTP edge, as in run

@@ -19,6 +19,7 @@ from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
+from kubechronicle.ops.server.free_memory import FreeMemory, use_one_arena
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
 from kubechronicle.ops.server.collectors.storage import SizeCollector, StandbyCollector
@@ -61,6 +62,7 @@ async def run_server(
     ``background``: tasks to run meanwhile.
     ``failures``: the account of all tasks of this process.
     """
+    use_one_arena()
     instance = f"{socket.gethostname()}-{os.getpid()}"
     opening = open_postgres_log(
         database_url,
@@ -86,7 +88,10 @@ async def run_server(
         assembly = assemble(revision_log, plan, encryption, others, failures)
         guard = plain(LayoutGuard(layout, assembly.views).run)
         nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
-        tasks = list(background)
+        freed = FreeMemory()
+        for unit in assembly.storage.every:
+            unit.views.on_erased(freed.wanted)
+        tasks = [*background, ChildSpec(name="free-memory", run=plain(freed.run))]
         if assembly.sole is not None:
             tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}

@@ -208,6 +208,7 @@ async def send_stream(request: Request, chunks: AsyncIterator[bytes], *, text: b
             try:
                 async for chunk in chunks:
                     await websocket.send(chunk.decode() if text else chunk)
+                    chunk = b""  # while it waits for the next one, it holds no object that may be erased
                 await websocket.close()
             except WebSocketClosed:
                 pass

@@ -61,9 +61,9 @@ class Planner:
         self.newer = 0 if arguments.prune else sum(step.action == "delete" for step in plan)
         plan = [step for step in plan if step.action != "delete" or (arguments.prune and self._is_known_absent(step))]
         last = plan[-1] if plan else None
-        if self.subject is not None and last is not None and last.action == "leave" and last.why:
-            if last.key == self._subject_key():
-                raise OperatorError(f"{self.subject} cannot be restored: {last.why}")
+        is_left = last is not None and last.action == "leave" and last.key == self._subject_key()
+        if is_left and last is not None and last.why:
+            raise OperatorError(f"{self.subject} cannot be restored: {last.why}")
         return self._tried(self._with_marks(plan))
 
     def restorer(self, *, dry_run: bool = False) -> Restorer:
