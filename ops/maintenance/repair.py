@@ -300,7 +300,8 @@ async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
     if plural in WEBHOOKS:
         if not obj.get("webhooks"):
             return []
-        text = f"take {len(obj['webhooks'])} webhooks out of {_name(plural, key)}"
+        count = len(obj["webhooks"])
+        text = f"take {count} webhook{'' if count == 1 else 's'} out of {_name(plural, key)}"
         return [Step(repair.kinds[plural], key, record, _updated(obj, webhooks=[]), text)]
     if plural in POLICIES:
         binding = POLICIES[plural]
