@@ -1,9 +1,9 @@
-"""The budget of one document, whatever its format: how many lists, objects and keys its decoder may make.
+"""The budget of one document, whatever its format: how many lists, objects, keys and values its decoder may make.
 
 Bytes do not tell the memory: `{}` has two bytes in JSON and an empty message two in protobuf, but 64 to 400 in Python.
 And orjson holds the interpreter's lock while it decodes: 0.1 s for a million lists or 300,000 keys, in which nothing
 else runs. An object that etcd takes has fewer than the bounds: each list or object in it belongs to a field or key with
-a name, and each key to a value.
+a name, and each key to a value. The rules take some ten microseconds for each invalid value of a list.
 
 JSON is counted before it is decoded. YAML and protobuf count what they have made, container by container. JSON within
 a protobuf message counts among the message's.
@@ -18,23 +18,39 @@ from kubechronicle.api.codecs.errors import TooManyPartsError
 
 MAX_CONTAINERS: Final = 200_000
 MAX_KEYS: Final = 150_000
-MAX_PARTS: Final = MAX_CONTAINERS + MAX_KEYS
-"""Messages and fields of a protobuf message, which are counted together."""
+MAX_VALUES: Final = 350_000
+"""Values of lists and objects, and in YAML their keys. In protobuf, messages, fields and items, counted together."""
 SMALL: Final = min(MAX_CONTAINERS, 3 * MAX_KEYS)
 """Bytes of a JSON document that is within the budget whatever it holds: a list has a byte, a key three."""
 
 SMALL_MESSAGE: Final = 32 * 1024
 """Bytes of a protobuf message that is within the budget: an empty message has two, and makes some ten parts at most."""
 
+EMPTY: Final = 16
+"""Bytes for which an empty object or message counts. Validating one takes as long as many bytes of a usual object."""
+
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
-def require_within(containers: int, keys: int) -> None:
-    """Raise TooManyPartsError if a document has more lists and objects, or keys, than a body may have."""
+def require_within(containers: int, keys: int, values: int) -> None:
+    """Raise TooManyPartsError if a document has more lists and objects, keys or values than a body may have."""
     if containers > MAX_CONTAINERS:
         raise TooManyPartsError(f"the body has more than {MAX_CONTAINERS} lists and objects")
     if keys > MAX_KEYS:
         raise TooManyPartsError(f"the body has more than {MAX_KEYS} keys")
+    if values > MAX_VALUES:
+        raise TooManyPartsError(f"the body has more than {MAX_VALUES} values")
+
+
+def weight(data: bytes, *, protobuf: bool) -> int:
+    """Return the bytes of a usual document with as many parts as this one, to tell whether it is large work.
+
+    Counts empty items of lists: those of a field of their own, as in managedFields, have a name.
+
+    >>> weight(b"[" + b"{}," * 5000 + b"{}]", protobuf=False)
+    95004
+    """
+    return len(data) + (EMPTY * data.count(0) if protobuf else 2 * EMPTY * data.count(b"{},{"))
 
 
 def require_json_within(data: bytes) -> None:
@@ -43,7 +59,7 @@ def require_json_within(data: bytes) -> None:
     >>> require_json_within(b'"' + b"[" * 200_001 + b'"')
     """
     if len(data) > SMALL:
-        require_within(*_counts(data, MAX_CONTAINERS, MAX_KEYS))
+        require_within(*_counts(data, MAX_CONTAINERS, MAX_KEYS, MAX_VALUES))
 
 
 class Message(bytes):
@@ -58,7 +74,7 @@ class Message(bytes):
     def of(cls, data: bytes) -> Message:
         """Return a whole message, with the whole budget."""
         message = cls(data)
-        message.left = MAX_PARTS
+        message.left = MAX_VALUES
         return message
 
     def part(self, data: bytes) -> Message:
@@ -71,23 +87,23 @@ class Message(bytes):
         """Count parts. Raises TooManyPartsError."""
         self.left -= parts
         if self.left < 0:
-            raise TooManyPartsError(f"the body has more than {MAX_PARTS} messages and fields")
+            raise TooManyPartsError(f"the body has more than {MAX_VALUES} messages and fields")
 
     def take_json(self, data: bytes) -> None:
         """Count a JSON document within the message before it is decoded. Raises TooManyPartsError."""
-        self.take(sum(_counts(data, self.left, self.left)))
+        self.take(sum(_counts(data, self.left >> 2, self.left >> 2, self.left >> 2)))
 
 
-def _counts(data: bytes, containers: int, keys: int) -> tuple[int, int]:
-    """Return the numbers of lists and objects, and of keys. Up to those given, text in strings may count, too."""
+def _counts(data: bytes, containers: int, keys: int, values: int) -> tuple[int, int, int]:
+    """Return the numbers of lists and objects, keys, and values. Up to those given, text in strings may count, too."""
     found = _marks(data)
-    if found[0] > containers or found[1] > keys:
+    if found[0] > containers or found[1] > keys or found[2] > values:
         for string in _STRING.finditer(data):  # one by one, so that other threads run meanwhile
             in_text = _marks(string.group())
-            found = found[0] - in_text[0], found[1] - in_text[1]
+            found = found[0] - in_text[0], found[1] - in_text[1], found[2] - in_text[2]
     return found
 
 
-def _marks(text: bytes) -> tuple[int, int]:
-    """Return the numbers of opening brackets and of keys. Blanks before a colon hide keys, but cost bytes."""
-    return text.count(b"{") + text.count(b"["), text.count(b'":')
+def _marks(text: bytes) -> tuple[int, int, int]:
+    """Return the numbers of opening brackets, keys and commas. Blanks before a colon hide keys, but cost bytes."""
+    return text.count(b"{") + text.count(b"["), text.count(b'":'), text.count(b",")

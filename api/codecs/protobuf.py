@@ -123,7 +123,7 @@ def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
     api_version = kind = ""
     for position, (number, wire, start, stop) in enumerate(fields_of(data, len(PREFIX), len(data))):
         if position > MAX_KEYS:
-            require_within(0, position)
+            require_within(0, position, 0)
         if number > 4:
             continue
         if wire != 2:

@@ -29,7 +29,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
-from kubechronicle.api.codecs.budget import require_within
+from kubechronicle.api.codecs.budget import MAX_VALUES, require_within
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError
@@ -225,7 +225,7 @@ class _Builder:
         self.duplicates: list[str] = []
         self._anchors: dict[str, Any] = {}
         self._aliased = 0
-        self._containers = self._keys = 0
+        self._containers = self._keys = self._values = 0
 
     def document(self) -> Any:
         """Return the first document's value, None if there is none."""
@@ -247,7 +247,7 @@ class _Builder:
                 return values
             if isinstance(event, pyyaml.DocumentStartEvent):
                 self._anchors.clear()
-                self._containers = self._keys = 0
+                self._containers = self._keys = self._values = 0
                 values.append(self._value())
 
     def _value(self) -> Any:
@@ -258,6 +258,9 @@ class _Builder:
             kind = event.__class__
             frame: _Frame | None = None
             if kind is ScalarEvent:
+                self._values += 1
+                if self._values > MAX_VALUES:
+                    self._count(0, 0)
                 value = self._scalar(event, is_key=bool(stack) and stack[-1].wants_key)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 if len(stack) >= MAX_DEPTH:
@@ -286,7 +289,7 @@ class _Builder:
     def _count(self, containers: int, keys: int) -> None:
         self._containers += containers
         self._keys += keys
-        require_within(self._containers, self._keys)
+        require_within(self._containers, self._keys, self._values)
 
     def _scalar(self, event: ScalarEvent, *, is_key: bool) -> Any:
         if event.tag is None or event.tag == "!":

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
-from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
+from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
@@ -182,11 +182,12 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
     turn = context.turn
+    is_protobuf = request.headers.first.get("content-type", "").startswith(negotiate.PROTOBUF)
     here = request.body_at_once(MAX_BODY)
-    if here is not None and turn.is_small(len(here)):
+    if here is not None and turn.is_small(budget.weight(here, protobuf=is_protobuf)):
         return here
     raw = await request.body(MAX_BODY, turn.reserve)
-    await turn.begin(len(raw))
+    await turn.begin(budget.weight(raw, protobuf=is_protobuf))
     return raw
 
 

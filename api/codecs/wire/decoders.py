@@ -274,8 +274,8 @@ def _step(field: Field, advance: list[str], *, counted: bool) -> list[str]:
         first = f"x = o.get({field.name!r})"
         make = f"if x is None: x = o[{field.name!r}] = {'{}' if field.map else '[]'}"
         again = ["if i >= e: k = -1; break", *advance]
-        count = ["d.take(1)"] if counted and field.map else []
-        body = [*count, *_take_entry(field)] if field.map else [*_take(field), "x.append(v)"]
+        count = ["d.take(1)"] if counted else []
+        body = [*count, *(_take_entry(field) if field.map else [*_take(field), "x.append(v)"])]
         return [
             f"if k == {tag}:",
             *indented([first, make, f"while k == {tag}:", *indented([*body, *again], 1), "if k < 0: break"], 1),
