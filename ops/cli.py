@@ -14,13 +14,14 @@ from typing import NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
+from kubechronicle.ops.client.command_table import command_first
 from kubechronicle.ops.errors import OperatorError, report_mistake
 
 
 def program() -> NoReturn:
     """Run the command of this process, and end it: the entry point of the installed programs."""
     code = main()
-    if sys.argv[1:2] and sys.argv[1] in CLIENT_COMMANDS:
+    if command_first(sys.argv[1:])[:1] and command_first(sys.argv[1:])[0] in CLIENT_COMMANDS:
         try:
             terminal.flush()
         except OSError:
@@ -33,7 +34,7 @@ def program() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only a bug raises."""
     sys.excepthook = terminal.show_traceback
-    argv = sys.argv[1:] if argv is None else argv
+    argv = command_first(sys.argv[1:] if argv is None else argv)
     try:
         if argv and argv[0] in CLIENT_COMMANDS:
             gc.disable()  # until dispatch.run has imported the command: all these objects stay

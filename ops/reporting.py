@@ -21,7 +21,7 @@ def report_error(error: BaseException) -> int:
     """Print an operator error in one line, log a failure, and return the exit code. Reraise a bug."""
     leaves = _leaves(error)
     for leaf in leaves:
-        if isinstance(leaf, OPERATOR_ERRORS):
+        if isinstance(leaf, OPERATOR_ERRORS) or (isinstance(leaf, LogError) and leaf.sqlstate):
             return report_mistake(leaf)
     for leaf in leaves:
         if isinstance(leaf, WorkerFailed) and leaf.status in (FAILED, MISTAKE):

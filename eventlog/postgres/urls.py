@@ -65,6 +65,14 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Parameters of libpq that are not supported, and why."""
 
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "load_balance_hosts": ("disable", "random"),
+    "sslmode": ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    "sslnegotiation": ("postgres", "direct"),
+    "target_session_attrs": ("any", "read-write", "read-only", "primary", "standby", "prefer-standby"),
+    "gsslib": ("gssapi", "sspi"),
+}
+
 KNOWN: Final = OF_ASYNCPG | OURS | HARMLESS.keys() | REFUSED.keys()
 
 _KEEPALIVES: Final = {
@@ -155,8 +163,8 @@ def _check(name: str, value: str) -> None:
     numbers = ("connect_timeout", "keepalives", "sslsni", *_KEEPALIVES)
     if name in numbers and value and not value.strip().removeprefix("-").isdecimal():
         raise wrong(f"{name} must be a number")
-    if name == "load_balance_hosts" and value not in ("disable", "random"):
-        raise wrong("load_balance_hosts must be disable or random")
+    if name in VALUES and value not in VALUES[name]:
+        raise wrong(f"{name} must be {', '.join(VALUES[name][:-1])} or {VALUES[name][-1]}")
     if name == "ssl" and value != "true":
         raise wrong("ssl must be true; see sslmode")
     if name == "sslrootcert" and value == "system":

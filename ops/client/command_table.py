@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -33,6 +33,31 @@ COMMANDS: Final[Mapping[str, str]] = {
     "ui": "Open the web page about history, with the credentials of the kubeconfig.",
     "completion": "Print a script that completes these commands in a shell.",
 }
+
+
+WITH_VALUE: Final = frozenset(
+    ("-n", "--namespace", "--kubeconfig", "--context", "--token", "--certificate-authority", "--as", "--as-group", "-s")
+    + ("--server",)
+)
+"""Flags of kubeconfig.py with a value, which kubectl takes before a command, too."""
+SWITCHES: Final = frozenset(("--insecure-skip-tls-verify",))
+
+
+def command_first(argv: Sequence[str]) -> Sequence[str]:
+    """Return the arguments with the command before the flags of the user and server that stand before it."""
+    place = 0
+    while place < len(argv) and argv[place].startswith("-"):
+        name, sign, _ = argv[place].partition("=")
+        short = argv[place][:2] in WITH_VALUE and not argv[place].startswith("--") and len(argv[place]) > 2
+        if name in SWITCHES or short or (name in WITH_VALUE and sign):
+            place += 1
+        elif name in WITH_VALUE:
+            place += 2
+        else:
+            return argv
+    if 0 < place < len(argv) and argv[place] in COMMANDS:
+        return [argv[place], *argv[:place], *argv[place + 1 :]]
+    return argv
 
 
 SERVER_PROGRAM: Final = "kubechronicle"

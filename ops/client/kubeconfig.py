@@ -78,7 +78,9 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str] = os.envi
     try:
         target = _target(document, arguments) or _pod(environment, arguments)
         if target is None:
-            raise OperatorError(f"no server is configured; {HOW_TO_NAME}")
+            missing = environment.get("KUBECONFIG") if not document and not arguments.kubeconfig else None
+            why = f"KUBECONFIG={missing} does not exist, or is empty" if missing else "no server is configured"
+            raise OperatorError(f"{why}; {HOW_TO_NAME}")
         target.server = target.server.replaced(proxy_url=target.server.proxy_url or _proxy(target.server.url))
         return target
     except ValueError as error:

@@ -77,17 +77,24 @@ def prepare(data_dir: Path) -> Cluster:
     The caller holds the lock. This takes milliseconds for an existing cluster, about a second for a new one.
     """
     directory = data_dir / "postgres"
-    account = account_for(directory)
-    programs = find_programs(major=_major(directory), account=account)
-    if directory.exists():
-        end_leftovers(directory)
-        give(directory, account)
-    else:
-        _create(data_dir / "postgres.new", directory, programs, account)
-    _configure(directory, programs, account)
     log_file = data_dir / "postgres.log"
-    if log_file.exists() and log_file.stat().st_size > LOG_KEPT:
-        log_file.replace(data_dir / "postgres.log.1")
+    try:
+        account = account_for(directory)
+        programs = find_programs(major=_major(directory), account=account)
+        if directory.exists():
+            end_leftovers(directory)
+            give(directory, account)
+        else:
+            _create(data_dir / "postgres.new", directory, programs, account)
+        _configure(directory, programs, account)
+        if log_file.exists() and log_file.stat().st_size > LOG_KEPT:
+            log_file.replace(data_dir / "postgres.log.1")
+    except (OSError, shutil.Error, UnicodeDecodeError) as error:  # the disk is full, or a file is not what it should be
+        raise PostgresFailed(f"cannot prepare the database in {directory}: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise PostgresFailed(
+            f"initdb took longer than {INITDB_TIMEOUT:g} s; is the disk of {directory} slow?"
+        ) from error
     return Cluster(directory=directory, programs=programs, account=account, log_file=log_file)
 
 
@@ -123,6 +130,8 @@ def socket_url(directory: Path) -> str:
 def _major(directory: Path) -> int | None:
     try:
         return int((directory / "PG_VERSION").read_text().split(".")[0])
+    except ValueError:
+        raise PostgresFailed(f"{directory}/PG_VERSION names no version: the database is damaged") from None
     except FileNotFoundError:
         if directory.exists() and any(directory.iterdir()):
             raise PostgresFailed(

@@ -27,6 +27,7 @@ from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import ConnectionLost
+from kubechronicle.eventlog.postgres.urls import parse as parse_url
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
@@ -203,6 +204,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         if settings.database_url is None:
             raise OperatorError(f"{FLAG}: give --database-url too; an embedded database has one server")
         encryption_key(settings.shared_keys_encryption_file)
+    _check_urls(settings)
     _check_certificates(settings)
     transport.tls_options(settings)
     transport.named_certificates(settings)
@@ -385,16 +387,55 @@ def _names(settings: Settings, own: Addresses) -> Names:
     )
 
 
+def _check_urls(settings: Settings) -> None:
+    """Check the parameters of the databases' URLs before anything is made. SetupError."""
+    for url in (settings.database_url, settings.database_direct_url, settings.history_database_url):
+        if url is not None:
+            parse_url(url)
+    for override in overrides_of(settings.database_url_overrides):
+        parse_url(override.url)
+
+
 def _check_certificates(settings: Settings) -> None:
-    """Check the operator's certificate and key. Those in DATA_DIR/pki are checked by `Pki`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate, key = settings.tls_cert_file, settings.tls_private_key_file
-    if certificate is not None and key is not None:
+    """Check the operator's certificates and keys. Those in DATA_DIR/pki are checked by `Pki`."""
+    own = "--tls-cert-file, --tls-private-key-file"
+    if settings.cert_dir is not None and settings.tls_cert_file == settings.cert_dir / "apiserver.crt":
+        own = "--cert-dir"
+    for flags, certificate, key in (
+        (own, settings.tls_cert_file, settings.tls_private_key_file),
+        (
+            "--kubelet-client-certificate, --kubelet-client-key",
+            settings.kubelet_client_certificate,
+            settings.kubelet_client_key,
+        ),
+        (
+            "--proxy-client-cert-file, --proxy-client-key-file",
+            settings.proxy_client_cert_file,
+            settings.proxy_client_key_file,
+        ),
+    ):
+        if certificate is None or key is None:
+            continue
         try:
-            context.load_cert_chain(certificate, key)
-        except ssl.SSLError as error:
-            problem = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
-            raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {problem}") from None
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_reject_encrypted)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            why = getattr(error, "reason", None) or error
+            raise OperatorError(
+                f"{flags}: {certificate} and {key} are no certificate (PEM) and its key: {why}"
+            ) from None
+    if (authority := settings.kubelet_certificate_authority) is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(authority)
+        except OSError as error:
+            why = getattr(error, "reason", None) or error
+            raise OperatorError(
+                f"--kubelet-certificate-authority: {authority} holds no certificates (PEM): {why}"
+            ) from None
+
+
+def _reject_encrypted() -> str:
+    """OpenSSL would ask the terminal for the password of an encrypted key, and wait."""
+    raise ValueError("the key is encrypted")
 
 
 def _short(path: Path) -> Path:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Settings:
     external_hostname: types.Hostname | None
     tls_cert_file: types.ReadableFile | None
     tls_private_key_file: types.ReadableFile | None
+    cert_dir: types.Directory | None
     tls_min_version: types.TLSVersion | None
     tls_cipher_suites: tuple[types.Name, ...] | None
     tls_sni_cert_key: types.NamedFiles | None
@@ -214,7 +215,7 @@ def load(
                 continue
             values[name] = _Value(raw, f" (in {config_file})")
     values.update((name, _Value(raw)) for name, raw in flags.items())
-    settings = _structure(values)
+    settings = _with_certificate_of_directory(_structure(values))
     _check(settings)
     return settings
 
@@ -245,8 +246,9 @@ def suggestion(name: str) -> str:
     """Return the nearest known name, as the end of an error message."""
     from difflib import get_close_matches
 
+    dashes = "--" if name.startswith("-") else ""
     near = get_close_matches(name.lstrip("-").replace("_", "-"), [*BY_NAME, *foreign.BY_NAME], n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; `kubechronicle serve --help` lists them all"
+    return f"; did you mean '{dashes}{near[0]}'?" if near else "; `kubechronicle serve --help` lists them all"
 
 
 def _structure(values: Mapping[str, _Value]) -> Settings:
@@ -278,6 +280,21 @@ def _find_problem(raw: dict[str, Any]) -> tuple[Flag, Exception]:
         problem, note = error.group_exceptions()[0][0]
         return next(flag for flag in FLAGS if flag.field == note.name), problem
     raise AssertionError("the second conversion of the same values succeeded")
+
+
+def _with_certificate_of_directory(settings: Settings) -> Settings:
+    """Take the certificate and key that lie in --cert-dir, as kube-apiserver does."""
+    if settings.cert_dir is None or settings.tls_cert_file is not None or settings.tls_private_key_file is not None:
+        return settings
+    pair = [settings.cert_dir / name for name in ("apiserver.crt", "apiserver.key")]
+    found = [path for path in pair if path.exists()]
+    if len(found) == 1:
+        (missing,) = {*pair} - {*found}
+        raise OperatorError(f"--cert-dir: {found[0]} is there, but {missing} is not")
+    for path in found:
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise OperatorError(f"--cert-dir: {path} is no file that can be read")
+    return replace(settings, tls_cert_file=pair[0], tls_private_key_file=pair[1]) if found else settings
 
 
 def _check(settings: Settings) -> None:

@@ -66,7 +66,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *_warned("it is a profile of the Go runtime", "contention-profiling", quiet=OFF, switch=True),
     *_refused("give /debug/pprof/profile to a user by a ClusterRole instead", "debug-socket-path",
               quiet=frozenset({""})),
-    *_warned("certificates are made in DATA_DIR/pki, see --data-dir", "cert-dir"),
     *_warned("addresses are shared always (SO_REUSEADDR)", "permit-address-sharing", quiet=ON, switch=True),
     *_refused("set Groups in the configuration file of OpenSSL (OPENSSL_CONF) instead", "tls-curve-preferences",
               quiet=frozenset({""})),

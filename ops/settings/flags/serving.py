@@ -29,6 +29,11 @@ FLAGS = (
         help="The private key of --tls-cert-file.",
     ),
     Flag(
+        name="cert-dir", placeholder="DIR", default="",
+        help="A directory whose apiserver.crt and apiserver.key are served, if they are there and --tls-cert-file is "
+        "not given. None are made there.",
+    ),
+    Flag(
         name="root-ca-file", placeholder="FILE", default="",
         help="Authorities (PEM) with which pods verify this server: the ConfigMap kube-root-ca.crt of every namespace. "
         "Default: --tls-cert-file if given, otherwise the authority in DATA_DIR/pki. Servers that share a database "
