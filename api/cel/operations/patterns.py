@@ -20,8 +20,8 @@ from typing import Final
 
 import re2
 
-from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 from kubechronicle.api.cel.operations.pattern_work import Refused, work_of
+from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 
 LONGEST_COMPILATION: Final = 0.075
 """Seconds, as estimated. Usual patterns take less than a hundredth of it, ``[\\p{L}\\p{N}]{1,63}`` almost all of it."""
