@@ -17,7 +17,8 @@ bring another object. Rights are asked on the event loop, also by an expression 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
@@ -139,9 +140,7 @@ def _place(key: Hashable, values: Any) -> Hashable:
     return key, hashlib.blake2b(_encoded(values), digest_size=20).digest()
 
 
-async def run_in_thread(
-    run: Callable[..., Any], turn: Turn, function: Callable[..., T], *arguments: object
-) -> T:
+async def run_in_thread(run: Callable[..., Any], turn: Turn, function: Callable[..., T], *arguments: object) -> T:
     """Await ``run(function, *arguments)``, which calls the function in a thread, within the allowance of the turn."""
     allowance = InThread(thread_time, turn.seconds, _costs_too_much)
     try:
@@ -154,6 +153,19 @@ async def run_in_thread(
         turn.seconds = allowance.left
 
 
+async def evaluate_in_thread(
+    function: Callable[[], T], *, seconds: float, limiter: trio.CapacityLimiter, exceeded: Callable[[], Exception]
+) -> T:
+    """Call a function in a thread of its own. Its expressions may take so many seconds together, then ``exceeded``."""
+    allowance = InThread(thread_time, seconds, exceeded)
+    judged = partial(_with_allowance, allowance, _bounded, function)
+    try:
+        return await trio.to_thread.run_sync(judged, limiter=limiter, abandon_on_cancel=True)
+    except trio.Cancelled:
+        allowance.end()
+        raise
+
+
 def _with_allowance(allowance: Allowance, function: Callable[..., T], *arguments: object) -> T:
     ALLOWANCE.set(allowance)  # in the thread's copy of the context
     return function(*arguments)
@@ -163,6 +175,18 @@ def _costs_too_much() -> Exception:
     from kubechronicle.api.cel.errors import CostExceeded  # loaded with the first expression
 
     return CostExceeded()
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Bound the expressions of operators on values of clients, within the block, on the event loop. CostExceeded."""
+    allowance = Allowance(thread_time, seconds, _costs_too_much)
+    token = ALLOWANCE.set(allowance)
+    try:
+        with allowance:
+            yield
+    finally:
+        ALLOWANCE.reset(token)
 
 
 def on_event_loop(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

@@ -319,9 +319,10 @@ class Turn(msgspec.Struct, eq=False):
     async def run_once(self, size: int, function: Callable[[], T]) -> T:
         """Call a function whose result is kept for later requests: in the thread if its input is large. Its time says
         nothing about the user's own work."""
-        return (
-            function() if size <= LARGE else await self._work.lane(self._user, size).run(self._user, _Piece(), function)
-        )
+        if size <= LARGE:
+            return function()
+        in_thread = partial(self._work.lane(self._user, size).run, self._user, _Piece())
+        return await run_in_thread(in_thread, self, function)
 
     def pause(self) -> None:
         """Give the place back for a wait of unknown length; ``begin`` takes another one."""

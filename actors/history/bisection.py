@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 import orjson
 import trio
 
+from kubechronicle.actors.evaluation import evaluate_in_thread
 from kubechronicle.actors.history.change_records import records_of
 from kubechronicle.actors.history.merging import Merge, Share, position_of
 from kubechronicle.actors.history.other_logs import may_be_elsewhere
@@ -47,10 +48,8 @@ COST_OF_CHUNK: Final = 20_000_000
 """The cost of a condition on one chunk, twice that of all validating policies of a write. It takes some seconds."""
 MAX_HELD: Final = 200_000
 """Objects for which the condition holds at the same time."""
-QUICK: Final = 32
-"""Changes that are judged without a thread, unless their objects are large."""
-QUICK_BYTES: Final = 64 * 1024
-"""Bytes of these objects."""
+SECONDS_OF_CHUNK: Final = 5.0
+"""Seconds of CPU of the condition on one chunk."""
 
 RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
 Found = tuple[Share, State]
@@ -238,9 +237,12 @@ class Bisection:
                 await self._record(sorted(secrets))
                 self._recorded |= secrets
         judge = partial(_judge, self._condition, states, self.progress, values=self._record is not None)
-        if len(states) < QUICK and sum(len(state.body) for state in states) < QUICK_BYTES:
-            return judge()
-        return await trio.to_thread.run_sync(judge, limiter=_THREADS)
+        # In the thread, also if it is little: nobody knows how long an expression takes.
+        return await evaluate_in_thread(judge, seconds=SECONDS_OF_CHUNK, limiter=_THREADS, exceeded=_too_slow)
+
+
+def _too_slow() -> StatusError:
+    return status.bad_request(f"the expression is too slow: it takes more than {SECONDS_OF_CHUNK} s on {CHUNK} changes")
 
 
 def _judge(condition: ObjectCondition, states: Sequence[State], progress: Progress, *, values: bool) -> Sequence[Flip]:

@@ -13,12 +13,14 @@ so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
 import trio
 
+from kubechronicle.actors.evaluation import evaluate_in_thread
 from kubechronicle.actors.history.change_records import states_json
 from kubechronicle.actors.history.state_before_writes import Lists, Scope, object_of, read_lists
 from kubechronicle.actors.reading.reads import Reads
@@ -30,6 +32,8 @@ from kubechronicle.api.admission.policy_sources import GROUP, Binding, Configura
 from kubechronicle.api.admission.replays import REFUSED, Outcome, PolicyReplay, Reading
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
@@ -43,6 +47,9 @@ BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
 AUDIT: Final = frozenset(("Audit",))
 MOST_KEPT: Final = 1000
 """Objects of past moments that one request keeps."""
+
+SECONDS: Final = 10.0
+"""Seconds of CPU of the policies on the changes of one chunk."""
 
 _BY_RBAC: Final = "The policy {} asks for rights. They are answered by RBAC alone, as of each write."
 _CHANGE: Final = msgspec.json.Decoder(LoggedChange)
@@ -62,12 +69,11 @@ class AuditedPolicies:
         self._seen: tuple[Sequence[Entry], Sequence[Entry]] = ((), ())
         self._found = Audited((), ())
 
-    def current(self) -> Audited:
-        """Return the policies, as if they denied."""
+    async def current(self) -> Audited:
+        """Return the policies, as if they denied. They are compiled in a thread."""
         seen = (self._reads.entries(POLICIES, ""), self._reads.entries(BINDINGS, ""))
         if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            remarks: list[str] = []
-            self._found = Audited(list(_audited(*seen, remarks)), remarks)
+            self._found = await trio.to_thread.run_sync(_compiled, seen, limiter=_THREADS)
             self._seen = seen
         return self._found
 
@@ -77,6 +83,15 @@ class Audited(NamedTuple):
 
     policies: Sequence[Policy[Validator]]
     remarks: Sequence[str]
+
+
+def _too_slow() -> StatusError:
+    return status.bad_request(f"the policies take more than {SECONDS:.0f} s on these changes: ask for fewer")
+
+
+def _compiled(seen: tuple[Sequence[Entry], Sequence[Entry]]) -> Audited:
+    remarks: list[str] = []
+    return Audited(list(_audited(*seen, remarks)), remarks)
 
 
 def _audited(policies: Iterable[Entry], bindings: Iterable[Entry], remarks: list[str]) -> Iterator[Policy[Validator]]:
@@ -133,7 +148,8 @@ class Verdicts:
         """
         lists = await self._lists([record for record, _ in changes], at)
         states = [await self._state_of(record, number, lists) for (record, _), number in zip(changes, at, strict=True)]
-        return await trio.to_thread.run_sync(self._judged, changes, at, states, limiter=_THREADS)
+        judged = partial(self._judged, changes, at, states)
+        return await evaluate_in_thread(judged, seconds=SECONDS, limiter=_THREADS, exceeded=_too_slow)
 
     def _judged(
         self, changes: Sequence[Pair], at: Sequence[int], states: Sequence[_State]

@@ -58,8 +58,8 @@ from kubechronicle.actors.writing.transactions import transaction_of
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Describe, Entry
 from kubechronicle.eventlog.records import Key, Rejected
 

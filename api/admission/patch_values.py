@@ -9,10 +9,10 @@ import base64
 from typing import Any, Final
 
 from kubechronicle.api.admission.policy_programs import Failed
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
 from kubechronicle.api.cel.values import Duration, ObjectValue, OptionalValue, Timestamp, TypeValue, UInt
 from kubechronicle.api.patch import go_values
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.values.objects import Object
 
 MAX_JSON_INT: Final = 2**53 - 1

@@ -10,7 +10,6 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.checking import validators
 from kubechronicle.api.cel.checking.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library
@@ -26,6 +25,7 @@ from kubechronicle.api.cel.syntax.lexer import Source
 from kubechronicle.api.cel.syntax.macros import Macro
 from kubechronicle.api.cel.syntax.token_stream import too_deep
 from kubechronicle.api.cel.types import Type
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 COMPILATION: Final = 6e-6
 """Seconds of parsing, checking, planning and estimating a character of an expression."""

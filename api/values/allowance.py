@@ -6,9 +6,9 @@ too. A decision has one allowance for all of its expressions and patterns (``ALL
     on the event loop     some milliseconds    then the decision begins again, and goes on in a thread
     in the thread         some seconds         then the expression fails as one that costs too much
 
-The clock belongs to the maker of an allowance. It is read after each STEP units of cost, so that small expressions never
-read it. Functions that take longer than their cost says weigh more (Overload.weight). Work in one piece, which nothing
-can interrupt, tells its duration before it begins: ``check(need)``. Compilation tells it, too, and pays: ``charge``.
+The clock belongs to the maker of an allowance. It is read after each STEP units of cost, so small expressions never read
+it. Functions that take longer than their cost says weigh more (Overload.weight). Work in one piece, which nothing can
+interrupt, tells its duration before it begins: ``check(need)``. Compilation tells it, too, and pays: ``charge``.
 """
 
 from __future__ import annotations

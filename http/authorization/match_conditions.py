@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
 
+from kubechronicle.actors.evaluation import bounded
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
 from kubechronicle.api.values.caches import remembered
@@ -22,8 +23,10 @@ from kubechronicle.http.authorization.match_condition_metrics import MatchCondit
 from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 100_000
-"""Cost limit of one evaluation: about 50 ms. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here
-an evaluation blocks all other tasks."""
+"""Cost limit of one evaluation. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here an evaluation
+blocks all other tasks."""
+SECONDS: Final = 0.05
+"""CPU of all conditions of one decision. Beyond, a condition fails as one that costs too much."""
 TOGETHER: Final = 250_000
 """Cost limit of all conditions of one decision: 2.5 times that of one, as in Kubernetes' admission."""
 
@@ -123,7 +126,8 @@ class MatchConditions:
         started = perf_counter()
         metrics = self._metrics
         try:
-            matches = self._evaluate({"request": request_of(spec)})
+            with bounded(SECONDS):
+                matches = self._evaluate({"request": request_of(spec)})
         except MatchFailed:
             metrics.errors += 1
             raise

@@ -98,7 +98,7 @@ def read_revisions(backend: Backend, request: Request, context: Context) -> Back
         content=content,
         form=_plain_form(context, content),
         oldest_first=order == "oldest",
-        verdicts=_verdicts(backend) if wanted else None,
+        verdicts=await _verdicts(backend) if wanted else None,
         values=_secret_values(backend, request, context),
     )
     return replace(backend, reads=changes)
@@ -120,12 +120,12 @@ def _plain_form(context: Context, content: str) -> PlainForm:
         raise status.bad_request(f"{FIELDS}: {error}") from None
 
 
-def _audited(backend: Backend) -> Audited:
-    return Audited((), ()) if backend.audited is None else backend.audited.current()
+async def _audited(backend: Backend) -> Audited:
+    return Audited((), ()) if backend.audited is None else await backend.audited.current()
 
 
-def _verdicts(backend: Backend) -> Verdicts:
-    return Verdicts(_audited(backend).policies, backend.store.reads, backend.store.registry)
+async def _verdicts(backend: Backend) -> Verdicts:
+    return Verdicts((await _audited(backend)).policies, backend.store.reads, backend.store.registry)
 
 
 async def check_policies_listed(backend: Backend, context: Context) -> None:
@@ -136,7 +136,7 @@ async def check_policies_listed(backend: Backend, context: Context) -> None:
     for resource in (POLICIES, BINDINGS):
         plural, _, group = resource.partition(".")
         await check_listed(backend, context, group, "v1", plural)
-    context.warnings += _audited(backend).remarks
+    context.warnings += (await _audited(backend)).remarks
 
 
 def read_recorded(backend: Backend, context: Context) -> Backend:

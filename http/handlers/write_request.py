@@ -137,7 +137,7 @@ async def read_patch(request: Request, context: Context, rt: ResourceType) -> Wr
 async def _compile(context: Context, custom: CustomVersion) -> None:
     """Compile the definition of a custom resource before its first write. A large one would block the event loop."""
     if not custom.compiled:
-        await context.turn.run_once(custom.size, custom.compile)
+        await context.turn.run_once(custom.compilation, custom.compile)
 
 
 def _write_request(

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import actual_size, traversal
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, beyond, check_budget, constant
@@ -17,6 +16,7 @@ from kubechronicle.api.cel.overloads import Overload, RuntimeCost
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import INT_MAX, INT_MIN, PLAIN, OptionalValue, type_name
+from kubechronicle.api.values.allowance import constant_context
 
 MAX_ITEMS: Final = 1_000_000
 """The longest list that ``+`` may make: doubling a list costs little budget, but memory."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from kubechronicle.api.values.allowance import STEP
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.syntax.ast import Node
+from kubechronicle.api.values.allowance import STEP
 
 Context = list[Any]
 Closure = Callable[[Context], Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import constant_context
 from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops
@@ -14,6 +13,7 @@ from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import ObjectValue, OptionalValue, type_name
+from kubechronicle.api.values.allowance import constant_context
 
 _ACCESS: Final = {"_?._": access.optional_select, "_[_]": access.index, "_[?_]": access.index}
 

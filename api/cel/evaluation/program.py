@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.evaluation.code import Closure, Context, beyond
 from kubechronicle.api.cel.types import Type
+from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED
 
 PER_CALL_LIMIT: Final = 1_000_000
 """The cost limit of one evaluation (k8s.io/apiserver ``PerCallLimit``)."""

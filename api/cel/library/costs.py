@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.library.address_parser import Address, Range
 from kubechronicle.api.cel.overloads import RuntimeCost
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 TRAVERSAL: Final = 0.1
 """Cost per character of traversing a string."""

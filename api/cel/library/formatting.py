@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library.costs import traversal
 from kubechronicle.api.cel.operations.texts import to_text
@@ -21,6 +20,7 @@ from kubechronicle.api.cel.syntax.ast import Call, Entry, ListNode, Literal, Map
 from kubechronicle.api.cel.types import DYN, STRING, list_of
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 DEFAULT_PRECISION: Final = 6
 PRECISION_MAX: Final = 1_000_000

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.library import costs
@@ -18,6 +17,7 @@ from kubechronicle.api.cel.syntax.ast import Call, Comprehension, Ident, ListNod
 from kubechronicle.api.cel.syntax.macros import STANDARD, UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param
 from kubechronicle.api.cel.values import type_name
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 LONGEST: Final = 1_000_000
 """The longest list within the budget of any expression."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.operations.equality import equal
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, list_of, param
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 
 def _has(elements: Sequence[Any], wanted: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
@@ -16,6 +15,7 @@ from kubechronicle.api.cel.library.formatting import FORMAT
 from kubechronicle.api.cel.operations.texts import to_text
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import INT, STRING, list_of
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 _SPACE: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"

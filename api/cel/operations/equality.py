@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.values import Duration, OptionalValue, Timestamp, TypeValue, type_name
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 
 def equal(left: Any, right: Any) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.cel import schemas
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import Type
@@ -24,6 +23,7 @@ from kubechronicle.api.custom.rules.stored_items import StoredItems
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import Node
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, invalid_value, required
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 PER_RULE: Final = 1_000_000
 """The cost limit of one evaluation (``PerCallLimit``)."""

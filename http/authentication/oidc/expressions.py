@@ -13,14 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubechronicle.actors.evaluation import bounded
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import ANY, BOOL, STRING, list_of, map_of, object_type
 from kubechronicle.http.authentication.oidc.names import Names
 from kubechronicle.http.authentication.user import User
 
 BUDGET: Final = 100_000
-"""Cost limit of one evaluation: about 50 ms. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here
-an evaluation blocks all other tasks."""
+"""Cost limit of one evaluation. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here an evaluation
+blocks all other tasks."""
+SECONDS: Final = 0.02
+"""CPU of one evaluation. Beyond, it fails as one that costs too much."""
 
 
 class ExpressionError(ValueError):
@@ -46,7 +49,8 @@ class Expression:
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return its value. Raises EvaluationFailed, also if it costs too much."""
         try:
-            return self.program.evaluate(variables, budget=BUDGET)
+            with bounded(SECONDS):
+                return self.program.evaluate(variables, budget=BUDGET)
         except cel.EvaluationError as error:
             raise EvaluationFailed(f"expression '{self.text}' resulted in error: {error}") from None
 

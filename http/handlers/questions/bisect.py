@@ -56,6 +56,8 @@ USERS: Final = 10
 MAX_SEARCHES: Final = 8
 """Searches at the same time in one process: each holds some megabytes, and a connection to the log at times."""
 BUSY: Final = "the server runs as many searches as it can, please try again later"
+BYTES_OF_CHARACTER: Final = 16
+"""Bytes of a body whose rules take as long as the compilation of a character: 1,000 characters go to the thread."""
 KEYS: Final = ("name", "namespace", "uid")
 """Columns of the log that select whole objects."""
 
@@ -63,7 +65,7 @@ KEYS: Final = ("name", "namespace", "uid")
 async def answer(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer with the stream. StatusError 400, 403."""
     options, selection = list_parameters(context, rt)
-    condition = _compiled(context.query.get("expression"))
+    condition = await _compiled(context, context.query.get("expression"))
     record = None
     if wants_shown(context):
         reads = backend.store.reads
@@ -74,7 +76,7 @@ async def answer(backend: Backend, request: Request, context: Context, rt: Resou
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], stream.lines())
 
 
-def _compiled(expression: str) -> ObjectCondition:
+async def _compiled(context: Context, expression: str) -> ObjectCondition:
     """Return the condition. StatusError 400."""
     # Imported here: the package is loaded with the first expression.
     from kubechronicle.api.cel.environment import base_environment
@@ -84,7 +86,12 @@ def _compiled(expression: str) -> ObjectCondition:
     if not expression:
         raise status.bad_request("summary=bisect needs an expression, as expression=self.spec.replicas == 0")
     try:
-        return ObjectCondition(base_environment().extend({OBJECT: DYN}).compile(expression, BOOL))
+        # An expression may take as long as a body that is so many times larger.
+        size = len(expression) * BYTES_OF_CHARACTER
+        await context.turn.begin(size)
+        return await context.turn.run_once(
+            size, lambda: ObjectCondition(base_environment().extend({OBJECT: DYN}).compile(expression, BOOL))
+        )
     except CompileError as error:
         raise status.bad_request(f"expression: {error}") from None
 

@@ -113,7 +113,7 @@ class _Rights:
         if verdict.decision is not Decision.ALLOW:
             raise _in_place(place, change, self._forbidden(info, verdict))
         if rt.custom is not None and not rt.custom.compiled:
-            await self._context.turn.run_once(rt.custom.size, rt.custom.compile)
+            await self._context.turn.run_once(rt.custom.compilation, rt.custom.compile)
         return rt
 
     def _problem(self, change: Change, rt: ResourceType | None) -> str:
