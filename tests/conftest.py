@@ -1,5 +1,5 @@
-"""The order of the tests, the settings of Hypothesis, the garbage collection of the tests' own process, and threads
-under clocks that jump.
+"""The order of the tests, the settings of Hypothesis, the garbage collection of the tests' own process, threads under
+clocks that jump, and the failure of tests that stall a server's event loop.
 
 Several processes share the tests (run.py). Each starts at the front of its part. A process that is done takes tests
 from the end of another part. So the longest tests come first, and many short ones are left to share at the end.
@@ -16,7 +16,10 @@ from weakref import WeakKeyDictionary
 import pytest
 import trio
 from hypothesis import HealthCheck, settings
+from stalls.checks import CHECKS
 from trio.testing import MockClock
+
+from kubechronicle.ops.development.server_process import ServerProcess
 
 # The time to draw or run an example depends on the load of the machine, so it has no limit.
 settings.register_profile("kubechronicle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,3 +80,26 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+_start = ServerProcess.start
+
+
+def _start_and_follow(server: ServerProcess, **options: Any) -> ServerProcess:
+    _start(server, **options)
+    CHECKS.follow(server)
+    return server
+
+
+ServerProcess.start = _start_and_follow  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that passes, but stalls a server's event loop (tests/support/stalls)."""
+    CHECKS.begin()
+    result = yield
+    stalls = CHECKS.end()
+    if stalls and item.get_closest_marker("stalls") is None:
+        pytest.fail(f"the event loop stood still; mend it, or mark the test (stalls):\n{stalls}", pytrace=False)
+    return result

@@ -20,6 +20,7 @@ from typing import Any, cast
 import trio
 from certificates import CA
 from cryptography.hazmat.primitives.asymmetric import ec
+from stalls.checks import CHECKS
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
@@ -170,7 +171,8 @@ class InProcess:
         return Answer(response.status, response.headers, content)
 
     async def respond(self, method: str, target: str, body: Any = None, **request: Any) -> Response:
-        return await self.assembly.application.application(self.request(method, target, body, **request))
+        answer = self.assembly.application.application(self.request(method, target, body, **request))
+        return await CHECKS.timed(answer, f"{method} {target}")
 
     async def get(self, target: str, **request: Any) -> Any:
         """Return the object of a successful GET."""

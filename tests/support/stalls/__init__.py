@@ -1,0 +1,1 @@
+"""Stalls of the event loop that tests cause."""
