@@ -24,8 +24,8 @@ import trio
 from kubechronicle.actors.conversion.conversions import WebhookError
 from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import CodecError
-from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.api.values.caches import remembered
+from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
