@@ -6,8 +6,8 @@ too. A decision has one allowance for all of its expressions and patterns (``ALL
     on the event loop     some milliseconds    then the decision begins again, and goes on in a thread
     in the thread         some seconds         then the expression fails as one that costs too much
 
-The clock belongs to the maker of an allowance. It is read after each STEP units of cost, so small expressions never read
-it. Functions that take longer than their cost says weigh more (Overload.weight). Work in one piece, which nothing can
+The clock belongs to the maker of an allowance. It is read after each STEP units of cost, which small expressions never
+reach. Functions that take longer than their cost says weigh more (Overload.weight). Work in one piece, that nothing can
 interrupt, tells its duration before it begins: ``check(need)``. Compilation tells it, too, and pays: ``charge``.
 """
 
@@ -83,6 +83,29 @@ class Allowance:
         self._made += size
         if self._made > MOST_MADE:
             raise self._exceeded()
+
+
+class TooLong(Exception):
+    """Work that its caller can do without takes too long."""
+
+
+class Estimated(Allowance):
+    """An allowance without a clock, of estimated seconds: TooLong beyond. Only long pieces of work count."""
+
+    __slots__ = ()
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(float, seconds, TooLong)
+
+    def check(self, need: float = 0.0) -> None:
+        super().check(need)
+        if self._depth:
+            self._until -= need
+        else:
+            self._left -= need
+
+    def charge(self, seconds: float) -> None:
+        self.check(seconds)
 
 
 class InThread(Allowance):

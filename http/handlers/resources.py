@@ -116,9 +116,10 @@ async def answer(backend: Backend, request: Request, context: Context, rt: Resou
         raise status.method_not_supported(rt, verb)
     turn = context.turn = backend.store.writes.large.turn(context.user.name)
     if rt.of_log:
-        backend = (
-            read_recorded(backend, context) if rt.plural in RESOURCES else read_revisions(backend, request, context)
-        )
+        if rt.plural in RESOURCES:
+            backend = read_recorded(backend, context)
+        else:
+            backend = await read_revisions(backend, request, context)
     elif rt.group == GROUP and rt.plural == CHANGES and not context.branch:
         context.warnings.append("the changes of a branch are listed below /branch/NAME/ alone")
         backend = replace(backend, reads=NoChanges(backend.store.reads))

@@ -80,7 +80,7 @@ FIELDS_OF = "fieldsOf"
 DETAILS = "details"
 
 
-def read_revisions(backend: Backend, request: Request, context: Context) -> Backend:
+async def read_revisions(backend: Backend, request: Request, context: Context) -> Backend:
     """Return the backend with reads of revisions, limited to the rights of the request's user. StatusError 400."""
     content, order = context.query.get("content"), context.query.get("order", "newest")
     if content not in CONTENTS:

@@ -79,7 +79,7 @@ def check_budget(c: Context) -> None:
 
 
 def beyond(c: Context) -> None:
-    """Check the budget and the allowance, and set the cost of the next check. CostExceeded, or the allowance's error."""
+    """Check the budget and the allowance, and set the cost of the next check. CostExceeded; the allowance's error."""
     if c[1] > c[3]:
         raise CostExceeded
     c[4].check()

@@ -10,7 +10,7 @@ After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
@@ -22,6 +22,10 @@ from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Nod
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED, Estimated, TooLong
+
+PROOF: Final = 0.005
+"""Estimated seconds of long matches in a proof that an object conforms. Without a proof, it is validated in full."""
 
 Object = dict[str, Any]
 
@@ -85,10 +89,15 @@ class CompiledSchema:
         if digest in self._conforming:
             return True
         failures = Failures()
+        allowance = ALLOWANCE.get()
+        token = ALLOWANCE.set(Estimated(PROOF)) if allowance is UNLIMITED else None
         try:
             proved = proof(obj, failures) and not failures
-        except RecursionError:
+        except (RecursionError, TooLong):
             proved = False
+        finally:
+            if token is not None:
+                ALLOWANCE.reset(token)
         if proved:
             self._conforming.add(digest)
         else:
