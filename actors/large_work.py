@@ -307,11 +307,9 @@ class Turn(msgspec.Struct, eq=False):
         """Call the function: in the thread if its input is large, or another one of this request was, and the user's
         work of this size is not known to be quick. Otherwise at once, without a checkpoint."""
         size = max(size, self._place)
-        if self.slow:
-            return await run_in_thread(self._work.in_thread, self, function, *arguments)
-        if size <= LARGE:
+        if size <= LARGE and not self.slow:
             return function(*arguments)
-        if size <= QUICK_BYTES and self._work.is_quick(self._user):
+        if size <= QUICK_BYTES and not self.slow and self._work.is_quick(self._user):
             return self._work.on_loop(self._user, function, *arguments)
         in_thread = partial(self._work.in_thread, self._user, size)
         return await run_in_thread(in_thread, self, function, *arguments)
