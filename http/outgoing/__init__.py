@@ -1,1 +1,1 @@
-"""HTTPS requests of this server to others: webhooks and identity providers."""
+"""HTTPS requests of this server to others, and the judge of every address that a client can choose."""

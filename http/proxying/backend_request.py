@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import httptools
 import trio
 
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.messages import ClientDisconnected
 from kubechronicle.http.streaming.copying import LOOK, abort
 from kubechronicle.http.streaming.turns import Turns, of_this_loop
@@ -85,6 +86,7 @@ class BackendRequest:
         self._head: AnswerHead | None = None
         self._head_complete = False
         self._complete = False
+        self._problem = ""
 
     # --- the parser's callbacks ---
 
@@ -96,7 +98,7 @@ class BackendRequest:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._head_complete:  # otherwise a trailer field, which is dropped
-            self._fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+            self._fields.append((name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")))
 
     def on_headers_complete(self) -> None:
         code = self._parser.get_status_code()
@@ -104,7 +106,10 @@ class BackendRequest:
             return
         self._head_complete = True
         declared = next((value for name, value in self._fields if name == "content-length"), "")
-        chunked = any(name == "transfer-encoding" for name, _ in self._fields)
+        encodings = [value for name, value in self._fields if name == "transfer-encoding"]
+        chunked = bool(encodings)
+        if any(each.lower() != "chunked" for each in encodings) or len(encodings) > 1:
+            self._problem = f"unsupported transfer encoding: {go_quote(', '.join(encodings))}"
         length = int(declared) if declared.isdecimal() and not chunked else None
         self._head = AnswerHead(code, self._fields, length)
         if self.method == "HEAD" or code in BODILESS:
@@ -175,6 +180,8 @@ class BackendRequest:
             if received > MAX_HEAD + READ_BYTES:
                 raise BackendFailed("net/http: server response headers exceeded the limit; aborted")
             self._feed(data)
+        if self._problem:
+            raise BackendFailed(self._problem)
         return self._head
 
     async def _receive(self, turns: Turns | None = None) -> bytes:

@@ -89,7 +89,8 @@ def split_target(target: bytes) -> tuple[str, str]:
 
 
 class FieldEncoder(dict[tuple[str, str], Encoded]):
-    """Encodes fields: names in lower case, values as UTF-8. Remembers common ones.
+    """Encodes fields: names in lower case, values as UTF-8; other bytes of a proxied answer stay. Remembers common
+    ones.
 
     ``encode``: makes the form on the wire from both.
     """
@@ -105,7 +106,7 @@ class FieldEncoder(dict[tuple[str, str], Encoded]):
         name, value = field
         if not value.isprintable() and BROKEN.search(value):
             raise ValueError(f"header {name} has a control character in its value")
-        encoded = self._encode(name.lower().encode("ascii"), value.encode())
+        encoded = self._encode(name.lower().encode("ascii"), value.encode("utf-8", "surrogateescape"))
         if name in COMMON_FIELDS and len(self) < MAX_ENCODED:
             self[field] = encoded
         return encoded

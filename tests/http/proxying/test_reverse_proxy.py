@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,20 @@ def test_hostile_pages_take_linear_time() -> None:
     rewriter = LinkRewriter(prefix="/p", server="pod:80", request_host="api")
     for part in ("<a ", "<a x=", "<a x='", '<a "', "<!--", "<a/", "<", "<a x=y ", "<script>"):
         rewriter.page(part.encode() * 20_000)
+
+
+@pytest.mark.parametrize("value", ['filename="ü"'.encode(), b'filename="\xfc"', b"a"])
+async def test_the_bytes_of_a_field_stay(wire: Any, nursery: trio.Nursery, value: bytes) -> None:
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Disposition: %b\r\nContent-Length: 0\r\n\r\n" % value)
+
+    [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+    server = BackendServer(host="127.0.0.1", port=listener.socket.getsockname()[1])
+
+    async def app(request: Request) -> Response:
+        return await proxy(request, Location(scheme="http", authority="a", path="/", server=server), Drain(), kept)
+
+    kept = KeptStreams()
+    head, _ = await asked(await wire(app), "GET", "/")
+    assert b"\r\ncontent-disposition: %b\r\n" % value in head + b"\r\n"
