@@ -36,6 +36,7 @@ HTTP_MAY_IMPORT = (
     "actors.external_answers",
     "actors.history",
     "actors.large_work",
+    "actors.pauses",
     "actors.loops.service_accounts.legacy_tokens",
     "actors.reading.reads",
     "actors.store",

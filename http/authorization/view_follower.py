@@ -129,20 +129,24 @@ class Following:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self.runs = True
         try:
+            await self._catch_up()
+            task_status.started()
             while True:
-                self._changed, self._left = trio.Event(), 0
-                pauses = Pauses()
-                for follower in self._followers:
-                    await pauses.take(follower.steps())
-                if self._finish is not None:
-                    await self._finish()
-                self._done.set()
-                self._done = trio.Event()
-                task_status.started()
                 await self._changed.wait()
+                await self._catch_up()
         finally:
             self.runs = False
             self._done.set()
+
+    async def _catch_up(self) -> None:
+        self._changed, self._left = trio.Event(), 0
+        pauses = Pauses()
+        for follower in self._followers:
+            await pauses.take(follower.steps())
+        if self._finish is not None:
+            await self._finish()
+        self._done.set()
+        self._done = trio.Event()
 
     def wake(self, events: Sequence[Event] | None) -> None:
         """Let the task take changes, if they are many. Called with each of them; None: with everything."""

@@ -39,6 +39,7 @@ from kubechronicle.http.proxying.kubelets import KubeletSettings
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.memory_limit import memory_limit
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
@@ -60,7 +61,6 @@ from kubechronicle.ops.server.databases.overrides import Override, overrides_of
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
 from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
-from kubechronicle.ops.server.memory_limit import memory_limit
 from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.plan import Plan

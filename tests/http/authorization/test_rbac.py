@@ -85,6 +85,28 @@ def held_rules(cluster: Cluster, user: User, namespace: str) -> list[Object]:
     return rules
 
 
+def model_reason(cluster: Cluster, user: User, info: RequestInfo) -> str:
+    """Return the reason of the first binding that allows a request, or the missing roles."""
+    namespace = info.namespace if info.is_resource else ""
+    missing: dict[str, None] = {}
+    for plural, space in (("clusterrolebindings", ""), *((("rolebindings", namespace),) if namespace else ())):
+        bindings = {key.name: each for key, each in cluster.objects.items() if key[:2] == (f"{plural}.{GROUP}", space)}
+        for name, binding in sorted(bindings.items()):
+            subject = next((each for each in binding.get("subjects") or () if is_subject(each, user, space)), None)
+            if subject is None:
+                continue
+            kind, role = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+            if any(allows(rule, info) for rule in rules_of(cluster, binding["roleRef"], space)):
+                who = subject["name"]
+                if subject["kind"] == "ServiceAccount":
+                    who = f"{who}/{subject.get('namespace') or space}"
+                shown = f'RoleBinding "{name}/{space}"' if space else f'ClusterRoleBinding "{name}"'
+                return f'RBAC: allowed by {shown} of {kind} "{role}" to {subject["kind"]} "{who}"'
+            if Key(f"{kind.lower()}s.{GROUP}", space if kind == "Role" else "", role) not in cluster.objects:
+                missing[f'{kind.lower()}.{GROUP} "{role}" not found'] = None
+    return "RBAC: " + (next(iter(missing)) if len(missing) == 1 else f"[{', '.join(missing)}]") if missing else ""
+
+
 def rules_of(cluster: Cluster, reference: Object, space: str) -> list[Object]:
     if reference["kind"] == "Role":
         role = cluster.objects.get(Key(f"roles.{GROUP}", space, reference["name"]))
@@ -186,7 +208,11 @@ def test_every_decision_equals_the_model(seed: int) -> None:
             wanted = model_allows(cluster, user, info)
             seen.add(wanted)
             assert (authorizer.decide(user, info).decision is Decision.ALLOW) == wanted, (user, info)
-            assert (authorizer.explain(user, info).decision is Decision.ALLOW) == wanted, (user, info)
+            explained = authorizer.explain(user, info)
+            assert (explained.decision is Decision.ALLOW) == wanted, (user, info)
+            assert explained.reason == model_reason(cluster, user, info)
+            if not wanted:
+                assert authorizer.decide(user, info).reason == explained.reason
         user, space = draw.choice(USERS), draw.choice(("", *NAMESPACES))
         assert authorizer.rules(user, space).rules == held_rules(cluster, user, space)
     assert seen == {True, False}
