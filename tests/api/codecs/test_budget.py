@@ -96,7 +96,7 @@ PROTOBUF = {
 @pytest.mark.usefixtures("low")
 @pytest.mark.parametrize("case", PROTOBUF)
 def test_what_a_protobuf_message_makes_is_counted(case: str) -> None:
-    with pytest.raises(TooManyPartsError, match="the body has more than (3500 messages and fields|1500 keys)"):
+    with pytest.raises(TooManyPartsError, match=r"the body has more than (3500 messages and fields|1500 keys)"):
         protobuf.decode(PROTOBUF[case])
 
 
