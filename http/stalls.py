@@ -54,6 +54,8 @@ QUIET_LOOK: Final = 0.1
 """The same while the loop is quiet. The step of a shorter stall may remain unknown then."""
 BUSY: Final = 0.1
 """The share of a core from which a loop is busy."""
+LONG: Final = 5.0
+"""Seconds of a stall after which it is logged before its end, too."""
 BUCKETS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 MOST_LINES: Final = 10
 """Lines in each period of LINES_PERIOD seconds; the next line says how many were left out."""
@@ -159,15 +161,12 @@ class StallWatch:
             cause = "lock" if others > half else "waiting"
         self.durations.labels(cause).observe(ended.seconds)
         self.cpu.observe(used)
-        self._lines.write(
-            {
-                "seconds": round(ended.seconds, 3),
-                "cpu": round(used, 3),
-                "cause": cause,
-                "step": step.frames if step is not None else "unknown",
-                **dict(step.request if step is not None else ()),
-            }
-        )
+        values = {"seconds": round(ended.seconds, 3), "cpu": round(used, 3), "cause": cause}
+        self._lines.write("The event loop stood still", values, step)
+
+    def report_present(self, seconds: float, step: Step | None) -> None:
+        """Log a stall that has not ended: it may never do."""
+        self._lines.write("The event loop stands still", {"seconds": round(seconds, 3)}, step)
 
 
 class _Pulse(trio.abc.Instrument):
@@ -195,7 +194,7 @@ class _Lines:
         self._until = 0.0
         self._written = self._left_out = 0
 
-    def write(self, values: dict[str, Any]) -> None:
+    def write(self, message: str, values: dict[str, Any], step: Step | None) -> None:
         now = time.monotonic()
         if now >= self._until:
             self._until, self._written = now + LINES_PERIOD, 0
@@ -205,7 +204,8 @@ class _Lines:
         self._written += 1
         if self._left_out:
             values["suppressed"], self._left_out = self._left_out, 0
-        log.warning("The event loop stood still", extra=values)
+        values["step"] = step.frames if step is not None else "unknown"
+        log.warning(message, extra=values | dict(step.request if step is not None else ()))
 
 
 @dataclass(slots=True)
@@ -217,6 +217,7 @@ class _Looking:
     running: threading.Lock
     steps: Counter[Step] = field(default_factory=Counter)
     sampled: float = 0.0  # the beginning of the pass that the steps are of
+    long: float = 0.0  # the beginning of the last pass that was logged before its end
     before: _Used = field(default_factory=_Used)  # at the last look before that pass
     threads: dict[int, int] = field(default_factory=dict)  # nanoseconds of CPU
     looks: int = 0
@@ -235,6 +236,9 @@ class _Looking:
                     self.sampled, self.before = began, last
                     self.steps.clear()
                 self._sample()
+                if now.at - began > LONG and self.long != began:
+                    self.long = began
+                    self.watch.report_present(now.at - began, self._most_sampled())
             ended = False
             while self.watch._ended:
                 self._report(self.watch._ended.popleft(), now, last)

@@ -115,7 +115,9 @@ def _fill(site: Site) -> None:
         }  # fmt: skip
         subprocess.run([ROOT / "tests" / "clients" / "prepare.sh", "load"], check=True)
         command = [str(ROOT / ".cache" / "bin" / "load"), *(f"-{name}={value}" for name, value in flags.items())]
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            command, input=b"\n", stdout=subprocess.DEVNULL, check=True
+        )  # it waits for a line before it measures
 
 
 def lists(site: Site, accept: str, count: int) -> str:
