@@ -313,7 +313,7 @@ class Appender:
             pending.finish(result)
 
     def _in_time(self, pendings: Sequence[Pending]) -> list[Pending]:
-        """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
+        """Return the transactions whose callers still wait; fail those past their deadline, which were not sent."""
         now = trio.current_time()
         for pending in pendings:
             if pending.deadline <= now:

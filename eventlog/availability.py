@@ -27,9 +27,12 @@ ANSWER_SECONDS = 5.0
 
 CONNECTION: Final = "08"  # the class of a failure without a SQLSTATE: there was no connection
 CLASSES: Final = frozenset(
-    "08 09 0A 0B 0F 0L 0P 0Z 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F 40 42 44 53 54 55 57 58 72 F0 HV KC "
-    "P0 XX".split()
-)
+    {
+        "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "22", "23", "24", "25", "26", "27", "28", "2B",
+        "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0",
+        "HV", "KC", "P0", "XX",
+    }
+)  # fmt: skip
 """Classes of Postgres, and our own. A trigger may raise any other one: bounds the series of the metric."""
 OTHER: Final = "other"
 

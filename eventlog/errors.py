@@ -13,8 +13,8 @@ from kubechronicle.eventlog.records import Moment, Rejected
 class LogError(Exception):
     """Base of all errors of the log.
 
-    ``sqlstate``: of Postgres' answer; "" without one. ``public``: the reason in words that every client may read, without
-    the texts of Postgres, which may name its roles, files and addresses.
+    ``sqlstate``: of Postgres' answer; "" without one. ``public``: the reason in words that every client may read. The
+    texts of Postgres may name its roles, files and addresses.
     """
 
     sqlstate = ""

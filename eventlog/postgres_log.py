@@ -40,7 +40,6 @@ from kubechronicle.eventlog.postgres.branch_rows import BranchRows
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND
 from kubechronicle.eventlog.postgres.migrate import check_schema
-from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
@@ -52,6 +51,7 @@ from kubechronicle.eventlog.postgres.session import (
     UniqueViolation,
     acquire,
 )
+from kubechronicle.eventlog.postgres.setup.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
 from kubechronicle.eventlog.postgres.trials import Trials, find_blocker, is_wait
 from kubechronicle.eventlog.records import Batch, BatchResult, Head

@@ -96,9 +96,11 @@ class Health:
         results = self.results.setdefault((check.name, endpoint), Results())
         try:
             check.check()
-        except Unhealthy:
+        except Unhealthy as reason:
             if endpoint == "livez" and time.monotonic() < self._live_from:
                 return
+            if results.healthy or not results.failures:  # once, however often it is asked
+                log.warning("%s check %s failed: %s", endpoint, check.name, reason)
             results.healthy = False
             results.failures += 1
             raise
@@ -137,10 +139,9 @@ class Health:
                 continue
             try:
                 self._run(check, endpoint)
-            except Unhealthy as reason:
+            except Unhealthy:
                 failed.append(check.name)
                 lines.append(f"[-]{check.name} failed: reason withheld")
-                log.warning("%s check %s failed: %s", endpoint, check.name, reason)
             else:
                 lines.append(f"[+]{check.name} ok")
         for trouble in self._troubles() if endpoint == "readyz" else ():

@@ -217,7 +217,10 @@ class SocketTransport(asyncio.Transport):
 
 
 async def open_tcp(host: str, port: int, timeout: float | None = None) -> socket.socket:
-    """Connect to a host within ``timeout`` seconds, by default TCP_TIMEOUT. Names are resolved in a thread; addresses are tried 0.25 s apart (RFC 8305)."""
+    """Connect to a host within ``timeout`` seconds, by default TCP_TIMEOUT.
+
+    Names are resolved in a thread; addresses are tried 0.25 s apart (RFC 8305).
+    """
     if not 0 < port < 65536:
         raise OverflowError(f"port {port}: must be 1-65535")
     seconds = TCP_TIMEOUT if timeout is None else timeout

@@ -18,8 +18,8 @@ APPEND_CHANGE = (
     " $18, $19, $20, $21, $22)"
 )
 
-# The same through a pooler in transaction mode, where statement_timeout is that of the role: they bring the bound of each
-# wait for a lock. The function is called after the setting, which its first argument depends on.
+# The same through a pooler in transaction mode, where statement_timeout is that of the role: they bring the bound of
+# each wait for a lock. The function is called after the setting, which its first argument depends on.
 _BOUNDED = "set_config('lock_timeout', '30s', true)"
 _POOLED_BATCH = f"from {_BOUNDED} bound, lateral kubechronicle.append(case when bound <> '' then $1::uuid end,"
 POOLED = {

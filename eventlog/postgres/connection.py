@@ -26,10 +26,8 @@ import asyncpg
 import trio
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
-from kubechronicle.eventlog.postgres import settings, urls
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session, show_nothing
-from kubechronicle.eventlog.postgres.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
     ConnectionSilent,
@@ -38,6 +36,8 @@ from kubechronicle.eventlog.postgres.session import (
     Row,
     Session,
 )
+from kubechronicle.eventlog.postgres.setup import settings, urls
+from kubechronicle.eventlog.postgres.setup.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.sqlstates import ROW_ERRORS, error_of
 
 T = TypeVar("T")
@@ -286,7 +286,7 @@ async def connect(
 
     ``bound``: seconds to wait for an answer.
     ``primary``: to a server that takes writes; False: as target_session_attrs in the URL says, by default to any.
-    ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (poolers.py).
+    ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (setup/poolers.py).
     """
     target = urls.parse(url)
     loop = ConnectionLoop(target.addresses, target.timeout)  # type: ignore[abstract]  # has only the methods that asyncpg uses

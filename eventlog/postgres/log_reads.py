@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from kubechronicle.eventlog.errors import (
@@ -36,6 +36,10 @@ from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
 LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
+
+# asyncpg takes the ends of Python's calendar for infinity, and returns them without a time zone.
+_FIRST_TIME = datetime(1, 1, 2, tzinfo=UTC)
+_LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC)
 
 _AFTER_HEAD = 3  # columns of a reading statement before those of the record
 
@@ -208,6 +212,8 @@ class LogReads:
         return int(answer["objects"])
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
+        if isinstance(when, datetime):
+            when = min(max(when, _FIRST_TIME), _LAST_TIME)
         arguments = (when, None) if isinstance(when, datetime) else (None, when)
         answer = (await self._pool.fetch(clock_sql.MOMENT_AT, *arguments, self.clocks.now()))[0]
         revision, moment, clock, known = answer

@@ -51,7 +51,8 @@ with recursive chain (pid, depth) as (
 )
 select r.pid, a.usename::text as role, a.application_name, a.state, a.query, (
     select l.mode || ' on ' || c.relname from pg_locks l join pg_class c on c.oid = l.relation
-    where l.pid = r.pid and l.granted and c.relnamespace = to_regnamespace('kubechronicle') and c.relkind in ('r', 'p', 'v')
+    where l.pid = r.pid and l.granted
+        and c.relnamespace = to_regnamespace('kubechronicle') and c.relkind in ('r', 'p', 'v')
     order by array_position(array['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
         'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], l.mode) limit 1) as lock
 from (select distinct pid from chain where pid = 0 or cardinality(pg_blocking_pids(pid)) = 0) r

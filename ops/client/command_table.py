@@ -36,9 +36,11 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 WITH_VALUE: Final = frozenset(
-    ("-n", "--namespace", "--kubeconfig", "--context", "--token", "--certificate-authority", "--as", "--as-group", "-s")
-    + ("--server",)
-)
+    {
+        "-n", "--namespace", "--kubeconfig", "--context", "--token", "--certificate-authority", "--as", "--as-group",
+        "-s", "--server",
+    }
+)  # fmt: skip
 """Flags of kubeconfig.py with a value, which kubectl takes before a command, too."""
 SWITCHES: Final = frozenset(("--insecure-skip-tls-verify",))
 

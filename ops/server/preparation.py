@@ -27,7 +27,7 @@ from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import ConnectionLost
-from kubechronicle.eventlog.postgres.urls import parse as parse_url
+from kubechronicle.eventlog.postgres.setup.urls import parse as parse_url
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
@@ -399,7 +399,7 @@ def _check_urls(settings: Settings) -> None:
 def _check_certificates(settings: Settings) -> None:
     """Check the operator's certificates and keys. Those in DATA_DIR/pki are checked by `Pki`."""
     own = "--tls-cert-file, --tls-private-key-file"
-    if settings.cert_dir is not None and settings.tls_cert_file == settings.cert_dir / "apiserver.crt":
+    if settings.cert_dir is not None and str(settings.tls_cert_file) == str(settings.cert_dir / "apiserver.crt"):
         own = "--cert-dir"
     for flags, certificate, key in (
         (own, settings.tls_cert_file, settings.tls_private_key_file),

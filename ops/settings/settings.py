@@ -294,7 +294,10 @@ def _with_certificate_of_directory(settings: Settings) -> Settings:
     for path in found:
         if not path.is_file() or not os.access(path, os.R_OK):
             raise OperatorError(f"--cert-dir: {path} is no file that can be read")
-    return replace(settings, tls_cert_file=pair[0], tls_private_key_file=pair[1]) if found else settings
+    if not found:
+        return settings
+    certificate, key = map(types.ReadableFile, pair)
+    return replace(settings, tls_cert_file=certificate, tls_private_key_file=key)
 
 
 def _check(settings: Settings) -> None:

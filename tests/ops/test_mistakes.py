@@ -59,8 +59,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dir").mkdir()
     for name in ("one", "other"):
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-days", "2"]
-            + ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt")],
+            [
+                *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-days", "2"),
+                *("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt")),
+            ],
             check=True,
             capture_output=True,
         )

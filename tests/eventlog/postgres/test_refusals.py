@@ -5,7 +5,6 @@ Each class of SQLSTATE that an append can meet is raised by a trigger of a real 
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Callable
@@ -17,7 +16,8 @@ from log_changes import create
 from msgspec.structs import replace
 
 from kubechronicle.eventlog.errors import Blocked, ChangesRefused, LogError, LogUnavailable
-from kubechronicle.eventlog.postgres import connection, log_reads, settings, trials
+from kubechronicle.eventlog.postgres import connection, log_reads, trials
+from kubechronicle.eventlog.postgres.setup import settings
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, transaction
@@ -56,11 +56,11 @@ async def append(stack: Stack, name: str, seconds: float = 60) -> None:
 
 async def writable(stack: Stack) -> None:
     with trio.fail_after(30):
-        while stack.tail.availability.append_problem():
+        while stack.tail.availability.append_problem():  # noqa: ASYNC110
             await trio.sleep(0.01)  # no event tells it: /readyz asks
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.endswith("eventlog.availability")]
 
 
@@ -77,7 +77,8 @@ async def test_every_sqlstate_is_told_and_passes(
                 with pytest.raises(LogUnavailable) as refused:
                     await append(stack, f"refused-{attempt}")
                 answer = as_status_error(refused.value)
-                assert answer is not None and answer.code == 503, sqlstate
+                assert answer is not None
+                assert answer.code == 503, sqlstate
                 assert f"refused: {sqlstate}" in answer.message, (sqlstate, answer.message)
                 assert ("Retry-After" in answer.headers) is passes, (sqlstate, answer.headers)
             assert sqlstate in stack.tail.availability.append_problem()
@@ -86,8 +87,9 @@ async def test_every_sqlstate_is_told_and_passes(
             run_sql(ALLOW)
             await writable(stack)
             await append(stack, f"after-{sqlstate}")
-            began, ended = told(caplog)
-            assert began.startswith("database refuses every change: ") and sqlstate in began
+            began, ended = lines_of(caplog)
+            assert began.startswith("database refuses every change: ")
+            assert sqlstate in began
             assert re.fullmatch(r"database takes changes again after [\d.]+ s", ended)
         assert (await log.verify()).problem is None
         assert (await log.head()).revision == 1 + len(SQLSTATES)
@@ -113,9 +115,11 @@ async def test_a_change_that_is_refused_for_its_own_sake_stops_no_other(
         assert list(errors) == ["poison"]
         assert not isinstance(errors["poison"], LogUnavailable)
         answer = as_status_error(errors["poison"])
-        assert answer is not None and answer.code == 500 and "23514, constraint violation" in answer.message
+        assert answer is not None
+        assert answer.code == 500
+        assert "23514, constraint violation" in answer.message
         assert stack.tail.availability.append_problem() == ""
-        assert told(caplog) == []
+        assert lines_of(caplog) == []
 
 
 async def test_changes_of_another_class_end_no_trouble(
@@ -133,7 +137,7 @@ async def test_changes_of_another_class_end_no_trouble(
         assert "XX001" in stack.tail.availability.append_problem()
         run_sql(ALLOW)
         await writable(stack)
-        assert len(told(caplog)) == 2
+        assert len(lines_of(caplog)) == 2
 
 
 async def test_a_deferred_trigger_refuses_at_the_commit(database: str, run_sql: Callable[..., str]) -> None:
@@ -184,7 +188,8 @@ async def test_a_lock_is_named_and_bounded(
                     nursery.start_soon(write, "b")
             for error in errors:
                 answer = as_status_error(error)
-                assert answer is not None and answer.code == 503
+                assert answer is not None
+                assert answer.code == 503
                 assert f"waits for PID {pid}, begin; {statement}" in answer.message
             assert f"PID {pid}" in stack.tail.availability.append_problem()
             if LOCKS[statement]:
@@ -195,6 +200,6 @@ async def test_a_lock_is_named_and_bounded(
             await operator.execute("rollback")
         await writable(stack)
         await append(stack, "after")
-        begun = [line for line in told(caplog) if f"PID {pid}" in line]
-        assert len(begun) == 1, told(caplog)
-        assert len(told(caplog)) == 2, told(caplog)
+        begun = [line for line in lines_of(caplog) if f"PID {pid}" in line]
+        assert len(begun) == 1, lines_of(caplog)
+        assert len(lines_of(caplog)) == 2, lines_of(caplog)

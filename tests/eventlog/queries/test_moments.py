@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -68,6 +68,9 @@ class MomentContract:
             with pytest.raises(BeforeHistory) as before:
                 await log.revision_at(when)
             assert before.value.oldest == (first.revision, first.committed_at)
+        for when, error in ((datetime.min, BeforeHistory), (datetime.max, FutureMoment)):
+            with pytest.raises(error):
+                await log.revision_at(when.replace(tzinfo=UTC))
         with pytest.raises(BeforeHistory):
             await log.moment_of(0)
         with pytest.raises(FutureRevision):

@@ -43,8 +43,8 @@ PINNED: Final[Mapping[str, str]] = {
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
-    # Plans are generic and made once, since planning for dozens of partitions takes milliseconds; and without sequential
-    # scans, since a plan made for an empty partition would scan it.
+    # Plans are generic and made once, since planning for dozens of partitions takes milliseconds; and without
+    # sequential scans, since a plan made for an empty partition would scan it.
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",

@@ -1,7 +1,7 @@
 """Database URLs: the parameters of libpq in a URL, with the meaning that libpq gives them, or refused by name.
 
-asyncpg knows some of them, and sends all others to Postgres as settings. So each parameter of libpq 18 is in exactly one
-of the tables here, and an unknown one is refused as by libpq. No I/O but looking at the files that a URL names.
+asyncpg knows some of them, and sends all others to Postgres as settings. So each parameter of libpq 18 is in exactly
+one of the tables here, and an unknown one is refused as by libpq. No I/O but looking at the files that a URL names.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -24,16 +25,21 @@ SHAPE: Final = "postgresql://user:password@host:5432/database"
 QUOTING: Final = "in a user's name and password, @ : / ? # [ ] and % are written %40, %3A, …"
 
 OF_ASYNCPG: Final = frozenset(
-    "host port dbname database user password passfile sslmode sslcert sslkey sslpassword sslrootcert sslcrl "
-    "ssl_min_protocol_version ssl_max_protocol_version sslnegotiation target_session_attrs krbsrvname gsslib "
-    "service options".split()
-)
+    {
+        "host", "port", "dbname", "database", "user", "password", "passfile", "sslmode", "sslcert", "sslkey",
+        "sslpassword", "sslrootcert", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
+        "sslnegotiation", "target_session_attrs", "krbsrvname", "gsslib", "service", "options",
+    }
+)  # fmt: skip
 """Parameters that asyncpg treats as libpq does (``options`` is one of the protocol)."""
 
 OURS: Final = frozenset(
-    "connect_timeout hostaddr load_balance_hosts keepalives keepalives_idle keepalives_interval keepalives_count "
-    "tcp_user_timeout servicefile fallback_application_name ssl".split()
-)
+    {
+        "connect_timeout", "hostaddr", "load_balance_hosts", "keepalives", "keepalives_idle",
+        "keepalives_interval", "keepalives_count", "tcp_user_timeout", "servicefile", "fallback_application_name",
+        "ssl",
+    }
+)  # fmt: skip
 """Parameters with an effect here. ``fallback_application_name``: none, because the server has a name."""
 
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
@@ -202,12 +208,12 @@ def _check_files(parameters: Mapping[str, str]) -> None:
     if parameters.get("sslmode") in _CHECKED_MODES:
         for name in ("sslrootcert", "sslcrl"):
             if path := parameters.get(name):
-                _load(name, path, lambda path=path: context.load_verify_locations(cafile=path))
+                _load(name, path, partial(context.load_verify_locations, cafile=path))
     if path := parameters.get("sslcert"):
         key, password = parameters.get("sslkey") or None, parameters.get("sslpassword", "")
         for name, file in (("sslcert", path), ("sslkey", key)):
             if file is not None:
-                _load(name, file, lambda file=file: Path(file).read_bytes())
+                _load(name, file, Path(file).read_bytes)
         name = "sslcert" if key is None else "sslcert and sslkey"
         _load(name, path, lambda: context.load_cert_chain(path, keyfile=key, password=lambda: password))
 
