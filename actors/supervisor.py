@@ -157,7 +157,7 @@ class Supervisor:
         if position >= len(self._running) or not self._running[position].ended.is_set():
             return  # already restarted together with an earlier child
         spec = self._children[position]
-        if isinstance(error, SupervisorGaveUp):
+        if error is not None and any(isinstance(leaf, SupervisorGaveUp) for leaf in leaves(error)):
             raise error
         is_fatal = any(isinstance(leaf, spec.fatal) for leaf in leaves(error))
         counts = is_fatal or not (self._lasting and self._has_run)

@@ -98,16 +98,16 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
     for value in (getattr(arguments, name, "") for name in ("object", "user", "group", "serviceaccount", "namespace")):
         if storable(value) != value:
             raise OperatorError(f"{value!a} is not UTF-8")
-    try:
-        async with _opened(settings) as repair:
+    async with _opened(settings) as repair:
+        try:  # within the block: the nursery would put the error into a group
             if arguments.action == "list":
-                return await repair.list(deleted=arguments.deleted)
+                return await repair.show(deleted=arguments.deleted)
             steps = await _PLANS[arguments.action](repair, arguments)
             return await repair.commit(steps, arguments)
-    except TransformError as error:
-        raise OperatorError(f"{error}; give the server's --encryption-provider-config") from None
-    except LogError as error:
-        raise OperatorError(f"nothing was changed: {error}") from None
+        except TransformError as error:
+            raise OperatorError(f"{error}; give the server's --encryption-provider-config") from None
+        except LogError as error:
+            raise OperatorError(f"nothing was changed: {error}") from None
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ class Repair:
             raise OperatorError(f"there is no {key.resource} {key.name}")
         return record, _readable(record)
 
-    async def list(self, *, deleted: bool) -> int:
+    async def show(self, *, deleted: bool) -> int:
         """Print what may keep people out, and who has which role; ``deleted``: instead, what may be undone."""
         out = terminal.stdout()
         for plural, rt in self.kinds.items():

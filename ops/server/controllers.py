@@ -31,8 +31,9 @@ from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.supervisor import ChildSpec, Runnable
+from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.access.account_tokens import Sign
+from kubechronicle.eventlog.restarts import Runnable
 
 
 class Loop(Protocol):

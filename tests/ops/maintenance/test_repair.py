@@ -134,7 +134,7 @@ def test_a_cluster_behind_a_broken_webhook_is_repaired(tmp_path: Path) -> None:
         assert cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})[0] == 422
         cluster.repair("disable", "validatingadmissionpolicy/nothing")
         assert cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})[0] == 201
-        _, change = cluster.ask("GET", f"/apis/history.kubechronicle.dev/v1/revisions/{undo}")
+        _, change = cluster.ask("GET", f"/apis/history.kubechronicle.dev/v1/clusterrevisions/{undo}")
         assert "system:kubechronicle-repair:" in json.dumps(change)
         assert "its service is gone" in json.dumps(change)
         assert cluster.run("repair", "disable", "validatingwebhookconfiguration/broken").returncode == 1
