@@ -101,6 +101,8 @@ class Eraser:
                 plan.bytes += totals["bytes"]
                 plan.resources.update(totals["resources"])
                 plan.extend((totals["first"], totals["oldest"]), (totals["last"], totals["newest"]))
+        if self._request.scope == "who":
+            plan.tags = [row["name"] for row in await self._session.fetch(statements.TAGS_OF, self._request.user)]
         if self._stays is not None and self._request.first <= self._stays <= self._request.last:
             plan.stays = self._stays
         if self._archive is None:

@@ -79,6 +79,7 @@ class ErasurePlan:
     ``stays``: the revision that is kept, the object's present state.
     ``files``: archives to rewrite.
     ``unread``: archives that may hold more rows, if no directory was given.
+    ``tags``: names of Tags whose contents name the user. They are contents of objects, and stay.
     """
 
     rows: int = 0
@@ -91,6 +92,7 @@ class ErasurePlan:
     pending: int = 0
     files: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
 
     @property
     def nothing(self) -> bool:

@@ -74,6 +74,13 @@ with erased as (
     where revision between $1::bigint and $2::bigint and resource = $3 and namespace = $4 and name = $5 returning 1)
 select count(*) from erased
 """
+# $1: the user who is named in the contents of these Tags.
+TAGS_OF = """
+select distinct name from (
+    select name, object from kubechronicle.log where resource = 'tags.history.kubechronicle.dev'
+    union all select name, object from kubechronicle.kept where resource = 'tags.history.kubechronicle.dev') r
+where object->'spec'->>'user' = $1 order by name
+"""
 # Branches rest on history, and their changes may hold what is erased: they are dropped, and say so.
 ERASE_BRANCHES = """
 with dropped as (delete from kubechronicle.branch_changes returning 1),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Final, Protocol
 
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.http.messages import Push, Response
 from kubechronicle.http.wire.exchange import NO_BODY, FieldEncoder, HttpExchange, close_iterator
 from kubechronicle.http.wire.http1.status_lines import status_line
@@ -16,17 +17,32 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-_framed: tuple[bytes, bytes] = (b"", b"")
+class LastChunk:
+    """The last chunk as on the wire. It is kept, because an event goes to many watchers in a row."""
+
+    __slots__ = ("__weakref__", "_last")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def __len__(self) -> int:
+        return 1
+
+    def forget(self) -> None:
+        """Forget the last chunk."""
+        self._last = (b"", b"0\r\n\r\n")
+
+    def framed(self, chunk: bytes) -> bytes:
+        """Return a chunk as on the wire."""
+        before, data = self._last
+        if before is not chunk:
+            data = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+            self._last = (chunk, data)
+        return data
 
 
-def framed(chunk: bytes) -> bytes:
-    """Return the chunk as on the wire. The last one is kept, because an event goes to many watchers in a row."""
-    global _framed
-    before, data = _framed
-    if before is not chunk:
-        data = b"%x\r\n%b\r\n" % (len(chunk), chunk)
-        _framed = (chunk, data)
-    return data
+_last_chunk: Final = CACHES.add("last chunk", LastChunk())
+framed: Final = _last_chunk.framed
 
 
 class Exchanging(Protocol):
