@@ -41,7 +41,9 @@ def flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
     """Return the elements with nested lists replaced by their elements, ``depth`` levels down."""
     if depth < 0:
         raise EvaluationError("level must be non-negative")
-    ALLOWANCE.get().make(8 * len(elements))
+    allowance = ALLOWANCE.get()
+    allowance.walk(len(elements) + 1)
+    allowance.make(8 * len(elements))
     flat: list[Any] = []
     for each in elements:
         if depth and isinstance(each, (list, tuple)):
