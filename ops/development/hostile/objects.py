@@ -115,9 +115,8 @@ def _fill(site: Site) -> None:
         }  # fmt: skip
         subprocess.run([ROOT / "tests" / "clients" / "prepare.sh", "load"], check=True)
         command = [str(ROOT / ".cache" / "bin" / "load"), *(f"-{name}={value}" for name, value in flags.items())]
-        subprocess.run(
-            command, input=b"\n", stdout=subprocess.DEVNULL, check=True
-        )  # it waits for a line before it measures
+        # It waits for a line before it measures.
+        subprocess.run(command, input=b"\n", stdout=subprocess.DEVNULL, check=True)
 
 
 def lists(site: Site, accept: str, count: int) -> str:
@@ -140,6 +139,7 @@ def history(site: Site) -> str:
 
 def _make_history(site: Site) -> str:
     collection, kind = f"{requests.NAMESPACE}/configmaps", {"content-type": requests.MERGE_PATCH}
+    site.make(f"{requests.NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})  # of Pods
     created = site.make(collection, requests.large_object())
     site.make("/apis/apps/v1/namespaces/default/deployments", requests.deployment())
     for number in range(REVISIONS):
