@@ -21,7 +21,7 @@ from kubechronicle.http.wire.http2.connection import Http2Protocol
 from kubechronicle.http.wire.http2.frames import PREFACE, ErrorCode, frame, number_frame
 from kubechronicle.http.wire.http2.headers import BlockDecoder
 from kubechronicle.http.wire.serve_config import Limits
-from kubechronicle.http.wire.work import Work
+from kubechronicle.http.wire.work import PASS, Work
 
 GET = b"\x82\x84\x87\x41\x01h"
 POST = b"\x83\x84\x87\x41\x01h"
@@ -138,6 +138,7 @@ class Talk:
     async def say(self, *parts: bytes) -> None:
         """Send each part when the tasks of the last one have ended or wait."""
         for part in parts:
+            self.work.left = PASS
             await self.protocol.received(part)
             await wait_all_tasks_blocked()
 
@@ -577,6 +578,7 @@ def test_however_frames_are_cut_and_mixed_the_answers_are_the_same(chance: Any) 
                 sent = START + b"".join(conversation)
                 places = sorted(chance.randrange(len(sent)) for _ in range(30)) if cut else []
                 for start, end in zip([0, *places], [*places, len(sent)], strict=True):
+                    whole.work.left = PASS
                     await whole.protocol.received(sent[start:end])
                     if chance.random() < 0.5:
                         await trio.lowlevel.checkpoint()
@@ -607,6 +609,7 @@ def test_no_sequence_of_frames_breaks_or_hangs(sent: list[Any], rest: bytes) -> 
                 whole = Talk(nursery, streams=3)
                 await whole.protocol.initiate()
                 for each in sent:
+                    whole.work.left = PASS
                     await whole.protocol.received(frame(*each) if whole.frames[1:] else START + frame(*each))
                 await whole.say(rest)
                 whole.reap()
