@@ -315,8 +315,8 @@ async def test_a_worker_that_keeps_dying_leaves_the_others_alone(
             await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
             while standins.workers._slots[1].deaths < 5:  # noqa: ASYNC110 - other processes set no event
                 await trio.sleep(0.01)
-            told = [line for line in standins.lines() if line.startswith("steady gets states")]
-            assert any('"down":[1]' in line for line in told)
+            said = [line for line in standins.lines() if line.startswith("steady gets states")]
+            assert any('"down":[1]' in line for line in said)
             standins.words[1] = "mended"
             await wait_for_lines(standins, "mended serves")
             assert standins.lines().count("steady serves") == 1
