@@ -11,8 +11,8 @@
     └── http                   the listener; last to start, first to stop
 
 A part of the log that crashes is restarted together with the parts below it. Requests and watches outlive that: they
-wait, or are told what is known. Each other task is restarted alone. Pauses grow, and the server goes on without the
-work of a task that keeps failing: /readyz?verbose names it, and fails if it is a part of the log.
+wait, or get the outcome as far as it is known. Each other task is restarted alone. Pauses grow, and the server goes on
+without the work of a task that keeps failing: /readyz?verbose names it, and fails if it is a part of the log.
 
 Two things stop the server, with the reason logged: the log or the listener does not start at first, and a log whose
 records do not follow each other (LogCorrupt), because views with a gap give wrong answers.

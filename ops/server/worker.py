@@ -23,12 +23,13 @@ from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres.cluster import socket_url
 from kubechronicle.ops.reporting import REPORTED_ERRORS, report_error
-from kubechronicle.ops.server import heartbeats, service_account_keys
+from kubechronicle.ops.server import service_account_keys
 from kubechronicle.ops.server.preparation import check_inputs, make_plan
 from kubechronicle.ops.server.replica import run_server
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.worker_messages import (
     BEAT,
+    INTERVAL,
     LEAD,
     READY,
     RETIRE,
@@ -78,7 +79,7 @@ async def _beat(parent: trio.socket.SocketType) -> None:
     while True:
         with suppress(OSError):
             await parent.send(BEAT + b"\n")
-        await trio.sleep(heartbeats.BEAT)
+        await trio.sleep(INTERVAL)
 
 
 async def _follow(

@@ -7,12 +7,12 @@ leader ends, another worker leads.
 
     start             one by one, each ready before the next; the ready line follows the last
     a worker dies     it is restarted after a pause, which grows with each death; the others serve meanwhile
-    a worker hangs    it is killed (heartbeats.py), which is a death like any other; if it led, another leads at once
+    a worker hangs    it is killed (worker_messages.py): a death like any other; if it led, another leads at once
     SIGHUP            each worker is replaced: its successor accepts from the same socket before it stops accepting
     SIGTERM           all workers drain at the same time; a second signal stops them at once
     parent killed     the workers and Postgres notice it and stop
 
-While a number has no worker, the server is degraded: the log says so once, and all workers are told, for their metrics
+While a number has no worker, the server is degraded: the log says so once, and all workers learn it, for their metrics
 and /readyz?verbose. Two things end the server: the first worker reports a mistake before any serves, and none serves
 after too many deaths within a minute.
 
@@ -37,11 +37,10 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.wire.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
-from kubechronicle.ops.server.heartbeats import BEAT, Heart
 from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
-from kubechronicle.ops.server.worker_messages import LEAD, RETIRE, StartMessage, Worker, WorkerStates
+from kubechronicle.ops.server.worker_messages import INTERVAL, LEAD, RETIRE, Heart, StartMessage, Worker, WorkerStates
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -265,7 +264,7 @@ class Workers:
     async def _check_hearts(self) -> None:
         """Kill the workers that hang, and give their part to others."""
         while True:
-            await trio.sleep(BEAT)
+            await trio.sleep(INTERVAL)
             for worker in list(self._alive):
                 problem = worker.heart.problem() if not (worker.hung or self._stopping) else ""
                 if problem:

@@ -54,8 +54,8 @@ async def test_a_loop_starts_after_one_attempt_and_tells_of_the_same_error_once(
     assert len(passes.times) == 13
     assert passes.times[-1] - passes.times[-2] == LONGEST_DELAY
     assert passes.times[-1] - passes.times[0] < LOG_INTERVAL
-    told = [record.message for record in caplog.records if "things" in record.message]
-    assert told == ["things could not be reconciled, trying again: no database", "things are reconciled again"]
+    said = [record.message for record in caplog.records if "things" in record.message]
+    assert said == ["things could not be reconciled, trying again: no database", "things are reconciled again"]
 
 
 async def test_a_bug_in_the_first_pass_is_not_retried(autojump_clock: MockClock) -> None:

@@ -185,5 +185,5 @@ async def test_no_task_of_a_server_ends_it(
             nursery.cancel_scope.cancel()
     print(f"{len(struck)} tasks were struck")
     assert len(struck) > len(EXPECTED)
-    told = [record for record in caplog.records if record.message == "A task failed and is started again"]
-    assert all(record.exc_info for record in told)
+    said = [record for record in caplog.records if record.message == "A task failed and is started again"]
+    assert all(record.exc_info for record in said)

@@ -26,7 +26,7 @@ from kubechronicle.ops import cli
 from kubechronicle.ops.errors import WorkerFailed
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.pki import Pki, serving_names
-from kubechronicle.ops.server import heartbeats, workers
+from kubechronicle.ops.server import worker_messages, workers
 from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.worker_messages import StartMessage
 from kubechronicle.ops.server.workers import Workers
@@ -315,8 +315,8 @@ async def test_a_worker_that_keeps_dying_leaves_the_others_alone(
             await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
             while standins.workers._slots[1].deaths < 5:  # noqa: ASYNC110 - other processes set no event
                 await trio.sleep(0.01)
-            told = [line for line in standins.lines() if line.startswith("steady gets states")]
-            assert any('"down":[1]' in line for line in told)
+            said = [line for line in standins.lines() if line.startswith("steady gets states")]
+            assert any('"down":[1]' in line for line in said)
             standins.words[1] = "mended"
             await wait_for_lines(standins, "mended serves")
             assert standins.lines().count("steady serves") == 1
@@ -352,7 +352,7 @@ async def test_a_worker_that_is_killed_while_it_starts_is_started_again(
 async def test_a_leader_that_hangs_is_killed_and_another_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ill: str
 ) -> None:
-    monkeypatch.setattr(heartbeats, "BUSY", heartbeats.HUNG + heartbeats.BEAT)
+    monkeypatch.setattr(worker_messages, "BUSY", worker_messages.HUNG + worker_messages.INTERVAL)
     with stand_ins(tmp_path, ill, "steady") as standins, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(lambda *, task_status: standins.workers.run(task_status=task_status))
@@ -369,9 +369,9 @@ async def test_a_leader_that_hangs_is_killed_and_another_leads(
 
 
 def test_a_pause_of_the_parent_is_nobodys_fault() -> None:
-    heart = heartbeats.Heart(os.getpid(), serving=True)
+    heart = worker_messages.Heart(os.getpid(), serving=True)
     assert not heart.problem()
-    for _ in range(int(heartbeats.HUNG / heartbeats.BEAT) - 1):  # rounds, however long they took
+    for _ in range(int(worker_messages.HUNG / worker_messages.INTERVAL) - 1):  # rounds, however long they took
         assert not heart.problem()
     assert "stopped or blocked for 3 s" in heart.problem()
     heart.beat()
