@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.differences import Difference, differences
@@ -80,7 +81,7 @@ def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool)
             done.append(Step("create", key, was, live))
         else:
             differs = told(live, was)
-            owners = owner_references(live, was, lambda reference, key=key: _uid_in_plan(reference, key[2], then, now))
+            owners = owner_references(live, was, partial(_uid_in_plan, namespace=key[2], then=then, now=now))
             if changes := differences(live, target(live, was, owners)):
                 why = made_again(live, was)
                 done.append(Step("update", key, was, live, tuple(changes), why=why, differs=differs))

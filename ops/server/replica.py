@@ -18,6 +18,7 @@ from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.free_memory import FreeMemory, use_one_arena
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
@@ -26,7 +27,6 @@ from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
 from kubechronicle.ops.server.databases.comparison import differences
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.free_memory import FreeMemory, use_one_arena
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.trust import name_of
