@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -37,9 +37,6 @@ from kubechronicle.actors.external_answers import (
 from kubechronicle.api.errors import status
 from kubechronicle.api.values.allowance import ALLOWANCE, Allowance, InThread
 
-if TYPE_CHECKING:
-    from kubechronicle.actors.large_work import Turn
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -50,6 +47,19 @@ IN_THREAD: Final = 5.0
 """Seconds of CPU of one request in the thread. The costs that kube-apiserver allows an object take about as long."""
 
 _encoded: Final = msgspec.json.Encoder().encode
+
+
+class Turn(Protocol):
+    """The share of a request in the large work (large_work.py)."""
+
+    slow: bool
+    seconds: float
+
+    async def begin(self, size: int) -> None: ...
+
+    async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T: ...
+
+    def pause(self) -> None: ...
 
 
 class OnLoop(Allowance):

@@ -33,6 +33,7 @@ HTTP_MAY_IMPORT = (
     "actors.conversion",
     "actors.errors",
     "actors.eviction",
+    "actors.evaluation",
     "actors.external_answers",
     "actors.history",
     "actors.large_work",
