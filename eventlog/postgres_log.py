@@ -392,16 +392,22 @@ async def open_postgres_log(
         await connection.check_pooler(url)
     standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
     log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby, log_id=log_id)
+    async with _running(log, failures if failures is not None else TaskFailures(), f" of {name}" if name else ""):
+        yield log
+
+
+@asynccontextmanager
+async def _running(log: PostgresLog, account: TaskFailures, of: str) -> AsyncIterator[None]:
+    """Run the tasks of a log, and close it at the end. ``of``: the end of their names."""
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
-                up, account = trio.Event(), failures if failures is not None else TaskFailures()
-                of = f" of {name}" if name else ""
+                up = trio.Event()
                 nursery.start_soon(partial(keep_running, f"log-listener{of}", log.run_listener, account, up=up))
                 nursery.start_soon(keep_running, f"log-trials{of}", plain(log.run_trials), account)
                 await up.wait()
                 try:
-                    yield log
+                    yield
                 finally:
                     nursery.cancel_scope.cancel()
         finally:

@@ -5,7 +5,7 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -121,21 +121,7 @@ def assemble(
     assembly: Assembly
     draining = Check("shutdown", lambda: assembly.check_not_draining(), live=False)
     backends, aggregation = aggregated_servers(plan, store, parts.outgoing, parts.addresses)
-    application = build_application(
-        store,
-        authentication_chain(plan, main.views, own.legacy_tokens, parts.jwt, parts.outgoing),
-        parts.authorization.chain,
-        [*_log_checks(storage.every), *parts.encryption.checks(), *own.checks(), draining],
-        plan.http,
-        plan.issuer,
-        aggregation,
-        parts.egress.networks,
-        audit=parts.audit.audit if parts.audit is not None else None,
-        tracing=parts.tracing.tracing if parts.tracing is not None else None,
-        recorder=parts.recorder,
-        branches=parts.branches,
-        troubles=partial(_troubles, failures, plan),
-    )
+    application = _application(parts, aggregation, draining, failures)
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly.serve_http(task_status=task_status)
@@ -166,10 +152,28 @@ def assemble(
     )
     for unit in storage.every:
         unit.views.on_erased(CACHES.forget_all)
-    _register_metrics(assembly, parts)
-    for collector in (unavailable, stalls.durations, stalls.cpu):
-        application.metrics.registry.register(collector)
+    _register_metrics(assembly, parts, (unavailable, stalls.durations, stalls.cpu))
     return assembly
+
+
+def _application(parts: _Parts, aggregation: Aggregation, draining: Check, failures: TaskFailures) -> HttpApplication:
+    """Return the filters and handlers of a server."""
+    plan, storage, own = parts.plan, parts.storage, parts.own
+    return build_application(
+        parts.store,
+        authentication_chain(plan, storage.main.views, own.legacy_tokens, parts.jwt, parts.outgoing),
+        parts.authorization.chain,
+        [*_log_checks(storage.every), *parts.encryption.checks(), *own.checks(), draining],
+        plan.http,
+        plan.issuer,
+        aggregation,
+        parts.egress.networks,
+        audit=parts.audit.audit if parts.audit is not None else None,
+        tracing=parts.tracing.tracing if parts.tracing is not None else None,
+        recorder=parts.recorder,
+        branches=parts.branches,
+        troubles=partial(_troubles, failures, plan),
+    )
 
 
 def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
@@ -312,7 +316,7 @@ def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: Fore
     return led(plan.leading, [*definition_loops(store, current), *controllers])
 
 
-def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
+def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collector]) -> None:
     plan, own, metrics = parts.plan, parts.own, assembly.application.metrics
     metrics.worker = plan.worker
     metrics.add_readings(lambda: readings(assembly))
@@ -321,6 +325,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts) -> None:
     process.register(metrics.registry, discovery.version_info(plan.http.server_version), plan.feature_gates)
     allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
     collectors: list[Collector] = [
+        *more,
         *parts.authorization.collectors(),
         parts.webhooks.metrics,
         AdmissionCollector(parts.state.metrics),

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import trio
@@ -88,21 +88,8 @@ async def run_server(
         assembly = assemble(revision_log, plan, encryption, others, failures)
         guard = plain(LayoutGuard(layout, assembly.views).run)
         nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
-        freed = FreeMemory()
-        for unit in assembly.storage.every:
-            unit.views.on_erased(freed.wanted)
-        tasks = [*background, ChildSpec(name="free-memory", run=plain(freed.run))]
-        if assembly.sole is not None:
-            tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        for name, each in logs.items():
-            of = "" if each is revision_log else f" of {name}"
-            tasks += [
-                ChildSpec(name=f"retention{of}", run=plain(partial(_retain, each, plan))),
-                ChildSpec(name=f"clocks{of}", run=plain(each.clocks.run)),
-                ChildSpec(name=f"size{of}", run=plain(each.size.run)),
-            ]
-        nursery.start_soon(Tasks(tasks, failures).run)
+        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan)], failures).run)
         registry = assembly.application.metrics.registry
         registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
         registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
@@ -120,6 +107,24 @@ async def run_server(
         sys.setswitchinterval(SWITCH_INTERVAL)
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.enable()
+
+
+def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan) -> list[ChildSpec]:
+    """Return the tasks of a server on Postgres beside its tree. ``logs``: the main one first."""
+    freed = FreeMemory()
+    for unit in assembly.storage.every:
+        unit.views.on_erased(freed.wanted)
+    tasks = [ChildSpec(name="free-memory", run=plain(freed.run))]
+    if assembly.sole is not None:
+        tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
+    for number, (name, each) in enumerate(logs.items()):
+        of = f" of {name}" if number else ""
+        tasks += [
+            ChildSpec(name=f"retention{of}", run=plain(partial(_retain, each, plan))),
+            ChildSpec(name=f"clocks{of}", run=plain(each.clocks.run)),
+            ChildSpec(name=f"size{of}", run=plain(each.size.run)),
+        ]
+    return tasks
 
 
 async def _run_then_stop(assembly: Assembly, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:

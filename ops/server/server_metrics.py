@@ -12,6 +12,7 @@ from kubechronicle.ops.server.databases.units import Unit
 
 def readings(assembly: Assembly) -> Iterable[Reading]:
     yield from _view_readings(assembly)
+    yield from _memory_readings(assembly)
     yield from _actor_readings(assembly)
     yield from _connection_readings(assembly)
     yield from _worker_readings(assembly)
@@ -67,9 +68,12 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "class",
         {kind: float(count) for kind, count in failed.items()},
     )
+
+
+def _memory_readings(assembly: Assembly) -> Iterable[Reading]:
     alone = assembly.sole is not None and assembly.sole.required_revision() is not None
     yield Reading("kubechronicle_sole_appender", "Whether reads spare the log.", False, "", {"": float(alone)})
-    statistics = {view.resource: view.statistics() for unit in units for view in unit.views}
+    statistics = {view.resource: view.statistics() for unit in assembly.storage.every for view in unit.views}
     yield Reading(
         "kubechronicle_view_events",
         "Recent events held in memory by resource.",
