@@ -5,8 +5,9 @@
 
 One event loop serves all clients, so a pass that computes for long is silence for everybody. The loop notes when each
 pass begins, and compares the time at its end; more would make each request dearer. A thread looks at the loop every
-LOOK seconds. While a pass lasts, it takes samples of the stack of the loop's thread. The request is among the local
-variables of the filters. A stall has the step of most samples:
+LOOK seconds. While a pass lasts, it sends SIGURG to the loop's thread, whose handler takes a sample of its own stack:
+Python crashes if one thread reads the local variables of another that runs. The request is among those of the filters.
+A long call in C is sampled when it returns, in its caller. A stall has the step of most samples:
 
     pass begins   +25 ms   +45   +65      pass ends at 80 ms
                   rules    rules encode   → rules, 80 ms
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import sys
 import threading
 import time
@@ -61,7 +63,9 @@ MOST_LINES: Final = 10
 """Lines in each period of LINES_PERIOD seconds; the next line says how many were left out."""
 LINES_PERIOD: Final = 10.0
 MOST_STEPS: Final = 64
-"""Different steps of one stall that are counted."""
+"""Different steps of one stall that are counted, and samples that wait for the thread."""
+SAMPLING: Final = signal.SIGURG
+"""The signal of a sample. Without a handler, it is ignored."""
 MOST_ENDED: Final = 64
 """Stalls that wait for the thread."""
 FRAMES: Final = 5
@@ -122,6 +126,7 @@ class StallWatch:
             self.durations.labels(cause)
         self._began = 0.0  # of the pass under way; 0: the loop waits
         self._ended: deque[Ended] = deque(maxlen=MOST_ENDED)
+        self._samples: deque[tuple[float, Step]] = deque(maxlen=MOST_STEPS)  # with the beginning of the pass
         self._collecting = self._collected = 0.0
         self._lines = _Lines()
 
@@ -129,7 +134,10 @@ class StallWatch:
         """Watch the event loop of this task until it is cancelled."""
         running = threading.Lock()
         running.acquire()
-        looking = _Looking(self, threading.get_ident(), running)
+        # Python handles signals in its main thread alone: the steps of a loop elsewhere stay unknown.
+        samples = threading.current_thread() is threading.main_thread()
+        former = signal.signal(SAMPLING, self._take_sample) if samples else None
+        looking = _Looking(self, threading.get_ident(), running, samples=samples)
         thread = threading.Thread(target=looking.run, name="stall-watch", daemon=True)
         pulse = _Pulse(self)
         trio.lowlevel.add_instrument(pulse)
@@ -143,6 +151,12 @@ class StallWatch:
             trio.lowlevel.remove_instrument(pulse)
             running.release()
             thread.join()
+            if samples:
+                signal.signal(SAMPLING, former)
+
+    def _take_sample(self, _: int, frame: FrameType | None) -> None:
+        if self._began and frame is not None:
+            self._samples.append((self._began, step_of(frame, with_request=True)))
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -215,6 +229,7 @@ class _Looking:
     watch: StallWatch
     loop: int
     running: threading.Lock
+    samples: bool
     steps: Counter[Step] = field(default_factory=Counter)
     sampled: float = 0.0  # the beginning of the pass that the steps are of
     long: float = 0.0  # the beginning of the last pass that was logged before its end
@@ -236,10 +251,12 @@ class _Looking:
                     self.sampled, self.before = began, last
                     self.steps.clear()
                 self._sample()
+                self._count_samples()
                 if now.at - began > LONG and self.long != began:
                     self.long = began
                     self.watch.report_present(now.at - began, self._most_sampled())
             ended = False
+            self._count_samples()
             while self.watch._ended:
                 self._report(self.watch._ended.popleft(), now, last)
                 ended = True
@@ -256,10 +273,15 @@ class _Looking:
         return _Used(time.monotonic(), time.clock_gettime(clock), time.process_time())
 
     def _sample(self) -> None:
-        frame = sys._current_frames().get(self.loop)
-        if frame is not None:
-            step = step_of(frame)
-            if step in self.steps or len(self.steps) < MOST_STEPS:
+        if self.samples:
+            signal.pthread_kill(self.loop, SAMPLING)
+
+    def _count_samples(self) -> None:
+        """Count the samples of the last pass that was seen."""
+        samples = self.watch._samples
+        while samples:
+            began, step = samples.popleft()
+            if began == self.sampled and (step in self.steps or len(self.steps) < MOST_STEPS):
                 self.steps[step] += 1
 
     def _most_sampled(self) -> Step | None:
@@ -297,8 +319,8 @@ class _Looking:
         return step_of(frame) if frame is not None else None
 
 
-def step_of(frame: FrameType) -> Step:
-    """Return the innermost frames of a stack, and the request that it serves."""
+def step_of(frame: FrameType, *, with_request: bool = False) -> Step:
+    """Return the innermost frames of a stack. ``with_request``: and the request that it serves; of this thread only."""
     frames: list[str] = []
     request: Request | None = None
     context: Context | None = None
@@ -308,7 +330,7 @@ def step_of(frame: FrameType) -> Step:
         code = each.f_code
         if (not frames or code.co_filename.startswith(_OURS)) and len(frames) < FRAMES:
             frames.append(_name(code))  # the innermost one may be a library's
-        names = code.co_varnames
+        names = code.co_varnames if with_request else ()
         if context is None and "context" in names and isinstance(found := each.f_locals.get("context"), Context):
             context = found
         if request is None and "request" in names and isinstance(found := each.f_locals.get("request"), Request):
