@@ -19,7 +19,7 @@ import trio
 
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.http2 import frames
-from kubechronicle.http.wire.http2.frames import ErrorCode, Setting, frame, number_frame
+from kubechronicle.http.wire.http2.frames import ErrorCode, Setting, frame
 from kubechronicle.http.wire.http2.headers import encode_fields
 
 LONGEST: Final = 0.06
@@ -60,18 +60,9 @@ def settings(*values: tuple[int, int]) -> bytes:
     return frame(frames.SETTINGS, 0, 0, b"".join(struct.pack(">HL", *each) for each in values))
 
 
-def block(stream: int, content: bytes) -> bytes:
-    """Return a request whose header block has this content, in frames of the largest size."""
-    return b"".join(frames.header_frames(stream, asked(stream)[9:] + content, frames.FRAME_SIZE, end=True))
-
-
 WINDOW: Final = Setting.INITIAL_WINDOW_SIZE
-STARTED: Final = frames.PREFACE + settings()
 WAITING: Final = frames.PREFACE + settings((WINDOW, 0)) + b"".join(map(asked, STREAMS))
 """Requests whose answers wait for a window of their own."""
-STARVED: Final = frames.PREFACE + settings((WINDOW, 1 << 20)) + b"".join(map(asked, STREAMS))
-"""Requests whose answers wait for the window of the connection."""
-
 HTTP2: Final[dict[str, tuple[bytes, bytes, ErrorCode | None]]] = {
     "settings that come twice": (
         WAITING,
@@ -79,84 +70,6 @@ HTTP2: Final[dict[str, tuple[bytes, bytes, ErrorCode | None]]] = {
         ErrorCode.PROTOCOL_ERROR,
     ),
     "many settings": (WAITING, settings(*((0x1000 + number, 1) for number in range(101))), ErrorCode.PROTOCOL_ERROR),
-    "a window in each frame": (
-        WAITING,
-        b"".join(settings((WINDOW, number & 1)) for number in range(5000)),
-        ErrorCode.ENHANCE_YOUR_CALM,
-    ),
-    "windows of the connection": (STARVED, number_frame(frames.WINDOW_UPDATE, 0, 1) * 20_000, None),
-    "windows of streams": (
-        WAITING,
-        b"".join(number_frame(frames.WINDOW_UPDATE, stream, 1) for stream in STREAMS) * 30,
-        None,
-    ),
-    "pings": (WAITING, frame(frames.PING, 0, 0, b"12345678") * 50_000, None),
-    "requests": (STARTED, b"".join(map(asked, STREAMS)), None),
-    "requests that are reset": (
-        STARTED,
-        b"".join(asked(stream) + number_frame(frames.RST_STREAM, stream, 8) for stream in range(1, 9001, 2)),
-        ErrorCode.ENHANCE_YOUR_CALM,
-    ),
-    "empty continuations": (
-        STARTED,
-        b"".join(
-            frame(frames.HEADERS, frames.END_STREAM, stream, asked(stream)[9:])
-            + frame(frames.CONTINUATION, 0, stream) * 60
-            + frame(frames.CONTINUATION, frames.END_HEADERS, stream)
-            for stream in range(1, 601, 2)
-        ),
-        None,
-    ),
-    "fields of one byte": (STARTED, b"".join(block(stream, b"\x90" * 60_000) for stream in range(1, 41, 2)), None),
-    "fields that enter the table": (
-        STARTED,
-        b"".join(block(stream, b"\x40\x01a\x01b" * 12_000) for stream in range(1, 41, 2)),
-        None,
-    ),
-    "DATA of one byte": (STARTED + asked(1, b"POST"), frame(frames.DATA, 0, 1, b"x") * 60_000, None),
-    "empty DATA": (STARTED + asked(1, b"POST"), frame(frames.DATA, 0, 1) * 60_000, ErrorCode.ENHANCE_YOUR_CALM),
-    "padding": (
-        STARTED + asked(1, b"POST"),
-        frame(frames.DATA, frames.PADDED, 1, b"\0") * 60_000,
-        ErrorCode.ENHANCE_YOUR_CALM,
-    ),
-    "unknown frames": (WAITING, frame(99, 0, 1) * 60_000, ErrorCode.ENHANCE_YOUR_CALM),
-}
-
-POST: Final = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-HTTP1: Final[dict[str, tuple[bytes, bytes]]] = {
-    "chunks of one byte": (POST + b"1\r\nx\r\n" * 300_000 + b"0\r\n\r\n", b"\r\n\r\n300000"),
-    "an endless extension": (POST + b"1;a=" + b"b" * 2_000_000, b"400 Bad Request"),
-    "extensions": (POST + b"1;a=%b\r\nx\r\n" % (b"b" * 1000) * 2000, b"400 Bad Request"),
-    "an endless trailer": (POST + b"1\r\nx\r\n0\r\na: " + b"b" * 2_000_000, b"400 Bad Request"),
-    "trailers": (POST + b"1\r\nx\r\n0\r\n" + b"a: b\r\n" * 300_000, b"400 Bad Request"),
-    "pipelined requests": (
-        b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 4000 + b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
-        b"x" * 200,
-    ),
-}
-
-
-def websocket_frame(kind: int, data: bytes, *, last: bool = True) -> bytes:
-    size = len(data)
-    length = bytes((0x80 | size,)) if size < 126 else struct.pack(">BQ", 0xFF, size)
-    return bytes((0x80 * last | kind,)) + length + b"\1\2\3\4" + data
-
-
-HANDSHAKE: Final = (
-    b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
-)
-POLICY, TOO_BIG = b"\x88\x02\x03\xf0", b"\x88\x02\x03\xf1"
-CLOSING: Final = websocket_frame(8, struct.pack(">H", 1000))
-WEBSOCKET: Final[dict[str, tuple[bytes, bytes]]] = {
-    "a frame of 30 MB": (websocket_frame(2, b"x" * 30_000_000), TOO_BIG),
-    "messages of 1 MB": (websocket_frame(2, b"x" * 1_000_000) * 10 + CLOSING, b"\x88\x02\x03\xe8"),
-    "messages of one byte": (websocket_frame(2, b"x") * 20_000 + CLOSING, b"\x88\x02\x03\xe8"),
-    "empty messages": (websocket_frame(2, b"") * 20_000, POLICY),
-    "empty parts": (websocket_frame(2, b"", last=False) + websocket_frame(0, b"", last=False) * 20_000, POLICY),
-    "pings": (websocket_frame(9, b"") * 20_000, POLICY),
-    "pongs": (websocket_frame(10, b"") * 20_000, POLICY),
 }
 
 
@@ -222,43 +135,4 @@ async def test_frames_of_http2_leave_time_for_others(wire: Any, case: str) -> No
     received, longest = await attack(served, "h2", steps)
     assert served.server.statistics().protocol_errors == (error is not None)
     assert error is not None or ping in received
-    assert longest < LONGEST
-
-
-@pytest.mark.parametrize("case", HTTP1)
-async def test_requests_of_http1_leave_time_for_others(wire: Any, case: str) -> None:
-    sent, end = HTTP1[case]
-
-    def steps(attacker: Attacker) -> bytes:
-        return attacker.exchange(sent, end if end.endswith(b"300000") else b"")
-
-    served = await wire(app)
-    received, longest = await attack(served, "http/1.1", steps)
-    if end.startswith(b"400"):  # the client, which still sends, may miss the answer
-        assert served.server.statistics().protocol_errors == 1
-    else:
-        assert end in received
-    assert longest < LONGEST
-
-
-@pytest.mark.parametrize("case", WEBSOCKET)
-async def test_frames_of_websockets_leave_time_for_others(wire: Any, case: str) -> None:
-    sent, end = WEBSOCKET[case]
-
-    def steps(attacker: Attacker) -> bytes:
-        assert b"101 Switching" in attacker.exchange(HANDSHAKE, b"\r\n\r\n")
-        return attacker.exchange(sent, b"")
-
-    received, longest = await attack(await wire(app), "http/1.1", steps)
-    assert not received or received.endswith(end)  # the client, which still sends, may miss the closing frame
-    assert longest < LONGEST
-
-
-async def test_records_of_one_byte_leave_time_for_others(wire: Any) -> None:
-    def steps(attacker: Attacker) -> bytes:
-        attacker.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n\r\n")
-        return attacker.exchange(b"x" * 20_000, b"20000", record=1)
-
-    received, longest = await attack(await wire(app), "http/1.1", steps)
-    assert received.endswith(b"20000")
     assert longest < LONGEST
