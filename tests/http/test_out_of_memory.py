@@ -23,7 +23,7 @@ from kubechronicle.ops.development.server_process import ServerProcess, running
 
 MIB = 1024 * 1024
 DOCUMENTS = {
-    "lists": '{"a":[' + ",".join(["[]"] * 300_000) + "]}",
+    "lists": '{"a":[' + ",".join(["[]"] * 190_000) + "]}",
     "objects": "{" + ",".join(f'"key{number}":{{"x":"{number}"}}' for number in range(50_000)) + "}",
     "text": '{"a":"' + "x" * 2_000_000 + '"}',
     "numbers": '{"a":[' + ",".join(f"{number}.5" for number in range(200_000)) + "]}",

@@ -46,7 +46,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             ["verify", "--database-url", "postgresql://u:secret@none.invalid/x"],
             "no connection to Postgres: none.invalid: ",
         ),
-        (["serve", "--secure-prt", "1"], "unknown flag --secure-prt; did you mean 'secure-port'"),
+        (["serve", "--secure-prt", "1"], "unknown flag --secure-prt; did you mean '--secure-port'"),
         (["serve", "--secure-port"], "--secure-port: expected one argument"),
         (["serve", "--secure-port", "many"], "--secure-port: must be a port"),
         (["serve", "--config", "/none"], "--config: cannot read /none"),

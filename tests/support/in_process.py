@@ -264,7 +264,7 @@ def without_listener(assembly: Assembly, *, loops: bool) -> Supervisor:
     """Return the assembly's tree without http, and without the loops unless ``loops``."""
     left_out = {"http"} if loops else {"http", "loops"}
     children: list[ChildSpec] = [child for child in assembly.tree._children if child.name not in left_out]
-    return Supervisor("server", children)
+    return Supervisor("server", children, failures=assembly.tree.failures)
 
 
 @asynccontextmanager

@@ -123,7 +123,7 @@ async def test_the_certificate_of_the_server_is_verified(guarded: Guarded) -> No
     for mode in ("require", "verify-ca"):
         with pytest.raises(SetupError, match="the certificate of Postgres: "):
             await query(guarded.url(sslmode=mode, sslrootcert=stranger))
-    with pytest.raises(LogUnavailable, match="No such file"):
+    with pytest.raises(SetupError, match="No such file"):
         await query(guarded.url(sslmode="verify-full", sslrootcert=guarded.files / "none.crt"))
 
 
@@ -147,7 +147,7 @@ async def test_a_password_from_the_url_or_a_file(guarded: Guarded) -> None:
 
 async def test_a_unix_socket(postgres: PostgresServer) -> None:
     assert (await query(postgres.socket_url, "select inet_server_addr()"))[0] is None
-    with pytest.raises(LogUnavailable, match="No such file"):
+    with pytest.raises(SetupError, match="No such file"):
         await query("postgresql://postgres@/postgres?host=/nonexistent")
 
 

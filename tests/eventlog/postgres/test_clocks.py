@@ -13,6 +13,7 @@ from log_changes import batch, create, put, update
 from kubechronicle.eventlog.errors import UnknownMoment
 from kubechronicle.eventlog.postgres import clocks
 from kubechronicle.eventlog.postgres.clocks import Clocks, SteadyClock
+from kubechronicle.eventlog.postgres.setup import settings
 from kubechronicle.eventlog.retention.retention import OTHERS, RetentionPolicy
 
 Opener = Callable[[], Awaitable[Any]]
@@ -28,15 +29,16 @@ _CLOCK = (
     " 'select pg_catalog.clock_timestamp() + a.by from test_clock.ahead a'",
     "create function test_clock.statement_timestamp() returns timestamptz language sql volatile as"
     " 'select pg_catalog.statement_timestamp() + a.by from test_clock.ahead a'",
-    "do $$ begin execute format('alter database %I set search_path = test_clock, pg_catalog', current_database());"
-    " end $$",
 )
 
 
 @pytest.fixture
-def move_clock(run_sql: RunSql) -> Callable[[timedelta], None]:
+def move_clock(run_sql: RunSql, monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     """Return a function that sets the database's clock ahead of the real one."""
     run_sql(*_CLOCK)
+    pinned = settings.PINNED["search_path"]
+    monkeypatch.setattr(settings, "PIN", settings.PIN.replace(pinned, f"test_clock, {pinned}"))
+    monkeypatch.setattr(settings, "_FIRST_SCHEMA", "test_clock")
 
     def move(ahead: timedelta) -> None:
         run_sql(f"update test_clock.ahead set by = '{ahead.total_seconds()} s'")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from in_process import MAPS, PROTOBUF, configmap, open_server
 from trio.testing import MockClock
 
+from kubechronicle.actors import pauses
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.codecs import errors, protobuf
@@ -293,7 +294,7 @@ async def test_long_lists_are_sent_in_chunks_and_counted(autojump_clock: MockClo
 
 @pytest.mark.parametrize("form", [FORMS["protobuf"], Representation(media_type=YAML)])
 async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_cache, "TURN", 0.0)
+    monkeypatch.setattr(pauses, "TURN", 0.0)
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {}}, revision) for revision in range(5, 5 + 4 * encoding.PART)]

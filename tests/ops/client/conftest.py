@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from in_process import ADMIN
 from server_in_thread import InThread, Running, server_in_thread
 
+from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.ops import cli
 from kubechronicle.ops.client import session
 from kubechronicle.ops.client.kubeconfig import Target
@@ -24,6 +26,26 @@ _namespaces = (f"shop-{number}" for number in itertools.count(1))
 def running() -> Iterator[Running]:
     with server_in_thread() as running:
         yield running
+
+
+@pytest.fixture
+def collector(running: Running) -> Iterator[None]:
+    """Run the garbage collector, which ends the deletions that orphan dependents."""
+    scope = trio.CancelScope()
+
+    async def collect() -> None:
+        with scope:
+            await GarbageCollector(running.server.store).run()
+
+    async def start() -> None:
+        running.server.nursery.start_soon(collect)
+
+    async def stop() -> None:
+        scope.cancel()
+
+    running.run(start)
+    yield
+    running.run(stop)
 
 
 @dataclass

@@ -108,6 +108,7 @@ def made_again(running: Any, name: str) -> int:
     return first
 
 
+@pytest.mark.usefixtures("collector")
 def test_objects_made_again_with_immutable_differences(
     chronicle: Chronicle, shop: tuple[str, int], running: Any
 ) -> None:

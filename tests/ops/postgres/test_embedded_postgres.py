@@ -75,11 +75,11 @@ async def test_data_survives_a_restart(tmp_path: Path) -> None:
     cluster = tmp_path / "postgres"
     async with embedded_postgres(tmp_path) as url:
         async with open_session(url) as session:
-            await session.execute("create table t (n int); insert into t values (7)")
+            await session.execute("create table public.t (n int); insert into public.t values (7)")
         assert working_in(cluster)
     assert not working_in(cluster)
     async with embedded_postgres(tmp_path) as url:
-        assert await value(url, "select n from t") == 7
+        assert await value(url, "select n from public.t") == 7
 
 
 async def test_it_is_private_and_durable(tmp_path: Path) -> None:
