@@ -147,7 +147,7 @@ async def test_a_password_from_the_url_or_a_file(guarded: Guarded) -> None:
 
 async def test_a_unix_socket(postgres: PostgresServer) -> None:
     assert (await query(postgres.socket_url, "select inet_server_addr()"))[0] is None
-    with pytest.raises(SetupError, match="No such file"):
+    with pytest.raises(LogUnavailable, match="No such file"):
         await query("postgresql://postgres@/postgres?host=/nonexistent")
 
 
