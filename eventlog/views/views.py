@@ -143,7 +143,10 @@ class Views:
         for resource in entries.keys() | self._views.keys():
             self[resource].replace(entries.get(resource, []), head.revision)
         self._loaded = head.revision
-        self._note_erasure()  # the missed changes may include one
+        if before:
+            self._note_erasure()  # the missed changes may include one
+        else:
+            self.erasures += 1  # at the start, no cache has anything of before
         (self._progress.restart if restart else self._progress.advance)(head.revision)
         for view in self:
             for follow in view.followers:
