@@ -30,7 +30,7 @@ from kubechronicle.http.outgoing.addresses import NOBODY, Judge
 from kubechronicle.http.outgoing.networks import Connect, Network, Networks, ProxyFailed
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.streaming.copying import copy_both
-from kubechronicle.http.wire.connection import prepare_socket
+from kubechronicle.http.wire.sockets import prepare_socket
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kubechronicle.http.loops import via_field
 from kubechronicle.http.outgoing.networks import DIRECTLY, Connect, NotAllowed, ProxyFailed
 from kubechronicle.http.streaming.vanished import VANISHED, limit_silence
-from kubechronicle.http.wire.connection import keep_alive
+from kubechronicle.http.wire.sockets import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0

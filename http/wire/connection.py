@@ -13,7 +13,6 @@ of the next send. A write or a push sends at once only while nothing is ``_held`
 from __future__ import annotations
 
 import math
-import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,7 +25,7 @@ from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.serve_config import Limits
 from kubechronicle.http.wire.tls import TLSStream
-from kubechronicle.http.wire.work import PASS, Work
+from kubechronicle.http.wire.work import PASS, TOGETHER, Work
 
 if TYPE_CHECKING:
     from kubechronicle.http.wire.http2.connection import Http2Protocol
@@ -196,14 +195,31 @@ class Connection:
         self._released.set()
 
     def _disconnect_exchanges(self) -> None:
-        for exchange in list(self._exchanges):
+        exchanges = list(self._exchanges)
+        for exchange in exchanges[:TOGETHER]:
+            exchange.disconnected()
+        if len(exchanges) > TOGETHER:
+            self._nursery.start_soon(self._disconnect, exchanges[TOGETHER:])
+
+    async def _disconnect(self, exchanges: list[Exchange]) -> None:
+        for number, exchange in enumerate(exchanges):
+            if not number % TOGETHER:
+                await trio.lowlevel.checkpoint()
             exchange.disconnected()
 
-    def reap(self, now: float) -> None:
-        """End the connection if one of its bounds has passed; called by the server's reaper."""
+    def renew(self) -> None:
+        """Forget the wasteful work of the second that has passed."""
         self.work.renew()
         if self._http2 is not None:
-            self._http2.reap(now)
+            self._http2.renew()
+
+    def reap(self, now: float) -> int:
+        """End the connection, or requests of it, whose bound has passed: at most `TOGETHER`. Returns how many."""
+        if self._lost:
+            return 0
+        reaped = self._http2.reap(now) if self._http2 is not None else 0
+        if reaped:
+            return reaped
         blocked = self._stream.blocked_since
         if blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
             self._server.cut_off_slow += 1
@@ -214,6 +230,7 @@ class Connection:
             self._reading.cancel()
         elif self.deadline is None:
             self.deadline = now + self.limits.idle
+            return 0
         elif now >= self.deadline:
             self.deadline = math.inf
             self._server.timed_out += 1
@@ -221,6 +238,9 @@ class Connection:
                 self._abort()
             else:
                 self._nursery.start_soon(self._protocol.drain)
+        else:
+            return 0
+        return 1
 
     def _abort(self) -> None:
         self._stream.abort()
@@ -372,27 +392,3 @@ class Connection:
 
     def count_protocol_error(self) -> None:
         self._server.protocol_errors += 1
-
-
-KEEPALIVE = (
-    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
-    # A client whose machine has vanished is detected after 30 + 3 × 15 s, even if it only listens.
-    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
-    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 15),
-    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-)
-
-
-def prepare_socket(raw: socket.socket) -> None:
-    """Make the socket non-blocking, without delay of small sends, with detection of dead peers."""
-    raw.setblocking(False)
-    keep_alive(raw)
-
-
-def keep_alive(connection: socket.socket | trio.SocketStream) -> None:
-    """Let small sends leave without delay, and let the system look after peers that send nothing."""
-    for level, name, value in KEEPALIVE:
-        option = getattr(socket, name, None)  # the last three are not on every system
-        if option is not None:
-            connection.setsockopt(level, option, value)

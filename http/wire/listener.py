@@ -25,12 +25,13 @@ import trio
 
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.messages import Application
-from kubechronicle.http.wire.connection import Connection, prepare_socket
+from kubechronicle.http.wire.connection import Connection
 from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
-from kubechronicle.http.wire.sockets import bind, close_all, inherited, socket_address
+from kubechronicle.http.wire.sockets import bind, close_all, inherited, prepare_socket, socket_address
 from kubechronicle.http.wire.tls import TLSStream
 from kubechronicle.http.wire.tls_context import ReloadingContext, TLSFiles
+from kubechronicle.http.wire.work import TOGETHER
 
 logger = logging.getLogger(__name__)
 
@@ -239,12 +240,21 @@ class Server:
             changed.set()
 
     async def _reap(self) -> None:
+        renewed = trio.current_time()
         try:
             while True:
                 await trio.sleep(self.limits.reap_interval)
                 now = trio.current_time()
+                if now - renewed >= 1:
+                    renewed = now
+                    for connection in self._connections:
+                        connection.renew()
+                reaped = 0
                 for connection in list(self._connections):
-                    connection.reap(now)
+                    reaped += connection.reap(now)
+                    while reaped >= TOGETHER:
+                        await trio.lowlevel.checkpoint()  # what has been ended runs
+                        reaped = connection.reap(now)
         except trio.Cancelled:
             # Everything is cancelled, but writes are shielded, and without the reaper a client that does not read would
             # block them forever.

@@ -1,4 +1,4 @@
-"""The sockets a server listens on: its own, or those shared by several processes.
+"""The sockets a server listens on: its own, or those shared by several processes; and the options of connections.
 
 With several processes, their supervisor binds one socket for each to the port (SO_REUSEPORT) and keeps it open. The
 kernel distributes new connections over the listening ones by a hash of both addresses. A process inherits all sockets
@@ -74,3 +74,27 @@ def _bound(family: int, address: tuple[object, int], *, shared: bool) -> socket.
             return None
         raise
     return sock
+
+
+KEEPALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+    # A client whose machine has vanished is detected after 30 + 3 × 15 s, even if it only listens.
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 15),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+)
+
+
+def prepare_socket(raw: socket.socket) -> None:
+    """Make the socket non-blocking, without delay of small sends, with detection of dead peers."""
+    raw.setblocking(False)
+    keep_alive(raw)
+
+
+def keep_alive(connection: socket.socket | trio.SocketStream) -> None:
+    """Let small sends leave without delay, and let the system look after peers that send nothing."""
+    for level, name, value in KEEPALIVE:
+        option = getattr(socket, name, None)  # the last three are not on every system
+        if option is not None:
+            connection.setsockopt(level, option, value)

@@ -16,13 +16,15 @@ from typing import Final
 
 import trio
 
-PASS: Final = 8_000
+PASS: Final = 4_000
 """Units of one connection in one pass. Others wait so long for it, a tenth of what they may wait for anything."""
 WASTE: Final = 10_000
 """Frames without a request between two calls of `renew`, or as much work; more is abuse (CVE-2019-9512 and its
 successors)."""
 REQUEST: Final = 200
 """Units of a request until it waits for something or is answered."""
+TOGETHER: Final = PASS // REQUEST
+"""Requests that are ended in one pass: the end of each is work for the task that answers it."""
 FRAME: Final = 3
 """Units of a frame of HTTP/2, SPDY or a WebSocket, whatever is in it."""
 

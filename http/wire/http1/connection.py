@@ -367,12 +367,14 @@ class Http1Protocol:
             self._room.set()
             self._room = None
 
-    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
+    def exchange_done(self, *, goes_on: bool, begun: bool) -> Awaitable[None] | None:
         self._current = None
         if self._closed:
             return None
         held = self._take_held() if self._held is not None else b""
         if not goes_on or self._leaving:
+            if self._rejected and not begun:
+                return self._send_rejection()
             self._close()
             return None
         self._host.idle()

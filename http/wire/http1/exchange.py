@@ -53,9 +53,9 @@ class Exchanging(Protocol):
     async def read_ahead(self) -> None:
         """Read for an application that the reader itself runs and that waits for the end of its client."""
 
-    def exchange_done(self, *, goes_on: bool) -> Awaitable[None] | None:
-        """Note that the answer has been sent. ``goes_on``: another request may follow. Returns the work with the next
-        one, if it is for this task."""
+    def exchange_done(self, *, goes_on: bool, begun: bool) -> Awaitable[None] | None:
+        """Note that the exchange is over. ``goes_on``: another request may follow. ``begun``: an answer, or a part of
+        one, was sent. Returns the work with the next one, if it is for this task."""
 
 
 class Http1Exchange(HttpExchange[bytes]):
@@ -68,6 +68,7 @@ class Http1Exchange(HttpExchange[bytes]):
     takeover: Takeover | None = None
     _received = 0
     _chunked = True
+    _begun = False
     _complete_answer = False
     _opening = b""  # the head of an answer of known length, sent with the first chunk of its body
 
@@ -115,6 +116,7 @@ class Http1Exchange(HttpExchange[bytes]):
         return self._wire.push(framed(chunk) if self._chunked else chunk)
 
     def _head(self, status: int, headers: list[bytes]) -> list[bytes]:
+        self._begun = True
         lines = [status_line(status), *headers, self._protocol.date_line()]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
@@ -200,8 +202,9 @@ class Http1Exchange(HttpExchange[bytes]):
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        self._protocol.exchange_done(goes_on=False)
+        self._protocol.exchange_done(goes_on=False, begun=True)
         del self.request
 
     def _finish(self) -> Awaitable[None] | None:
-        return self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self.received_whole)
+        goes_on = self.keep_alive and self._complete_answer and self.received_whole
+        return self._protocol.exchange_done(goes_on=goes_on, begun=self._begun)

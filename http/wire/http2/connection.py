@@ -24,7 +24,7 @@ from kubechronicle.http.wire.http2.output import WAKE, WRITE, Output
 from kubechronicle.http.wire.http2.streams import StreamTable
 from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
-from kubechronicle.http.wire.work import FRAME, REQUEST
+from kubechronicle.http.wire.work import FRAME, REQUEST, WASTE
 
 CONTINUATIONS = 64
 """Maximum frames of one header block (CVE-2024-27316)."""
@@ -84,9 +84,12 @@ class Http2Protocol:
             await self._output.flush()
         self._streams.leave()
 
-    def reap(self, now: float) -> None:
-        self._streams.reap(now)
+    def renew(self) -> None:
+        self._streams.renew()
         self._workers.shed()
+
+    def reap(self, now: float) -> int:
+        return self._streams.reap(now)
 
     async def received(self, data: bytes) -> None:
         awaited, work = self.awaits_header, self._work
@@ -311,13 +314,13 @@ class Http2Protocol:
         change, self._send_window = value - self._send_window, value
         if not change:
             return
-        self._streams.spend(len(self._streams.open))
-        self._work.left -= WAKE * len(self._output.waiting)
+        # At most a quarter of what is allowed: a client may change the window while all its streams wait.
+        self._streams.spend(min(WAKE * len(self._output.waiting) + len(self._streams.open), WASTE // 4))
         for exchange in self._streams.open.values():
             exchange.window += change
             if exchange.window > frames.MAX_WINDOW:
                 raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
-            exchange.wake()
+        self._output.pass_on()
 
     def _on_push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
         raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)

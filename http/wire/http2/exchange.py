@@ -94,11 +94,14 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     def overdue(self) -> bool:
         return self._overdue
 
-    def reap(self, now: float) -> None:
-        if now >= self._limited_until and self._scope is not None:
-            self._overdue = self.inline = True  # a streamed answer continues in another task
-            self._limited_until = math.inf
-            self._scope.cancel()
+    def reap(self, now: float) -> bool:
+        """End the request if its deadline has passed. True: it is ended now."""
+        if now < self._limited_until or self._scope is None:
+            return False
+        self._overdue = self.inline = True  # a streamed answer continues in another task
+        self._limited_until = math.inf
+        self._scope.cancel()
+        return True
 
     # --- receiving ---
 
@@ -192,6 +195,13 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
         self._streams.half_closed(self)
 
     async def _send_body(self, parts: list[bytes], data: bytes, *, end: bool) -> None:
+        try:
+            await self._send_frames(parts, data, end=end)
+        finally:
+            if self._output.waiting:
+                self._output.pass_on()
+
+    async def _send_frames(self, parts: list[bytes], data: bytes, *, end: bool) -> None:
         """Send frames as large as windows and the client's settings allow, up to WRITE bytes in one write."""
         output, size, at, gathered = self._output, len(data), 0, 0
         patience = math.inf
@@ -203,6 +213,8 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
                 if parts:
                     await self._emit(parts, gathered)
                     parts, gathered = [], 0
+                    if output.waiting:
+                        output.pass_on()
                 else:
                     patience = min(patience, trio.current_time() + self._host.limits.send_wait)
                     await self._wait_room(patience)
@@ -222,14 +234,15 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     async def _wait_room(self, patience: float) -> None:
         """Wait until the window may have grown. Raises ClientDisconnected after ``patience``."""
         waiting = self._output.waiting
+        self._output.pass_on()
         self._room = trio.Event()
-        waiting.add(self)
+        waiting[self] = None
         try:
             with trio.move_on_at(patience):
                 await self._room.wait()
                 return
         finally:
-            waiting.discard(self)
+            del waiting[self]
             self._room = None
         self._host.count_cut_off()
         self._streams.reset(self, ErrorCode.CANCEL)

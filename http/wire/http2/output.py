@@ -16,13 +16,15 @@ from kubechronicle.http.wire.http2.headers import NO_TABLE, encode_answer
 from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
-WAKE = 20
-"""Units of work (work.py) of an exchange that is woken and waits again."""
+WAKE = 60
+"""Units of work (work.py) of an exchange that is woken, sends a little and waits again."""
 WRITE = 64 * 1024
 """Bytes of DATA in one write: four frames, so that a large answer needs fewer system calls."""
 
 
 class Waiting(Protocol):
+    window: int
+
     def wake(self) -> None:
         """Note that a window may have grown."""
 
@@ -32,7 +34,7 @@ class Output:
 
     ``window``: bytes that the client accepts on all streams together.
     ``frame_size``: maximum bytes of a frame.
-    ``waiting``: the exchanges that wait for a window to grow.
+    ``waiting``: the exchanges that wait for a window to grow, in the order in which they began to wait.
     """
 
     def __init__(self, host: ConnectionHost, date_field: DateField, workers: Workers) -> None:
@@ -41,7 +43,7 @@ class Output:
         self._workers = workers
         self.window = frames.DEFAULT_WINDOW
         self.frame_size = frames.FRAME_SIZE
-        self.waiting: set[Waiting] = set()
+        self.waiting: dict[Waiting, None] = {}
         self.closed = False
         self._parts: list[bytes] = []
         self._size = 0
@@ -69,9 +71,17 @@ class Output:
         if self.window > frames.MAX_WINDOW:
             raise frames.ConnectionFailed(frames.ErrorCode.FLOW_CONTROL_ERROR)
         if not was_open:  # otherwise they wait for windows of their own
-            self._host.work.left -= WAKE * len(self.waiting)
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Wake the first exchange that can send, which passes on the rest of the window. To wake all of them for each
+        byte would be work without an end (CVE-2019-9511)."""
+        if self.window > 0:
             for each in self.waiting:
-                each.wake()
+                if each.window > 0:
+                    self._host.work.left -= WAKE
+                    each.wake()
+                    return
 
     @property
     def ready(self) -> bool:

@@ -11,6 +11,7 @@ from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode
 from kubechronicle.http.wire.http2.output import Output
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.work import TOGETHER
 
 RUNAWAY = 2
 """Multiple of the allowed streams: more running requests, including those reset by the client, are abuse. As many
@@ -86,10 +87,17 @@ class StreamTable:
         if len(self.running) >= self._most:
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
 
-    def reap(self, now: float) -> None:
+    def renew(self) -> None:
         self._resets = 0
+
+    def reap(self, now: float) -> int:
+        """End the requests whose deadline has passed, at most `TOGETHER`. Returns how many."""
+        reaped = 0
         for exchange in self.running:
-            exchange.reap(now)
+            reaped += exchange.reap(now)
+            if reaped == TOGETHER:
+                break
+        return reaped
 
     # --- ends ---
 

@@ -106,6 +106,28 @@ async def test_bad_chunk_ends_the_connection(wire: Any) -> None:
     await served.check_alive()
 
 
+async def test_a_bad_chunk_is_400_whenever_it_comes(wire: Any) -> None:
+    """The handler waits for the body when the bad chunk comes, in a record of its own."""
+    reading = trio.Event()
+
+    async def app(request: Request) -> Response:
+        reading.set()
+        return Response(200, [], await request.body(1 << 20))
+
+    served = await wire(app)
+    stream = await served.connect()
+    await stream.send_all(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    await reading.wait()
+    await stream.send_all(b"zz\r\nabc\r\n")
+    received = b""
+    with trio.fail_after(60):
+        while part := await stream.receive_some():
+            received += part
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1") == 1
+    await served.check_alive()
+
+
 async def test_upgrade_to_h2c_is_ignored(wire: Any) -> None:
     served = await wire(hello)
     received = await served.say(

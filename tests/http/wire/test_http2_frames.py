@@ -69,6 +69,7 @@ class Talk:
     def reap(self) -> None:
         """Do as the connection does every second."""
         self.work.renew()
+        self.protocol.renew()
         self.protocol.reap(0.0)
 
     async def app(self, request: Request) -> Response:
