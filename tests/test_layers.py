@@ -194,6 +194,13 @@ def test_no_shipped_module_imports_a_developers_tool() -> None:
     ]
 
 
+def test_a_server_starts_without_pytest() -> None:
+    """trio.testing imports pytest where it is installed, and so for each server of the tests."""
+    imports = "import sys, kubechronicle.ops.server.preparation; print('pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 @pytest.mark.parametrize("folder", sorted(STAIRCASES))
 def test_folders_form_a_staircase(folder: str) -> None:
     stairs = STAIRCASES[folder]

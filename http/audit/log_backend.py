@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
 import trio
-from trio.testing import wait_all_tasks_blocked  # of Trio's core; its scheduler calls it when it is idle
 
 from kubechronicle.api.audit.events import OVERHEAD, Event, Offered, legacy_line
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
@@ -160,6 +159,10 @@ class LogBackend:
 
     async def _gather(self) -> None:
         """Gather events, and pass them to the thread."""
+        # Of Trio's core: its scheduler calls it when it is idle. Imported here, because trio.testing imports pytest
+        # where that is installed, which takes 0.1 s of a start.
+        from trio.testing import wait_all_tasks_blocked
+
         while True:
             await self._some.wait()
             if self._buffered:
