@@ -10,7 +10,7 @@ from kubechronicle.api.values.objects import Object
 
 def node_status(obj: Object) -> None:
     """Make all capacity allocatable if a node reports no allocatable resources."""
-    if not obj.get("allocatable") and obj.get("capacity"):
+    if obj.get("allocatable") is None and obj.get("capacity"):
         obj["allocatable"] = dict(obj["capacity"])
 
 
