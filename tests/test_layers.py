@@ -75,7 +75,7 @@ STAIRCASES = {
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
                "branches"),
     "http": (
-        "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
+        "wire", "streaming", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
     "ops": ("settings", "postgres", "server", "maintenance", "cluster", "client", "migration", "development", "bench"),
