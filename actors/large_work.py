@@ -269,6 +269,7 @@ class Turn(msgspec.Struct, eq=False):
     _work: LargeWork
     _user: str
     _place: int = 0  # bytes
+    _most: int = 0  # bytes of its largest place, which it keeps when it has paused
     _lane: _Lane | None = None  # of the place
     _bytes: int = 0
     waits_until: float = 0.0
@@ -289,24 +290,23 @@ class Turn(msgspec.Struct, eq=False):
 
     def is_small(self, size: int) -> bool:
         """Tell whether ``run`` would call the function at once, and ``begin`` do nothing: a caller may do without."""
-        return size <= LARGE and not self._place and not self.slow
+        return size <= LARGE and not self._most and not self.slow
 
     async def begin(self, size: int) -> None:
         """Wait for a place, if the size is large and this request has none. StatusError 429.
 
         Not while holding a lock: the requests that have the places may wait for it.
         """
-        if self.slow:
-            size = max(size, LARGE + 1)
+        size = max(size, self._most, LARGE + 1 if self.slow else 0)
         if size > LARGE and not self._place:
             lane = self._work.lane(self._user, size)
             await lane.take_place(self._user, size)
-            self._place, self._lane = size, lane
+            self._place, self._lane, self._most = size, lane, max(size, self._most)
 
     async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T:
         """Call the function: in the thread if its input is large, or another one of this request was, and the user's
         work of this size is not known to be quick. Otherwise at once, without a checkpoint."""
-        size = max(size, self._place)
+        size = max(size, self._most)
         if size <= LARGE and not self.slow:
             return function(*arguments)
         if size <= QUICK_BYTES and not self.slow and self._work.is_quick(self._user):

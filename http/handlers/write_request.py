@@ -182,12 +182,13 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
     turn = context.turn
-    is_protobuf = request.headers.first.get("content-type", "").startswith(negotiate.PROTOBUF)
+    kind = request.headers.first.get("content-type", "")
+    weight = partial(budget.weight, protobuf=kind.startswith(negotiate.PROTOBUF), yaml="yaml" in kind)
     here = request.body_at_once(MAX_BODY)
-    if here is not None and turn.is_small(budget.weight(here, protobuf=is_protobuf)):
+    if here is not None and turn.is_small(weight(here)):
         return here
     raw = await request.body(MAX_BODY, turn.reserve)
-    await turn.begin(budget.weight(raw, protobuf=is_protobuf))
+    await turn.begin(weight(raw))
     return raw
 
 
