@@ -210,6 +210,24 @@ class _Piece:
         self.computed = 0.0
 
 
+class _Failure:
+    """The error of a call in a thread, until it is taken.
+
+    Frames of the thread outlive their call: the traceback of the error refers to them. If one of them still had the
+    error, only a garbage collection would free it, with the decoded body in another frame.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        error, self._error = self._error, None
+        assert error is not None
+        return error
+
+
 class _Lane:
     """The places and the thread of one lane."""
 
@@ -239,19 +257,24 @@ class _Lane:
         but the thread takes no other work until then."""
         await self._thread.take(user, 1)
         try:
-            return await trio.to_thread.run_sync(
+            result = await trio.to_thread.run_sync(
                 self._compute, piece, function, *arguments, limiter=self._limiter, abandon_on_cancel=True
             )
         finally:
             self._thread.give_back(user, 1)
+        if isinstance(result, _Failure):
+            raise result.take()
+        return result
 
-    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
+    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T | _Failure:
         """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken
         it while the function waited for the thread."""
-        headroom.require(headroom.MARGIN)
         piece.computed, began = inf, thread_time()
         try:
+            headroom.require(headroom.MARGIN)
             return function(*arguments)
+        except BaseException as error:
+            return _Failure(error)
         finally:
             piece.computed = thread_time() - began
             self._pieces += 1
