@@ -43,7 +43,7 @@ import msgspec
 import trio
 
 from kubechronicle.actors.evaluation import IN_THREAD, run_in_thread
-from kubechronicle.actors.fair_share import FairShare
+from kubechronicle.actors.fair_share import FairShare, FairThreads
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.values.caches import kept_in_order
@@ -233,13 +233,12 @@ class _Lane:
 
     def __init__(self, room: int) -> None:
         self.places = FairShare(room)
-        self._thread = FairShare(1)
-        self._limiter = trio.CapacityLimiter(1)  # taken until an abandoned function ends
+        self._thread = FairThreads(1)
         self._rejected = self._pieces = 0
         self._computed = 0.0
 
     def statistics(self) -> LargeStatistics:
-        places, thread = self.places, self._thread
+        places, thread = self.places, self._thread.share
         waited = places.waited + thread.waited
         return LargeStatistics(
             places.waiting, places.taken, thread.waiting, waited, self._pieces, self._computed, self._rejected
@@ -255,13 +254,7 @@ class _Lane:
     async def run(self, user: str, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
         """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
         but the thread takes no other work until then."""
-        await self._thread.take(user, 1)
-        try:
-            result = await trio.to_thread.run_sync(
-                self._compute, piece, function, *arguments, limiter=self._limiter, abandon_on_cancel=True
-            )
-        finally:
-            self._thread.give_back(user, 1)
+        result = await self._thread.run(self._compute, piece, function, *arguments, user=user, abandons=True)
         if isinstance(result, _Failure):
             raise result.take()
         return result

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.actors.fair_share import SERVED
 from kubechronicle.actors.writing.targets import new_uid
 from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
@@ -179,6 +180,7 @@ def authenticate(services: Services, following: Step) -> Step:
         succeeded(seconds)
         seen(user.name)
         context.user = user
+        SERVED.set(user.name)
         return following(request, context)
 
     async def authenticate_again(
@@ -192,6 +194,7 @@ def authenticate(services: Services, following: Step) -> Step:
         succeeded(seconds)
         seen(user.name)
         context.user = user
+        SERVED.set(user.name)
         return await following(request, context)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:

@@ -8,7 +8,6 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.context import Context, Step

@@ -35,6 +35,7 @@ HTTP_MAY_IMPORT = (
     "actors.eviction",
     "actors.evaluation",
     "actors.external_answers",
+    "actors.fair_share",
     "actors.history",
     "actors.large_work",
     "actors.pauses",
