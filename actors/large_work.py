@@ -254,7 +254,8 @@ class _Lane:
     async def run(self, user: str, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
         """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
         but the thread takes no other work until then."""
-        result = await self._thread.run(self._compute, piece, function, *arguments, user=user, abandons=True)
+        computed = partial(self._compute, piece, function, *arguments)
+        result: T | _Failure = await self._thread.run(computed, user=user, abandons=True)
         if isinstance(result, _Failure):
             raise result.take()
         return result

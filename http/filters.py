@@ -176,6 +176,9 @@ def authenticate(services: Services, following: Step) -> Step:
             return authenticate_again(request, context, undecided, started)
         except Rejected as error:
             return refuse(request, context, error, started)
+        return identified(request, context, user, started)
+
+    def identified(request: Request, context: Context, user: User, started: float) -> Awaitable[Response]:
         context.authenticated = seconds = time.perf_counter() - started
         succeeded(seconds)
         seen(user.name)
@@ -190,12 +193,7 @@ def authenticate(services: Services, following: Step) -> Step:
             user = await _with_answers(services, request, context, undecided)
         except Rejected as error:
             return await refuse(request, context, error, started)
-        context.authenticated = seconds = time.perf_counter() - started
-        succeeded(seconds)
-        seen(user.name)
-        context.user = user
-        SERVED.set(user.name)
-        return await following(request, context)
+        return await identified(request, context, user, started)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR

@@ -2,7 +2,7 @@
 
 Lives here: a validator for documents that another decoder has rejected, which finds the text clients expect. Not here:
 values. The states and texts are those of encoding/json's scanner.go. One regular expression skips runs of valid members
-and items without members of their own; the scanner reads the rest. The error is at the same byte, for example
+and items whose own members are scalars; the scanner reads the rest. The error is at the same byte, for example
 
     nonsense      invalid character 'o' in literal null (expecting 'u')
     {"a":1,}      invalid character '}' looking for beginning of object key string
@@ -23,7 +23,10 @@ _DIGITS = re.compile(rb"[0-9]*")
 _SPACE = rb"[ \t\r\n]*+"
 _TEXT = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*"'
 _NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
-_ITEM = rb"(?:%b|%b|true|false|null|\[%b\]|\{%b\})%b,%b" % (_TEXT, _NUMBER, *[_SPACE] * 4)
+_SCALAR = rb"(?:%b|%b|true|false|null)%b" % (_TEXT, _NUMBER, _SPACE)
+_MEMBER = rb"%b%b:%b%b" % (_TEXT, _SPACE, _SPACE, _SCALAR)
+_LIST, _OBJECT = (rb"%%b%b(?:%b(?:,%b%b)*)?%%b%b" % (_SPACE, one, _SPACE, one, _SPACE) for one in (_SCALAR, _MEMBER))
+_ITEM = rb"(?:%b|%b|%b),%b" % (_SCALAR, _LIST % (rb"\[", rb"\]"), _OBJECT % (rb"\{", rb"\}"), _SPACE)
 _ITEMS = re.compile(rb"(?:%b){0,1000}" % _ITEM)
 _MEMBERS = re.compile(rb"(?:%b%b:%b%b){0,1000}" % (_TEXT, _SPACE, _SPACE, _ITEM))
 _ESCAPES = frozenset(b'bfnrt\\/"')
@@ -64,7 +67,7 @@ def _document(data: bytes, max_depth: int) -> None:
             if data[at] != 0x2C:
                 _reject(data, at, "after object key:value pair" if inside_object else "after array element")
             at = _blanks(data, at + 1)
-            if len(stack) < max_depth:  # else an empty container in the run would be too deep
+            if len(stack) < max_depth:  # else a container in the run would be too deep
                 run = _MEMBERS if inside_object else _ITEMS
                 while at < (at := _skip(run, data, at)):
                     pass

@@ -32,6 +32,7 @@ from kubechronicle.api.meta.options import (
     sent_write_options,
 )
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, custom_bodies, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -183,7 +184,11 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     429."""
     turn = context.turn
     kind = request.headers.first.get("content-type", "")
-    weight = partial(budget.weight, protobuf=kind.startswith(negotiate.PROTOBUF), yaml="yaml" in kind)
+
+    def weight(body: bytes) -> int:
+        size = budget.weight(body, protobuf=kind.startswith(negotiate.PROTOBUF), yaml="yaml" in kind)
+        return max(size, json_patch.MAX_COPIED) if "json-patch" in kind and json_patch.may_grow(body) else size
+
     here = request.body_at_once(MAX_BODY)
     if here is not None and turn.is_small(weight(here)):
         return here
