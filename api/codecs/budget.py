@@ -29,8 +29,8 @@ SMALL_MESSAGE: Final = 32 * 1024
 PART: Final = 24
 """Bytes of a usual object for each of its parts. Rules take as long for each small invalid item of a list as for many
 bytes of a usual object."""
-DENSE: Final = 1024
-"""Bytes of a JSON document whose parts need not be counted: each has two bytes at least."""
+DENSE: Final = 8 * 1024
+"""Bytes of a JSON document whose parts are not counted, to save time: the rules take 40 ms for the most of them."""
 
 MAX_ALIASED: Final = 100_000
 """The most values that aliases may add to a YAML document. Go's limit is higher and grows with the document."""
@@ -63,7 +63,7 @@ def weight(data: bytes, *, protobuf: bool = False, yaml: bool = False) -> int:
     if protobuf:
         return size + PART * data.count(0)
     if not yaml:
-        return max(size, PART * data.count(b",")) if size > DENSE else size
+        return max(size, PART * (size - len(data.translate(None, b",")))) if size > DENSE else size
     if b"&" in data and b"*" in data and _ANCHOR.search(data):
         return size + PART * MAX_ALIASED
     return max(size, PART * sum(map(data.count, _YAML_MARKS)))

@@ -263,11 +263,10 @@ class _Translation:
 
     async def _send_output(self, output: list[bytes | memoryview]) -> bool:
         """Send what has gathered. False if the client is gone: the session ends."""
-        data = b"".join(output)
-        output.clear()
-        if data and not await self._session.send_frames(data):
+        if output and not await self._session.send_frames(b"".join(output)):
             self._end(None)
             return False
+        output.clear()
         return True
 
     @property
