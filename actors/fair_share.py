@@ -3,14 +3,22 @@
     alice has the only unit; alice, alice and bob wait, in this order
     alice gives it back    →    bob has it, and then alice
 
-So a user waits for one request of each other user, however many those have sent.
+So a user waits for one request of each other user, however many those have sent. `FairThreads` are threads that are
+shared so. Trio's own limiters serve in the order of arrival: one user could fill them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final, TypeVar
 
 import trio
+
+T = TypeVar("T")
+
+SERVED: Final[ContextVar[str]] = ContextVar("the user whose request a task serves", default="")
 
 
 class FairShare:
@@ -86,3 +94,28 @@ class _Waiting:
     def __init__(self, size: int) -> None:
         self.given = trio.Event()
         self.size = size
+
+
+class FairThreads:
+    """At most ``most`` threads of users who take turns. ``share``: the threads taken, and who waits."""
+
+    def __init__(self, most: int) -> None:
+        self.share = FairShare(most)
+        self._limiter = trio.CapacityLimiter(most)  # taken until an abandoned function ends
+
+    async def run(
+        self, function: Callable[..., T], *arguments: object, user: str | None = None, abandons: bool = False
+    ) -> T:
+        """Call a function in a thread, when it is the turn of the user; None: the one whose request the task serves.
+
+        ``abandons``: a cancelled caller does not wait for its end, but the thread takes no other work until then.
+        """
+        user = SERVED.get() if user is None else user
+        await self.share.take(user, 1)
+        try:
+            result: T = await trio.to_thread.run_sync(
+                function, *arguments, limiter=self._limiter, abandon_on_cancel=abandons
+            )
+            return result
+        finally:
+            self.share.give_back(user, 1)

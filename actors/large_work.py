@@ -43,7 +43,7 @@ import msgspec
 import trio
 
 from kubechronicle.actors.evaluation import IN_THREAD, run_in_thread
-from kubechronicle.actors.fair_share import FairShare
+from kubechronicle.actors.fair_share import FairShare, FairThreads
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.values.caches import kept_in_order
@@ -210,18 +210,35 @@ class _Piece:
         self.computed = 0.0
 
 
+class _Failure:
+    """The error of a call in a thread, until it is taken.
+
+    Frames of the thread outlive their call: the traceback of the error refers to them. If one of them still had the
+    error, only a garbage collection would free it, with the decoded body in another frame.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        error, self._error = self._error, None
+        assert error is not None
+        return error
+
+
 class _Lane:
     """The places and the thread of one lane."""
 
     def __init__(self, room: int) -> None:
         self.places = FairShare(room)
-        self._thread = FairShare(1)
-        self._limiter = trio.CapacityLimiter(1)  # taken until an abandoned function ends
+        self._thread = FairThreads(1)
         self._rejected = self._pieces = 0
         self._computed = 0.0
 
     def statistics(self) -> LargeStatistics:
-        places, thread = self.places, self._thread
+        places, thread = self.places, self._thread.share
         waited = places.waited + thread.waited
         return LargeStatistics(
             places.waiting, places.taken, thread.waiting, waited, self._pieces, self._computed, self._rejected
@@ -237,21 +254,21 @@ class _Lane:
     async def run(self, user: str, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
         """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
         but the thread takes no other work until then."""
-        await self._thread.take(user, 1)
-        try:
-            return await trio.to_thread.run_sync(
-                self._compute, piece, function, *arguments, limiter=self._limiter, abandon_on_cancel=True
-            )
-        finally:
-            self._thread.give_back(user, 1)
+        computed = partial(self._compute, piece, function, *arguments)
+        result: T | _Failure = await self._thread.run(computed, user=user, abandons=True)
+        if isinstance(result, _Failure):
+            raise result.take()
+        return result
 
-    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
+    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T | _Failure:
         """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken
         it while the function waited for the thread."""
-        headroom.require(headroom.MARGIN)
         piece.computed, began = inf, thread_time()
         try:
+            headroom.require(headroom.MARGIN)
             return function(*arguments)
+        except BaseException as error:
+            return _Failure(error)
         finally:
             piece.computed = thread_time() - began
             self._pieces += 1
@@ -269,6 +286,7 @@ class Turn(msgspec.Struct, eq=False):
     _work: LargeWork
     _user: str
     _place: int = 0  # bytes
+    _most: int = 0  # bytes of its largest place, which it keeps when it has paused
     _lane: _Lane | None = None  # of the place
     _bytes: int = 0
     waits_until: float = 0.0
@@ -289,24 +307,23 @@ class Turn(msgspec.Struct, eq=False):
 
     def is_small(self, size: int) -> bool:
         """Tell whether ``run`` would call the function at once, and ``begin`` do nothing: a caller may do without."""
-        return size <= LARGE and not self._place and not self.slow
+        return size <= LARGE and not self._most and not self.slow
 
     async def begin(self, size: int) -> None:
         """Wait for a place, if the size is large and this request has none. StatusError 429.
 
         Not while holding a lock: the requests that have the places may wait for it.
         """
-        if self.slow:
-            size = max(size, LARGE + 1)
+        size = max(size, self._most, LARGE + 1 if self.slow else 0)
         if size > LARGE and not self._place:
             lane = self._work.lane(self._user, size)
             await lane.take_place(self._user, size)
-            self._place, self._lane = size, lane
+            self._place, self._lane, self._most = size, lane, max(size, self._most)
 
     async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T:
         """Call the function: in the thread if its input is large, or another one of this request was, and the user's
         work of this size is not known to be quick. Otherwise at once, without a checkpoint."""
-        size = max(size, self._place)
+        size = max(size, self._most)
         if size <= LARGE and not self.slow:
             return function(*arguments)
         if size <= QUICK_BYTES and not self.slow and self._work.is_quick(self._user):

@@ -117,3 +117,13 @@ def as_status_error(error: Exception) -> StatusError | None:
         if translate is not None:
             return translate(error)
     return None
+
+
+def code_of(error: Exception) -> int:
+    """Return the HTTP code of the answer to an error.
+
+    A caller that kept the Status error in a variable would refer to itself through the traceback: the request's
+    body would stay until a garbage collection.
+    """
+    known = error if isinstance(error, StatusError) else as_status_error(error)
+    return 500 if known is None else known.code

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.actors.fair_share import SERVED
 from kubechronicle.actors.writing.targets import new_uid
 from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.errors import status
@@ -175,10 +176,14 @@ def authenticate(services: Services, following: Step) -> Step:
             return authenticate_again(request, context, undecided, started)
         except Rejected as error:
             return refuse(request, context, error, started)
+        return identified(request, context, user, started)
+
+    def identified(request: Request, context: Context, user: User, started: float) -> Awaitable[Response]:
         context.authenticated = seconds = time.perf_counter() - started
         succeeded(seconds)
         seen(user.name)
         context.user = user
+        SERVED.set(user.name)
         return following(request, context)
 
     async def authenticate_again(
@@ -188,11 +193,7 @@ def authenticate(services: Services, following: Step) -> Step:
             user = await _with_answers(services, request, context, undecided)
         except Rejected as error:
             return await refuse(request, context, error, started)
-        context.authenticated = seconds = time.perf_counter() - started
-        succeeded(seconds)
-        seen(user.name)
-        context.user = user
-        return await following(request, context)
+        return await identified(request, context, user, started)
 
     async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR

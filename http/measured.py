@@ -8,11 +8,10 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.context import Context, Step
-from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.errors import code_of
 from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
@@ -60,8 +59,7 @@ def measured(metrics: Metrics, is_served: Callable[[RequestInfo], bool], followi
         except ClientDisconnected:
             raise
         except Exception as error:
-            known = error if isinstance(error, StatusError) else as_status_error(error)
-            code = known.code if known is not None else 500
+            code = code_of(error)
             seconds = time.perf_counter() - started
             series.observe(code, seconds, 0, _excluded(context))
             if seconds > SLOW:

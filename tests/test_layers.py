@@ -35,6 +35,7 @@ HTTP_MAY_IMPORT = (
     "actors.eviction",
     "actors.evaluation",
     "actors.external_answers",
+    "actors.fair_share",
     "actors.history",
     "actors.large_work",
     "actors.pauses",
@@ -75,7 +76,7 @@ STAIRCASES = {
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
                "branches"),
     "http": (
-        "streaming", "wire", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
+        "wire", "streaming", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
     "ops": ("settings", "postgres", "server", "maintenance", "cluster", "client", "migration", "development", "bench"),

@@ -26,7 +26,7 @@ import trio
 from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
-from kubechronicle.actors.large_work import LARGE, Turn
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.apart import spanning_error
 from kubechronicle.actors.writing.overlay import Overlay
@@ -179,7 +179,7 @@ class Together:
         caller, turn = self._caller, self._turn
         size = sum(write.size for write in writes)
         for _ in range(MAX_ATTEMPTS):
-            if size > LARGE or turn.slow:
+            if not turn.is_small(size):
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             conflict, failed = None, None
             async with self._loop.locks(writes, deadline=caller.deadline):

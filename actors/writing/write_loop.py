@@ -17,7 +17,7 @@ from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
-from kubechronicle.actors.large_work import LARGE, LARGE_BYTES, Turn
+from kubechronicle.actors.large_work import LARGE_BYTES, Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.writing.apart import NAMESPACES, commit_apart, namespace_now
@@ -108,7 +108,7 @@ class WriteLoop:
         for _ in range(MAX_ATTEMPTS):
             old = self._reads.peek(*write.key) if write.change is not None else None
             size = max(write.size, len(old.json)) if old is not None else write.size
-            if size > LARGE or turn.slow:
+            if not turn.is_small(size):
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             keys = self._keys_to_lock(write)
             async with self._key_locks.hold(keys, deadline=caller.deadline):

@@ -1,7 +1,8 @@
 """Syntax errors of JSON documents, with the texts of Go's encoding/json.
 
 Lives here: a validator for documents that another decoder has rejected, which finds the text clients expect. Not here:
-values. The states and texts are those of encoding/json's scanner.go; the error is at the same byte, for example
+values. The states and texts are those of encoding/json's scanner.go. One regular expression skips runs of valid members
+and items whose own members are scalars; the scanner reads the rest. The error is at the same byte, for example
 
     nonsense      invalid character 'o' in literal null (expecting 'u')
     {"a":1,}      invalid character '}' looking for beginning of object key string
@@ -18,6 +19,16 @@ _END = "unexpected end of JSON input"
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _DIGITS = re.compile(rb"[0-9]*")
+# Groups are repeated greedily: some releases of Python match possessive groups wrongly.
+_SPACE = rb"[ \t\r\n]*+"
+_TEXT = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
+_SCALAR = rb"(?:%b|%b|true|false|null)%b" % (_TEXT, _NUMBER, _SPACE)
+_MEMBER = rb"%b%b:%b%b" % (_TEXT, _SPACE, _SPACE, _SCALAR)
+_LIST, _OBJECT = (rb"%%b%b(?:%b(?:,%b%b)*)?%%b%b" % (_SPACE, one, _SPACE, one, _SPACE) for one in (_SCALAR, _MEMBER))
+_ITEM = rb"(?:%b|%b|%b),%b" % (_SCALAR, _LIST % (rb"\[", rb"\]"), _OBJECT % (rb"\{", rb"\}"), _SPACE)
+_ITEMS = re.compile(rb"(?:%b){0,1000}" % _ITEM)
+_MEMBERS = re.compile(rb"(?:%b%b:%b%b){0,1000}" % (_TEXT, _SPACE, _SPACE, _ITEM))
 _ESCAPES = frozenset(b'bfnrt\\/"')
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
@@ -56,6 +67,10 @@ def _document(data: bytes, max_depth: int) -> None:
             if data[at] != 0x2C:
                 _reject(data, at, "after object key:value pair" if inside_object else "after array element")
             at = _blanks(data, at + 1)
+            if len(stack) < max_depth:  # else a container in the run would be too deep
+                run = _MEMBERS if inside_object else _ITEMS
+                while at < (at := _skip(run, data, at)):
+                    pass
             if inside_object:
                 at = _key(data, at)
             break

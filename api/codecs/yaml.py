@@ -1,7 +1,7 @@
 """YAML bodies, as in sigs.k8s.io/yaml: from YAML to the values of equivalent JSON, and back.
 
 libyaml parses events; an explicit stack builds the values, so that no document can exhaust Python's or C's stack.
-`yaml_scalars.py` decides the values of scalars, not PyYAML. Only the first document of a body is read. `_MAX_ALIASED`
+`yaml_scalars.py` decides the values of scalars, not PyYAML. Only the first document of a body is read. `MAX_ALIASED`
 limits the values that aliases add, so that a small document cannot expand without limit.
 
 Errors have go-yaml's texts, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
@@ -29,7 +29,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
-from kubechronicle.api.codecs.budget import MAX_VALUES, require_within
+from kubechronicle.api.codecs.budget import MAX_ALIASED, MAX_VALUES, require_within
 from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import DecodeError
@@ -41,8 +41,6 @@ from kubechronicle.api.values.recent import Recent
 
 __all__ = ["decode", "decode_all", "decode_nearly_plain", "decode_plain", "decode_value", "encode", "is_plain"]
 
-# The most values that aliases may add to a document. Go's limit is higher and grows with the document.
-_MAX_ALIASED = 100_000
 SEVERAL = "yaml: unmarshal errors:"
 """The first line of one error about several keys."""
 
@@ -319,7 +317,7 @@ class _Builder:
     def _copy(self, value: Any, depth: int) -> Any:
         """Copy an aliased value. Values must not be shared, because objects are changed in place."""
         self._aliased += 1
-        if self._aliased > _MAX_ALIASED:
+        if self._aliased > MAX_ALIASED:
             raise DecodeError("yaml: document contains excessive aliasing")
         if depth > MAX_DEPTH:
             raise DecodeError(f"yaml: exceeded max depth of {MAX_DEPTH}")

@@ -34,6 +34,19 @@ MAX_COPIED: Final = 3 * 1024 * 1024
 """Bytes that ``copy`` operations may add in all, as in Kubernetes: the size limit of a request body."""
 
 
+FEW_COPIES: Final = 4
+"""Operations that copy. More of them can make a large document of a small one."""
+
+
+def may_grow(patch: bytes) -> bool:
+    """Tell whether the operations of an encoded patch may copy much.
+
+    >>> may_grow(b'[{"op":"copy","from":"/a","path":"/b"}]')
+    False
+    """
+    return patch.count(b"copy") > FEW_COPIES or b"\\u00" in patch
+
+
 class PatchFailed(ValueError):
     """A failed operation. The text is the library's. ``operation``: its position in the patch."""
 

@@ -115,6 +115,8 @@ _ESCAPABLE: Final = re.compile(r"[\\,=]")
 
 def _split_terms(text: str) -> list[str]:
     """Split at commas that are not escaped."""
+    if "\\" not in text:
+        return text.split(",")
     terms, start = [], 0
     for match in _COMMA.finditer(text):
         if match.group() == ",":
@@ -124,6 +126,9 @@ def _split_terms(text: str) -> list[str]:
 
 
 def _unescape(value: str) -> str:
+    if "\\" not in value and "=" not in value:
+        return value
+
     def replace(match: re.Match[str]) -> str:
         sequence = match.group()
         if sequence in (",", "="):

@@ -9,7 +9,7 @@ Source: apimachinery ``pkg/labels``. Every parse error is a 400 BadRequest with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.errors import status
@@ -183,6 +183,7 @@ _OPERATORS: Final = {
     ">": "gt",
     "<": "lt",
 }
+_ORDERS: Final = ("<", ">")
 _BINARY_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
 
 
@@ -191,34 +192,70 @@ class _Token(NamedTuple):
     text: str
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """Split into symbols, keywords and words, with an end token.
+_SYMBOL: Final = {word: _Token(word, word) for word in _KEYWORDS}
+_WORD: Final = {word: _Token(_IDENTIFIER, word) for word in ("in", "notin")}
+
+
+def _tokens(text: str) -> list[_Token]:
+    """Split into symbols, keywords and words, with end tokens: an error at the end looks at two of them.
 
     As in apimachinery's lexer, a NUL ends the text, but one right behind a symbol or word is skipped.
     """
-    for match in _TOKEN.finditer(text):
-        word = match.group(1)
-        if word is None:
+    words = _TOKEN.findall(text)
+    if "" in words:  # a NUL
+        del words[words.index("") :]
+    return [_SYMBOL.get(word) or _Token(_IDENTIFIER, word) for word in words] + [_Token(_END, "")] * 4
+
+
+_TEXT: Final = r"[^ \t\r\n=!(),><\0]"
+_SIMPLE: Final = re.compile(
+    rf"(!?)({_TEXT}+)(?:(==|=|!=|<|>)({_TEXT}*)| (in|notin) \(((?:{_TEXT}|,)+)\))?(,(?!\0)|\Z)",
+)
+"""A requirement as programs write it. There may be thousands in a selector."""
+
+
+def _read_simple(text: str) -> tuple[list[Requirement], int]:
+    """Return the requirements at the begin of a selector that have their usual form and are valid, and the position
+    behind them and a comma; -1: nothing is left."""
+    found: list[Requirement] = []
+    at = 0
+    while match := _SIMPLE.match(text, at):
+        absent, key, operator, value, set_operator, members, comma = match.groups()
+        operator = operator or set_operator
+        if names.qualified_name(key) or (absent and operator) or (operator in _ORDERS and _int64(value) is None):
             break
-        yield _Token(word if word in _KEYWORDS else _IDENTIFIER, word)
-    yield _Token(_END, "")
+        values = tuple(sorted(set(members.split(",")))) if members else () if value is None else (value,)
+        if any(names.label_value(each) for each in values):
+            break
+        found.append(Requirement(key, _OPERATORS.get(operator, absent or "exists"), values))
+        at = match.end()
+        if not comma:
+            return found, -1
+    return found, at
+
+
+def _read(text: str, path: Path) -> list[Requirement]:
+    found, rest = _read_simple(text)
+    return found if rest < 0 else _Parser(text[rest:], path).parse(found)
 
 
 class _Parser:
     """Recursive descent over the tokens; ``in`` and ``notin`` are words, except where the grammar needs an operator."""
 
     def __init__(self, text: str, path: Path) -> None:
-        self._tokens = list(_tokens(text))
+        self._tokens = _tokens(text)
         self._position = 0
         self._path = path
 
-    def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def parse(self, found: list[Requirement]) -> list[Requirement]:
+        """Return the requirements, added to those already found, which a comma follows."""
         while True:
             token = self._peek()
-            if token.type == _END:
-                return found
             if token.type not in (_IDENTIFIER, "!"):
+                if found:
+                    raise SelectorSyntaxError(f"found '{token.text}', expected: identifier after ','")
+                if token.type == _END:
+                    return found
                 raise SelectorSyntaxError(f"found '{token.text}', expected: !, identifier, or 'end of string'")
             try:
                 found.append(self._requirement())
@@ -229,16 +266,13 @@ class _Parser:
                 return found
             if token.type != ",":
                 raise SelectorSyntaxError(f"found '{token.text}', expected: ',' or 'end of string'")
-            token = self._peek()
-            if token.type not in (_IDENTIFIER, "!"):
-                raise SelectorSyntaxError(f"found '{token.text}', expected: identifier after ','")
 
     def _peek(self) -> _Token:
-        token = self._tokens[min(self._position, len(self._tokens) - 1)]
-        return _Token(_IDENTIFIER, token.text) if token.type in ("in", "notin") else token
+        token = self._tokens[self._position]
+        return _WORD.get(token.type, token)
 
     def _next(self, *, operator: bool = False) -> _Token:
-        token = self._tokens[min(self._position, len(self._tokens) - 1)] if operator else self._peek()
+        token = self._tokens[self._position] if operator else self._peek()
         self._position += 1
         return token
 
@@ -320,7 +354,7 @@ class _Parser:
 @cached(PARSED_KEPT, longest=LONGEST_KEPT)
 def _parsed_labels(text: str, path: str) -> LabelSelector | str:
     try:
-        return LabelSelector(_Parser(text, Path(path) if path else Path()).parse())
+        return LabelSelector(_read(text, Path(path) if path else Path()))
     except SelectorSyntaxError as error:
         return str(error)
 

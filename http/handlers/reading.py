@@ -22,6 +22,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import (
     FieldSelector,
     FieldTerm,
+    LabelSelector,
     check_field_syntax,
     parse_field_selector,
     parse_label_selector,
@@ -103,19 +104,20 @@ async def begin_watch(backend: Backend, request: Request, context: Context, rt: 
 def list_parameters(context: Context, rt: ResourceType) -> tuple[ListOptions, Selection]:
     """Return the options of a list, a watch or a deletecollection, and the objects that it is about. StatusError 400
     for selectors that do not parse, then 422 for the options, then 400 for fields that the kind does not have."""
-    options = parse_list_options(context.query.as_dict(), _check_selectors)
-    return options, _selection(context.info, rt, options)
+    labels: LabelSelector | None = None
+
+    def check_selectors(options: ListOptions) -> None:
+        nonlocal labels
+        if options.label_selector:
+            labels = parse_label_selector(options.label_selector)
+        if options.field_selector:
+            check_field_syntax(options.field_selector)
+
+    options = parse_list_options(context.query.as_dict(), check_selectors)
+    return options, _selection(context.info, rt, options, labels)
 
 
-def _check_selectors(options: ListOptions) -> None:
-    if options.label_selector:
-        parse_label_selector(options.label_selector)
-    if options.field_selector:
-        check_field_syntax(options.field_selector)
-
-
-def _selection(info: RequestInfo, rt: ResourceType, options: ListOptions) -> Selection:
-    labels = parse_label_selector(options.label_selector) if options.label_selector else None
+def _selection(info: RequestInfo, rt: ResourceType, options: ListOptions, labels: LabelSelector | None) -> Selection:
     fields = parse_field_selector(options.field_selector, rt) if options.field_selector else None
     if info.name and info.deprecated_watch:
         fields = _of_name(fields, info.name)

@@ -306,7 +306,7 @@ class WatchStream:
             await trio.sleep(LOG_RETRY)
             events = []
         if is_slow(self._encoder, events):
-            frames = await trio.to_thread.run_sync(self._last_frames_of, events, limiter=LARGE_ENTRIES)
+            frames = await LARGE_ENTRIES.run(self._last_frames_of, events)
         else:
             frames = self._last_frames_of(events)
         now = trio.current_time()

@@ -32,6 +32,7 @@ from kubechronicle.api.meta.options import (
     sent_write_options,
 )
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, custom_bodies, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -182,12 +183,17 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     """Read the body. A large one counts among the bytes held for large work, and gets a place there. StatusError 413,
     429."""
     turn = context.turn
-    is_protobuf = request.headers.first.get("content-type", "").startswith(negotiate.PROTOBUF)
+    kind = request.headers.first.get("content-type", "")
+
+    def weight(body: bytes) -> int:
+        size = budget.weight(body, protobuf=kind.startswith(negotiate.PROTOBUF), yaml="yaml" in kind)
+        return max(size, json_patch.MAX_COPIED) if "json-patch" in kind and json_patch.may_grow(body) else size
+
     here = request.body_at_once(MAX_BODY)
-    if here is not None and turn.is_small(budget.weight(here, protobuf=is_protobuf)):
+    if here is not None and turn.is_small(weight(here)):
         return here
     raw = await request.body(MAX_BODY, turn.reserve)
-    await turn.begin(budget.weight(raw, protobuf=is_protobuf))
+    await turn.begin(weight(raw))
     return raw
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import trio
-
+from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, BackendRequest
 from kubechronicle.http.proxying.links import MAX_PAGE, LinkRewriter, unpacked
 
 MOST_AT_ONCE: Final = 32 * 1024
 """Bytes of a page that is rewritten on the event loop: a millisecond."""
+PAGES: Final = FairThreads(1)
+"""The thread that rewrites longer ones. More would compete with the event loop for the interpreter's lock."""
 
 
 def is_page(head: AnswerHead) -> bool:
@@ -36,7 +37,7 @@ async def rewritten_page(asked: BackendRequest, head: AnswerHead, rewriter: Link
         asked.release()
     if len(page) <= MOST_AT_ONCE and not encoding:
         return rewriter.page(bytes(page))
-    return await trio.to_thread.run_sync(_rewritten, bytes(page), encoding, rewriter)
+    return await PAGES.run(_rewritten, bytes(page), encoding, rewriter)
 
 
 def _rewritten(page: bytes, encoding: str, rewriter: LinkRewriter) -> bytes:

@@ -18,6 +18,9 @@ from kubechronicle.http.wire.tls import TLSStream
 SWITCHING_PROTOCOLS: Final = 101
 MAX_HEAD: Final = 64 * 1024
 MAX_ERROR_BODY: Final = 1 << 20
+MAX_ERROR_CHUNKS: Final = 4096
+"""Chunks of such a body; the rest is dropped. Each is a microsecond of work."""
+MAX_CHUNK_HEAD: Final = 1024
 ERROR_WAIT: Final = 10.0
 """Seconds for the rest of an answer that is no upgrade (kube-apiserver's upgrade proxy)."""
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
@@ -102,25 +105,25 @@ async def read_error(stream: trio.abc.Stream, head: Head) -> bytes:
     """Return the body of an answer that is no upgrade, as far as it comes within bounds."""
     length = head.get("content-length")
     wanted = min(int(length), MAX_ERROR_BODY) if length.isdecimal() else MAX_ERROR_BODY
-    body = head.rest
+    body = bytearray(head.rest)
     with trio.move_on_after(ERROR_WAIT):
         while len(body) < wanted and (data := await receive_or_end(stream)):
             body += data
     if "chunked" in head.get("transfer-encoding").lower():
-        return _unchunked(body)
-    return body[:wanted]
+        return _unchunked(bytes(body))
+    return bytes(body[:wanted])
 
 
 def _unchunked(body: bytes) -> bytes:
-    parts = []
-    while body:
-        size, _, rest = body.partition(b"\r\n")
+    parts: list[bytes] = []
+    at = 0
+    while len(parts) < MAX_ERROR_CHUNKS and (end := body.find(b"\r\n", at, at + MAX_CHUNK_HEAD)) >= 0:
         try:
-            length = int(size.split(b";")[0], 16)
+            length = int(body[at:end].split(b";")[0], 16)
         except ValueError:
             break
-        if not length:
+        if length <= 0:
             break
-        parts.append(rest[:length])
-        body = rest[length + 2 :]
+        parts.append(body[end + 2 : end + 2 + length])
+        at = end + 2 + length + 2
     return b"".join(parts)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import trio
 
+from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, ListBody, chunked_items
 from kubechronicle.http.representation.encoding_cache import EncodingCache
@@ -109,11 +110,11 @@ class Compression:
 
     def __init__(self, cache: EncodingCache) -> None:
         self._cache = cache
-        self._limiter = trio.CapacityLimiter(os.cpu_count() or 1)
+        self._threads = FairThreads(os.cpu_count() or 1)
         self._under_way: dict[Hashable, trio.Event] = {}
 
     async def bytes(self, body: bytes) -> bytes:
-        return await trio.to_thread.run_sync(gzip.compress, body, LEVEL, limiter=self._limiter)
+        return await self._threads.run(gzip.compress, body, LEVEL)
 
     async def list_body(self, body: ListBody, variant: Hashable, entries: Sequence[Entry]) -> ListBody:
         """Compress a list. ``variant`` and ``entries`` (if a tuple) are the cache key of its items; a ``variant`` of
@@ -143,4 +144,4 @@ class Compression:
 
     async def _deflate(self, items: Items) -> Deflated:
         # A thread may join the chunks, because entries never change.
-        return await trio.to_thread.run_sync(deflate, items.chunks(b"", b""), limiter=self._limiter)
+        return await self._threads.run(deflate, items.chunks(b"", b""))

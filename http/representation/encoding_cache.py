@@ -22,10 +22,11 @@ Equal lists at the same time are encoded once: the first request is the leader o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import trio
 
+from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
@@ -40,8 +41,8 @@ OVERHEAD = 200
 SAMPLE = 64
 """Entries of a list from which the bytes of all are estimated."""
 
-LARGE_ENTRIES = trio.CapacityLimiter(1)
-"""Threads that encode large entries, and lists that are encoded as a whole."""
+LARGE_ENTRIES: Final = FairThreads(1)
+"""The thread that encodes large entries, and lists that are encoded as a whole."""
 
 T = TypeVar("T")
 
@@ -297,7 +298,7 @@ class CachedEncoder(Generic[T]):
             return known  # type: ignore[return-value]
         for index, entry in enumerate(entries):
             if known[index] is None and len(entry.json) > LARGE_BYTES:
-                known[index] = await trio.to_thread.run_sync(self.one, entry, limiter=LARGE_ENTRIES)
+                known[index] = await LARGE_ENTRIES.run(self.one, entry)
         return self._completed(entries, known)
 
     def _known(self, entries: Sequence[Entry]) -> tuple[list[T | None], int]:

@@ -21,8 +21,6 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TypeAlias
 
-import trio
-
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing
@@ -281,7 +279,7 @@ class EntryEncoder:
         """Encode a list as a whole, a long one in a thread."""
         if len(entries) <= PART and stored_bytes(entries) <= LARGE_BYTES:
             return encode_list(entries, metadata)
-        return await trio.to_thread.run_sync(encode_list, entries, metadata, limiter=LARGE_ENTRIES)
+        return await LARGE_ENTRIES.run(encode_list, entries, metadata)
 
     async def _pretty_list(
         self, entries: Sequence[Entry], frame: Object, empty: bytes, encode_item: Callable[[Entry], bytes]

@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-import trio
-
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.codecs import unstructured
@@ -73,7 +71,7 @@ class PresentSchema:
         pauses, kept = Pauses(), True
         for entry in entries:
             if len(entry.json) > LARGE_BYTES and not self.is_known_to_keep(entry):
-                kept &= await trio.to_thread.run_sync(self.keeps, entry, limiter=LARGE_ENTRIES)
+                kept &= await LARGE_ENTRIES.run(self.keeps, entry)
             else:
                 kept &= self.keeps(entry)
                 await pauses.pause()

@@ -13,8 +13,8 @@ from kubechronicle.http.streaming.remote_command import CLOSE, RESIZE
 from kubechronicle.http.streaming.websocket_frames import Part
 
 
-class SignalError(Exception):
-    """A CLOSE signal that names no channel of a client. The session ends."""
+class ChannelError(Exception):
+    """A CLOSE signal that names no channel of a client, or too many sizes of the terminal. The session ends."""
 
 
 class ChannelReader:
@@ -25,7 +25,7 @@ class ChannelReader:
         self._signal = b""
 
     def feed(self, parts: Iterable[Part]) -> Iterator[tuple[int, bytes]]:
-        """Yield (channel, data) of each part with data. A CLOSE signal comes whole, as one byte. Raises SignalError
+        """Yield (channel, data) of each part with data. A CLOSE signal comes whole, as one byte. Raises ChannelError
         after the data before it."""
         for part in parts:
             data = part.data
@@ -35,9 +35,11 @@ class ChannelReader:
                 self._channel, data = data[0], data[1:]
             if self._channel == CLOSE:
                 self._signal += data[:2]
+                if len(self._signal) > 1:
+                    raise ChannelError
                 if part.last:
-                    if len(self._signal) != 1 or self._signal[0] > RESIZE:
-                        raise SignalError
+                    if not self._signal or self._signal[0] > RESIZE:
+                        raise ChannelError
                     yield CLOSE, self._signal
             elif self._channel >= 0 and data:
                 yield self._channel, data

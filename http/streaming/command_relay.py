@@ -10,6 +10,8 @@ import trio
 from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.copying import GONE, Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.spdy_endings import CommandView
+from kubechronicle.http.streaming.turns import rest, work_of
+from kubechronicle.http.wire.work import FRAME, Work
 
 LINGER: Final = 2.0
 """Seconds for the client to read an ending and to close: closing at once could reset what it has not read."""
@@ -18,13 +20,14 @@ LAST_OUTPUT: Final = 5.0
 UNSENT: Final = (1 << 31) - 1
 """A number of pings that no client reaches. Clients' numbers are odd."""
 LOST: Final = "the connection to the kubelet was lost before the command ended"
+WASTEFUL: Final = "the kubelet sent too many frames without data"
 DRAINING: Final = "the API server is shutting down"
 
 
 async def relay_command(
-    client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, *, protocol: str, draining: trio.Event
+    client: trio.abc.Stream, kubelet: trio.abc.Stream, early: bytes, *, protocol: str, draining: trio.Event
 ) -> None:
-    """Carry one session to its end. ``rest``: bytes of the kubelet after its 101 answer; ``protocol``: its
+    """Carry one session to its end. ``early``: bytes of the kubelet after its 101 answer; ``protocol``: its
     X-Stream-Protocol-Version. Closes neither side, but a draining server closes the kubelet's first."""
     view, face, client_ended = CommandView(protocol), _Client(client), trio.Event()
     outlet = Outlet(kubelet, client, probe=face.probe)
@@ -54,24 +57,28 @@ async def relay_command(
 
         for task in (to_kubelet, end_abandoned, leave, drain):
             nursery.start_soon(task)
-        is_there = await _to_client(face, kubelet, rest, view)
-        ending = view.ending(DRAINING if draining.is_set() else LOST)
+        end = await _to_client(face, kubelet, early, view, work_of(client))
+        ending = view.ending(DRAINING if draining.is_set() else end)
         # Of a client that has gone, the last input may still have to be read.
-        if not is_there or (ending and await face.send(ending)):
+        if not end or (ending and await face.send(ending)):
             with trio.move_on_after(LINGER):
                 await client_ended.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _to_client(client: _Client, kubelet: trio.abc.Stream, rest: bytes, view: CommandView) -> bool:
-    """Send what the kubelet sends, until either is gone. False if it is the client."""
-    data = rest
-    while data or (data := await receive_or_end(kubelet)):
+async def _to_client(client: _Client, kubelet: trio.abc.Stream, data: bytes, view: CommandView, work: Work) -> str:
+    """Send what the kubelet sends, until it has ended or is to be ended; return why. "": the client is gone."""
+    while data or view.unfinished or (data := await receive_or_end(kubelet)):
         output = view.received(data)
-        if output and not await client.send(output):
-            return False
         data = b""
-    return True
+        if output and not await client.send(output):
+            return ""
+        work.left -= FRAME * (view.frames - view.empty)
+        if not work.waste(FRAME * view.empty):
+            return WASTEFUL
+        if work.left < 0:
+            await rest(work)
+    return LOST
 
 
 class _Client:

@@ -9,6 +9,7 @@ connections (translation.py).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +23,8 @@ PROTOCOLS: Final = (V5, "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8
 """Protocols to offer to a kubelet, the best first."""
 WITH_STATUS: Final = frozenset(PROTOCOLS[:2])
 WITH_RESIZE: Final = frozenset(PROTOCOLS[:3])
-MAX_RESIZES: Final = 4096
-"""Bytes of an incomplete message about the terminal's size."""
+MAX_RESIZES: Final = 512
+"""Bytes of an incomplete message about the terminal's size. Each read of a part of it parses it from its begin."""
 
 
 class Streams(NamedTuple):
@@ -56,7 +57,7 @@ def internal_error(message: str) -> dict[str, Any]:
 SUCCESS: Final[Mapping[str, Any]] = {"metadata": {}, "status": "Success"}
 
 
-def outcome(protocol: str, message: bytes) -> Mapping[str, Any]:
+def outcome(protocol: str, message: bytes | bytearray) -> Mapping[str, Any]:
     """Return the Status of a session from what the kubelet wrote to the error stream.
 
     Before v4 the message is a text, and an empty one is success. Source: client-go ``tools/remotecommand``.
@@ -87,9 +88,9 @@ def _exited(details: Any) -> Mapping[str, Any]:
         if not isinstance(cause, dict) or cause.get("reason") != "ExitCode":
             continue
         code = str(cause.get("message", ""))
-        if not (code.isascii() and code.isdecimal() and int(code) < 256):
+        if not (code.isascii() and code.isdecimal() and len(code.lstrip("0")) <= 3 and int(code[-3:]) < 256):
             return internal_error(f"error stream protocol error: invalid exit code value {json.dumps(code)}")
-        code = str(int(code))
+        code = str(int(code[-3:]))
         return {
             "metadata": {},
             "status": "Failure",
@@ -98,6 +99,10 @@ def _exited(details: Any) -> Mapping[str, Any]:
             "details": {"causes": [{"reason": "ExitCode", "message": code}]},
         }
     return internal_error("error stream protocol error: no ExitCode cause given")
+
+
+_DECODER: Final = json.JSONDecoder()
+_BLANKS: Final = re.compile(r"\s*")
 
 
 class Resizes:
@@ -111,14 +116,15 @@ class Resizes:
         """Yield each complete size, encoded anew for the kubelet. After a broken one all others are ignored."""
         if self._broken:
             return
-        self._text = (self._text + data.decode("utf-8", "replace")).lstrip()
-        while self._text and not self._broken:
+        text, at = self._text + data.decode("utf-8", "replace"), 0
+        self._text = ""
+        while (at := _BLANKS.match(text, at).end()) < len(text):  # type: ignore[union-attr] # it matches always
             try:
-                size, end = json.JSONDecoder().raw_decode(self._text)
+                size, at = _DECODER.raw_decode(text, at)
             except (ValueError, RecursionError):
-                self._broken = len(self._text) > MAX_RESIZES or not self._text.startswith("{") or "}" in self._text
+                self._text = text[at : at + MAX_RESIZES + 1]
+                self._broken = len(self._text) > MAX_RESIZES or text[at] != "{" or "}" in self._text
                 return
-            self._text = self._text[end:].lstrip()
             known = _size(size)
             if known is None:
                 self._broken = True

@@ -26,6 +26,8 @@ CANCEL: Final = 5
 """Status of RST_STREAM: the sender no longer wants the stream (§2.6.3)."""
 MAX_CONTROL: Final = 64 * 1024
 """Bytes of a control frame. Header blocks of Kubernetes have a few dozen."""
+MAX_HEADERS: Final = 4 * 1024
+"""Bytes of a header block once it is inflated."""
 MAX_DATA: Final = (1 << 24) - 1
 
 HEAD = struct.Struct("!II")
@@ -128,13 +130,13 @@ class HeaderDecompressor:
     def headers(self, block: bytes) -> dict[str, str]:
         """Return the names and values of a block. Raises SpdyError for a broken or huge one."""
         try:
-            plain = self._zlib.decompress(block, MAX_CONTROL)
+            plain = self._zlib.decompress(block, MAX_HEADERS)
         except zlib.error as error:
             raise SpdyError(f"a header block is not compressed with zlib: {error}") from None
         if self._zlib.unconsumed_tail:
             raise SpdyError("a header block is too long")
         texts, position = [], 4
-        for _ in range(2 * min(int.from_bytes(plain[:4], "big"), MAX_CONTROL)):
+        for _ in range(2 * min(int.from_bytes(plain[:4], "big"), MAX_HEADERS)):
             end = position + 4 + int.from_bytes(plain[position : position + 4], "big")
             if end > len(plain) or end < position + 4:
                 raise SpdyError("a header block ends in the middle of a field")

@@ -12,21 +12,34 @@ of which a part has come is sent on as a frame with that part:
 
 from __future__ import annotations
 
+from typing import Final
+
 import orjson
 
 from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.remote_command import WITH_STATUS, internal_error
+
+OPENING: Final = 16
+"""Frames of the client within which it opens the error stream. Clients open it first, and five streams at most."""
+AT_ONCE: Final = 1000
+"""Frames of the kubelet to look at in one call: about a millisecond."""
 
 
 class CommandView:
     """One session. ``protocol``: the negotiated one.
 
     If a peer breaks SPDY/3.1, its bytes are sent on as they are, and the session has no ending of ours.
+
+    ``frames``: whole frames in the last call of `received`; ``empty``: those of them without data. ``unfinished``: more
+    are left, for the next call.
     """
 
     def __init__(self, protocol: str) -> None:
         self._client: spdy.FrameReader | None = spdy.FrameReader() if protocol in WITH_STATUS else None
         self._headers = spdy.HeaderDecompressor()
+        self._opening = OPENING
+        self.frames = self.empty = 0
+        self.unfinished = False
         self._error = 0  # the number of the error stream, once the client has opened it
         self._open: set[int] = set()  # streams that the kubelet has accepted and not ended
         self._told = False
@@ -42,6 +55,10 @@ class CommandView:
             return
         try:
             for event in self._client.feed(data):
+                self._opening -= 1
+                if self._opening < 0:
+                    self._client = None
+                    return
                 if isinstance(event, spdy.Control) and event.kind == spdy.SYN_STREAM:
                     headers = self._headers.headers(event.payload[10:])
                     if any(name.lower() == "streamtype" and value == "error" for name, value in headers.items()):
@@ -52,7 +69,10 @@ class CommandView:
             self._client = None
 
     def received(self, data: bytes) -> bytes | memoryview:
-        """Return the bytes to send to the client for bytes of the kubelet: whole frames."""
+        """Return the bytes to send to the client for bytes of the kubelet: whole frames. If it is
+        ``unfinished`` afterwards, the next call goes on."""
+        self.frames = self.empty = 0
+        self.unfinished = False
         if self._raw:
             return data
         begun = 0
@@ -69,6 +89,10 @@ class CommandView:
             if self._raw or end > size:
                 break
             position = end
+            self.frames += 1
+            if self.frames == AT_ONCE:
+                self.unfinished = position < size
+                break
         if position > start:
             output.append(view[start:position])
         if self._raw:
@@ -104,10 +128,12 @@ class CommandView:
                 self._stream, self._left, self._fin = first, length, bool(second >> 24 & spdy.FIN)
             else:
                 self._note(first, length, fin=bool(second >> 24 & spdy.FIN))
+                self.empty += not length
             return end
         if (first >> 16) & 0x7FFF != spdy.VERSION or not 4 <= length <= spdy.MAX_CONTROL:
             self._raw = True
         elif end <= len(view):
+            self.empty += 1
             kind, stream = first & 0xFFFF, int.from_bytes(view[position + 8 : position + 12], "big") & 0x7FFFFFFF
             if kind == spdy.SYN_REPLY:
                 self._open.add(stream)

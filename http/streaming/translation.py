@@ -21,7 +21,7 @@ import trio
 
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
-from kubechronicle.http.streaming.channels import ChannelReader, SignalError
+from kubechronicle.http.streaming.channels import ChannelError, ChannelReader
 from kubechronicle.http.streaming.copying import Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
@@ -34,7 +34,9 @@ from kubechronicle.http.streaming.remote_command import (
     Resizes,
     Streams,
 )
-from kubechronicle.http.streaming.websocket_session import WebSocketSession
+from kubechronicle.http.streaming.turns import rest
+from kubechronicle.http.streaming.websocket_session import CONTROL, WebSocketSession
+from kubechronicle.http.wire.work import FRAME
 
 PING_PERIOD: Final = 5.0
 """Seconds between pings to the kubelet, which keep idle connections alive."""
@@ -43,6 +45,8 @@ STREAM_WAIT: Final = 30.0
 STATUS_WAIT: Final = 10.0
 """Seconds for the client to receive the outcome."""
 MAX_STATUS: Final = 64 * 1024
+SIZE: Final = 10
+"""Units of work (wire/work.py) of a size of the terminal. Users change it some times a second."""
 OUTPUT: Final = frozenset({STDOUT, STDERR})
 
 
@@ -124,7 +128,8 @@ class _Translation:
         self._accepted = trio.Event()
         self._receiving = {channel for channel in self._streams if channel in OUTPUT or channel == ERROR}
         self._sending = {channel for channel in self._streams if channel in (STDIN, RESIZE)}
-        self._message = b""
+        self._message = bytearray()
+        self._work = session.work
         self._closes_stdin = False
         self._body: Mapping[str, Any] | None = None
 
@@ -187,8 +192,9 @@ class _Translation:
             broken = False
             try:
                 for channel, data in reader.feed(parts):
+                    self._work.left -= FRAME
                     self._sent(channel, data, resizes, output)
-            except SignalError:
+            except ChannelError:
                 broken = True
             if output:
                 await self._send(b"".join(output))
@@ -200,7 +206,10 @@ class _Translation:
         if channel == STDIN and STDIN in self._sending:
             output += spdy.data_head(self._streams[STDIN], len(data)), data
         elif channel == RESIZE and RESIZE in self._sending:
-            output += (spdy.data_frame(self._streams[RESIZE], size) for size in resizes.feed(data))
+            for size in resizes.feed(data):
+                output.append(spdy.data_frame(self._streams[RESIZE], size))
+                if not self._work.waste(SIZE):
+                    raise ChannelError
         elif channel == CLOSE and data[0] in self._sending:
             self._sending.discard(data[0])
             output.append(spdy.data_frame(self._streams[data[0]], b"", fin=True))
@@ -218,13 +227,17 @@ class _Translation:
                 self._touch()
                 output: list[bytes | memoryview] = []
                 for event in self._reader.feed(data):
+                    self._count(event)
                     if isinstance(event, spdy.Data):
                         self._received(event, output)
                     else:
                         await self._controlled(event)
+                    if self._work.left < 0:
+                        if not await self._send_output(output):
+                            return
+                        await rest(self._work)
                 data = b""
-                if output and not await self._session.send_frames(b"".join(output)):
-                    self._end(None)
+                if not await self._send_output(output):
                     return
                 if not self._receiving:
                     self._end(remote_command.outcome(self._protocol, self._message))
@@ -241,6 +254,21 @@ class _Translation:
             return
         self._end(remote_command.internal_error("the connection to the kubelet was lost before the command ended"))
 
+    def _count(self, event: spdy.Event) -> None:
+        """Count the work of a frame. Raises SpdyError if too many have no data."""
+        if isinstance(event, spdy.Data) and event.data:
+            self._work.left -= FRAME
+        elif not self._work.waste(FRAME if isinstance(event, spdy.Data) else CONTROL):
+            raise spdy.SpdyError("too many frames without data")
+
+    async def _send_output(self, output: list[bytes | memoryview]) -> bool:
+        """Send what has gathered. False if the client is gone: the session ends."""
+        if output and not await self._session.send_frames(b"".join(output)):
+            self._end(None)
+            return False
+        output.clear()
+        return True
+
     @property
     def _is_told(self) -> bool:
         """True if the kubelet has told the outcome. It writes a Status, and then resets all streams without a FIN."""
@@ -254,7 +282,7 @@ class _Translation:
             head = frames.encode_head(frames.BINARY, len(event.data) + 1)
             output += head, bytes((channel,)), event.data
         elif channel == ERROR:
-            self._message = (self._message + event.data)[:MAX_STATUS]
+            self._message += event.data[: MAX_STATUS - len(self._message)]
         if event.fin:
             self._finished(channel)
 

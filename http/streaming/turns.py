@@ -8,6 +8,9 @@ something to read takes a turn:
     else it waits          and goes on in one of the next passes, in the order of coming
 
 LEAST keeps sessions going beside a load of long requests. A large read counts for several turns.
+
+A read of 256 KB can hold 30,000 frames. So a session counts its frames on the budget of the client's connection
+(wire/work.py), whoever sent them. When that is used up, it rests, and goes on with another turn.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from time import perf_counter
 from typing import Final
 
 import trio
+
+from kubechronicle.http.wire.work import Work
 
 BUDGET: Final = 0.0005
 """Seconds from the begin of a pass after which no further turn begins."""
@@ -100,3 +105,15 @@ def of_this_loop() -> Turns:
         trio.lowlevel.add_instrument(turns)
         _TURNS.set(turns)
         return turns
+
+
+def work_of(client: object) -> Work:
+    """Return the budget of a client's connection; a new one for a stream that was not taken over."""
+    work = getattr(client, "work", None)
+    return work if isinstance(work, Work) else Work()
+
+
+async def rest(work: Work) -> None:
+    """Return when a session that has used its budget up may go on."""
+    await work.rest()
+    await of_this_loop().take()

@@ -5,7 +5,7 @@ Lives here: the handshake's answer, the decoder of a client's frames, the encode
 sessions of exec and port-forward are many. So a message is passed on in the parts in which it arrives, and nothing is
 kept of it but an incomplete header.
 
-    bytes → feed → [Part(data, first, last), Part, Ping, Close]
+    bytes → feed → [Part(data, first, last), Part, Ping, Pong, Close]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-NORMAL, PROTOCOL_ERROR, UNSUPPORTED_DATA = 1000, 1002, 1003
+NORMAL, PROTOCOL_ERROR, UNSUPPORTED_DATA, POLICY_VIOLATION = 1000, 1002, 1003, 1008
 MAX_CONTROL: Final = 125
 MAX_HEADER: Final = 14
 _WHOLE: Final = 0x80 | BINARY  # the first byte of a binary message of one frame
@@ -40,13 +40,20 @@ class Ping(NamedTuple):
     data: bytes
 
 
+class Pong(NamedTuple):
+    """The peer's pong. It is an event because reading it is work."""
+
+    data: bytes
+
+
 class Close(NamedTuple):
     """The peer's closing frame; ``data`` is its code and reason."""
 
     data: bytes
 
 
-Event: TypeAlias = Part | Ping | Close
+Event: TypeAlias = Part | Ping | Pong | Close
+_CONTROLS: Final[dict[int, type[Ping | Pong | Close]]] = {PING: Ping, PONG: Pong, CLOSE: Close}
 
 
 class FrameError(Exception):
@@ -154,9 +161,7 @@ class FrameReader:
                     self._pending = data[position:]
                     return
                 position = payload + length
-                control = self._unmask(data[payload:position], data[payload - 4 : payload])
-                if kind != PONG:
-                    yield Ping(control) if kind == PING else Close(control)
+                yield _CONTROLS[kind](self._unmask(data[payload:position], data[payload - 4 : payload]))
                 continue
             self._begin(kind, length, data[payload - 4 : payload])
             position = payload

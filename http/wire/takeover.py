@@ -21,6 +21,7 @@ from kubechronicle.http.messages import ClientDisconnected, HeaderList
 from kubechronicle.http.wire.heads import answer_lines
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.tls import TLSStream
+from kubechronicle.http.wire.work import Work
 
 HELD_BYTES = 64 * 1024
 """Bytes held from a client that does not wait for the answer to its upgrade. Beyond it the socket is not read."""
@@ -30,6 +31,8 @@ READ_BYTES = 256 * 1024
 
 class TakeoverHost(Protocol):
     """The connection, as a takeover calls it."""
+
+    work: Work
 
     async def take_over(self, protocol: WireProtocol) -> TLSStream:
         """Stop reading, and return the stream when nothing else reads or writes it. Raises ClientDisconnected."""
@@ -43,13 +46,15 @@ class ClientBroken(trio.BrokenResourceError, ClientDisconnected):
 
 
 class RawStream(trio.abc.HalfCloseableStream):
-    """The client's bytes in both directions. ``early``: bytes that were received before the takeover.
+    """The client's bytes in both directions. ``early``: bytes that were received before the takeover. ``work``: the
+    budget of the connection, on which its session counts.
 
     Errors are those of trio's streams; ClientBroken may leave the handler. `aclose` ends our direction; the connection
     closes when the handler returns.
     """
 
-    def __init__(self, stream: TLSStream, early: bytes) -> None:
+    def __init__(self, stream: TLSStream, early: bytes, work: Work) -> None:
+        self.work = work
         self._stream = stream
         self._early = early
         self._closed = False
@@ -169,7 +174,7 @@ class Takeover:
         self.possible = False
         connection = _TakenConnection()
         tls = await self._host.take_over(connection)
-        self.stream = RawStream(tls, self._early() + connection.late)
+        self.stream = RawStream(tls, self._early() + connection.late, self._host.work)
         return self.stream
 
     async def accept(self, headers: HeaderList = ()) -> RawStream:

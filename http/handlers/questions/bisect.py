@@ -168,10 +168,12 @@ class BisectionStream:
                         return
             yield await self._result()
         except (StatusError, LogError) as error:
-            known = error if isinstance(error, StatusError) else as_status_error(error)
-            if known is None:
+            if isinstance(error, StatusError):
+                yield _line("ERROR", object=error.body())
+            elif known := as_status_error(error):
+                yield _line("ERROR", object=known.body())
+            else:
                 raise
-            yield _line("ERROR", object=known.body())
         finally:
             self._drain.discard(self)
             self.running.discard(self)

@@ -143,7 +143,15 @@ def test_every_reader_of_json_counts(decode: Callable[[bytes], Any]) -> None:
 
 
 def test_empty_items_weigh_more_than_their_bytes() -> None:
-    fields = orjson.dumps({"f:metadata": {f"f:{number}": {} for number in range(100)}})
-    assert weight(fields, protobuf=False) == len(fields)
-    assert weight(b"[" + b"{}," * 5000 + b"{}]", protobuf=False) > 90_000
+    labels = orjson.dumps({"labels": {f"app.kubernetes.io/{number}": "a value" for number in range(100)}})
+    assert weight(labels) == len(labels)
+    assert weight(b"[" + b"{}," * 5000 + b"{}]") > 90_000
     assert weight(field(2, b"") * 5000, protobuf=True) > 80_000
+
+
+def test_yaml_weighs_as_much_as_its_events() -> None:
+    assert weight(b"[" + b"1," * 5000 + b"1]", yaml=True) > 90_000
+    assert weight(b"- " * 5000 + b"1", yaml=True) > 90_000
+    assert weight(b'a: "' + b"text " * 5000 + b'"', yaml=True) < 30_000
+    assert weight(b"a: &a [1, 1]\nb: [*a, *a]\n", yaml=True) > 1_000_000
+    assert weight(b"schedule: '* * * * *'\nrun: a && b\n", yaml=True) < 1000

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kubechronicle.api.errors.field_errors import Path
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.selectors import label_selectors
 from kubechronicle.api.selectors.field_selectors import (
+    Requirement,
     _split_terms,
     describe,
     field_terms,
@@ -222,3 +228,19 @@ def test_a_long_term_takes_no_longer_than_it_is() -> None:
     began = process_time()
     assert field_terms("a=" + "x" * 3_000_000) is not None
     assert process_time() - began < 20  # in the square of its length it would be days
+
+
+_TOKENS = ("a", "b/c", "in", "notin", " in ", " notin ", "(", ")", ",", "=", "==", "!=", "!", "<", ">", "1", " ", "\0")
+
+
+@given(st.lists(st.sampled_from((*_TOKENS, "A_", "-", "x.y/z", "a=b,", "a in (b,c),")), max_size=9).map("".join))
+@settings(max_examples=1000, deadline=None)
+def test_requirements_in_the_usual_form_are_read_as_by_the_parser(text: str) -> None:
+    def outcome(read: Callable[[], list[Requirement]]) -> object:
+        try:
+            return read()
+        except label_selectors.SelectorSyntaxError as error:
+            return str(error)
+
+    slowly = outcome(lambda: label_selectors._Parser(text, Path()).parse([]))
+    assert outcome(lambda: label_selectors._read(text, Path())) == slowly

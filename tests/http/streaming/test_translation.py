@@ -308,6 +308,20 @@ def test_a_status_that_means_nothing_is_an_error(message: bytes, text: str) -> N
     assert outcome(V4, message)["message"] == f"Internal error occurred: {text}"
 
 
+@pytest.mark.parametrize("code", ["256", "1" * 5000, "-1", "x", ""])
+def test_an_impossible_exit_code_is_an_error(code: str) -> None:
+    assert (
+        "invalid exit code value" in outcome(V4, json.dumps(exited(0) | {"details": _causes(code)}).encode())["message"]
+    )
+    assert outcome(V4, json.dumps(exited(0) | {"details": _causes("0" * 5000 + "7")}).encode())["details"] == _causes(
+        "7"
+    )
+
+
+def _causes(code: str) -> dict[str, Any]:
+    return {"causes": [{"reason": "ExitCode", "message": code}]}
+
+
 @pytest.mark.parametrize("data", [b"[1]", b"x", b'{"Width":-1}', b'{"Width":1.5}', b'{"a' + b"x" * 5000])
 def test_broken_sizes_are_ignored(data: bytes) -> None:
     resizes = Resizes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from time import thread_time
 
 import pytest
 import trio
@@ -80,6 +81,16 @@ async def test_the_body_of_an_error(answer: bytes) -> None:
     await far.send_eof()
     head = await send_upgrade(near, b"GET / HTTP/1.1\r\n\r\n")
     assert await read_error(near, head) == b"gone"
+
+
+async def test_a_body_of_many_chunks_takes_little_time() -> None:
+    near, far = memory_stream_pair()
+    await far.send_all(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 170_000)
+    await far.send_eof()
+    head = await send_upgrade(near, b"GET / HTTP/1.1\r\n\r\n")
+    began = thread_time()
+    assert set(await read_error(near, head)) == {ord("x")}
+    assert thread_time() - began < 0.06
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
