@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar, overload
 
 import trio
 
+from kubechronicle.api.values.steps import Steps
+
 TURN: Final = 0.004
 """Seconds of work after which other tasks run."""
+
+
+T = TypeVar("T")
 
 
 class Pauses:
@@ -25,8 +30,18 @@ class Pauses:
             await trio.lowlevel.checkpoint()
             self._began = perf_counter()
 
-    async def take(self, steps: Iterator[None]) -> None:
-        """Take all steps, with pauses between them."""
-        for _ in steps:
+    @overload
+    async def take(self, steps: Steps[T]) -> T: ...
+
+    @overload
+    async def take(self, steps: Iterator[None]) -> None: ...
+
+    async def take(self, steps: Iterator[None]) -> object:
+        """Take all steps, with pauses between them. Return their result."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return stop.value
             if perf_counter() - self._began > TURN:
                 await self.pause()
