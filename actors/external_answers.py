@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
@@ -129,6 +129,15 @@ def in_steps(key: object, steps: Steps[T], *, long: bool) -> T:
     if not long:
         return finish(steps)
     raise LongWork(key, steps)
+
+
+def awaiting(decide: Callable[[], T]) -> Generator[NeedsExternalAnswer, None, T]:
+    """Return a decision, as a step of several. Yield each answer that it lacks, and go on once it is there."""
+    while True:
+        try:
+            return decide()
+        except NeedsExternalAnswer as missing:
+            yield missing
 
 
 class _Result(NamedTuple):

@@ -222,12 +222,12 @@ class Writes:
         attempt = partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
         await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
 
-    async def _timed(self, caller: Caller, attempt: Callable[[], Awaitable[None]]) -> None:
+    async def _timed(self, caller: Caller, attempt: Callable[[Turn], Awaitable[None]]) -> None:
         """Await an attempt of admission alone, within an allowance for its expressions."""
         turn = self._turn_of(caller)
         token = ALLOWANCE.set(OnLoop(turn))
         try:
-            await attempt()
+            await attempt(turn)
         finally:
             ALLOWANCE.reset(token)
             if caller.turn is None:

@@ -58,9 +58,9 @@ class Grants(NamedTuple):
     everywhere: Sequence[Collection[RoleName]]
 
     @property
-    def bindings(self) -> int:
-        """How many bindings there are."""
-        return sum(sum(map(len, roles.values())) for _, roles in self.held)
+    def are_many(self) -> bool:
+        """True if all bindings are more than one step."""
+        return len(self.held) > MANY or sum(sum(map(len, roles.values())) for _, roles in self.held) > MANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,10 +309,10 @@ class BoundRules:
                     first = (bool(space), min(names))
                     lost[role] = min(first, lost.get(role, first))
                     seen += len(names)
-                    if seen > MANY:
-                        yield
-                        seen = 0
             seen += len(roles)
+            if seen > MANY:
+                yield
+                seen = 0
         return [_not_found(role) for _, role in sorted((first, role) for role, first in lost.items())]
 
     def rules(self, grants: Grants) -> Iterator[Listed | str | None]:

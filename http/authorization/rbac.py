@@ -187,7 +187,7 @@ class RbacAuthorizer:
 
     def _in_steps(self, key: object, steps: Steps[T], grants: Grants) -> T:
         """Return the result of steps about all bindings of a user. LongWork."""
-        return in_steps(key, steps, long=self.following.runs and grants.bindings > MANY)
+        return in_steps(key, steps, long=self.following.runs and grants.are_many)
 
     # -- kept decisions -----------------------------------------------------------------------------------------------
 
