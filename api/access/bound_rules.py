@@ -279,12 +279,15 @@ class BoundRules:
         permitting = self._permitting(grants, question, question.name)
         spaces = ("", grants.namespace) if grants.namespace and question.path is None else ("",)
         for space in spaces if permitting else ():
-            first, seen = None, 0
+            first: tuple[str, int, RoleName] | None = None
+            held: dict[str, int] = {}
+            seen = 0
             for roles in _held_in(grants, space):
                 for role in list(permitting if len(permitting) < len(roles) else roles):
                     if role in permitting and (names := roles.get(role)):
-                        here = min(names.items())
-                        first = min(first, (*here, role)) if first is not None else (*here, role)
+                        here = (*min(names.items()), role)
+                        if first is None or here < first:
+                            first, held = here, names
                         seen += len(names)
                 seen += 1
                 if seen > MANY:
@@ -292,10 +295,9 @@ class BoundRules:
                     seen = 0
             if first is not None:
                 name, position, role = first
-                binding = self._bindings.get((space, name))
-                if binding is None or binding.role != role or len(binding.subjects) <= position:
-                    return (yield from self.reason(grants, question))  # it has changed between two steps
-                return _reason(space, name, role, binding.subjects[position])
+                if held.get(name) != position:  # it has changed between two steps
+                    return (yield from self.reason(grants, question))
+                return _reason(space, name, role, self._bindings[(space, name)].subjects[position])
         return None
 
     def missing(self, grants: Grants) -> Steps[Sequence[str]]:
