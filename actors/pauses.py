@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Final, TypeVar, overload
+from typing import Any, Final
 
 import trio
 
-from kubechronicle.api.values.steps import Steps
-
 TURN: Final = 0.004
 """Seconds of work after which other tasks run."""
-
-
-T = TypeVar("T")
 
 
 class Pauses:
@@ -30,13 +25,7 @@ class Pauses:
             await trio.lowlevel.checkpoint()
             self._began = perf_counter()
 
-    @overload
-    async def take(self, steps: Steps[T]) -> T: ...
-
-    @overload
-    async def take(self, steps: Iterator[None]) -> None: ...
-
-    async def take(self, steps: Iterator[None]) -> object:
+    async def take(self, steps: Iterator[None]) -> Any:
         """Take all steps, with pauses between them. Return their result."""
         while True:
             try:

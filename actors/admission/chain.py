@@ -10,9 +10,7 @@ function of its arguments.
 
 Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
 
-A plugin whose work depends on the number of other objects, such as quotas, does it in steps: it returns them (Pending).
-They are taken at once for AT_ONCE seconds. What is left is done with pauses, and the write is admitted again from the
-start, with the result (LongAdmission).
+A plugin whose work depends on the number of other objects, such as quotas, returns it as steps (pending_work.py).
 
 A plugin that asks webhooks stops the write (NeedsExternalAnswer). If a write of this kind has asked lately, its reads
 are observed (``Attributes.progress``), and it goes on from the same plugin once the answer is there; otherwise, or if
@@ -21,11 +19,11 @@ something that was read has changed, it is admitted again from the start (actors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -35,16 +33,16 @@ from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Label
 from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.evaluation import OnLoop
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
-from kubechronicle.actors.pauses import Pauses
+from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.pending_work import Pending as Pending
+from kubechronicle.actors.pending_work import PendingSteps as PendingSteps
+from kubechronicle.actors.pending_work import take_at_once
 from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.scale import Scaled
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who
@@ -59,21 +57,7 @@ CONNECT: Final = "CONNECT"
 NOT_YET_RETRIES = 10
 NOT_YET_INTERVAL = 0.1
 
-AT_ONCE: Final = 0.01
-"""Seconds for which the steps of one plugin are taken without a pause."""
-
 NOBODY: Final = Who(user="")
-
-PendingSteps: TypeAlias = Generator[NeedsExternalAnswer | None, None, None]
-"""Yield after each step; what is missing, where they go on once it is there. They change nothing of the write but its
-lists and annotations."""
-
-
-class Pending(NamedTuple):
-    """The rest of the work of a plugin. ``read``: the objects on which it rests; the result is that of no others."""
-
-    steps: PendingSteps
-    read: object = None
 
 
 class Reinvocation(msgspec.Struct):
@@ -291,7 +275,7 @@ class AdmissionChain:
         try:
             for run, passed, rejected in steps:
                 if (pending := run(attributes, state)) is not None:
-                    _take_at_once(pending, rejected, attributes)
+                    take_at_once(pending, rejected, attributes)
                 now = perf_counter()
                 if metrics.waited:
                     waited += metrics.waited
@@ -372,103 +356,6 @@ class AdmissionChain:
             if step is not None:
                 steps.append(step)
         return steps
-
-
-class _Admitted(NamedTuple):
-    """The result of all steps of one plugin. ``read``, ``object``, ``old``: of the attempt whose result it is."""
-
-    read: object
-    object: dict[str, Any] | None
-    old: Entry | None
-    warnings: Sequence[str]
-    annotations: Mapping[str, str]
-    companions: Sequence[CompanionChange]
-    measured: Sequence[Measurement]
-    error: Exception | None
-
-    def is_of(self, pending: Pending, attributes: Attributes) -> bool:
-        same = self.old is attributes.old and self.read == pending.read
-        return same and self.object == attributes.object
-
-    def give_to(self, attributes: Attributes) -> None:
-        attributes.warnings.extend(self.warnings)
-        attributes.annotations.update(self.annotations)
-        attributes.companions.extend(self.companions)
-        attributes.measured.extend(self.measured)
-        if self.error is not None:
-            raise self.error
-
-
-def _take_at_once(pending: Pending, key: object, attributes: Attributes) -> None:
-    """Take the steps of a plugin, unless their result is known. LongAdmission: they are many."""
-    known = recall_answer(key)
-    if isinstance(known, _Admitted) and known.is_of(pending, attributes):
-        known.give_to(attributes)
-        return
-    lengths = len(attributes.warnings), len(attributes.companions), len(attributes.measured)
-    annotations, began = dict(attributes.annotations), perf_counter()
-    for missing in pending.steps:
-        if missing is not None:
-            raise missing
-        if perf_counter() - began > AT_ONCE:
-            raise LongAdmission(key, pending, attributes, lengths, annotations)
-
-
-class LongAdmission(NeedsExternalAnswer):
-    """The steps of one plugin take long."""
-
-    def __init__(
-        self,
-        key: object,
-        pending: Pending,
-        attributes: Attributes,
-        lengths: tuple[int, int, int],
-        annotations: Mapping[str, str],
-    ) -> None:
-        super().__init__()
-        self._key, self._pending, self._attributes = key, pending, attributes
-        self._lengths, self._annotations = lengths, annotations
-        self._allowance = ALLOWANCE.get()
-
-    async def resolve(self) -> None:
-        pauses, error = Pauses(), None
-        try:
-            while True:
-                missing = self._next()
-                if missing is not None:
-                    await missing.resolve()
-                await pauses.pause()
-        except StopIteration:
-            pass
-        except NeedsExternalAnswer as elsewhere:  # where the steps cannot go on: the next attempt begins them again
-            await elsewhere.resolve()
-            return
-        except Exception as problem:
-            error = problem.with_traceback(None)
-        remember_answer(self._key, self._result(error))
-
-    def _next(self) -> NeedsExternalAnswer | None:
-        """Take a step, whose expressions have an allowance of their own."""
-        if not isinstance(self._allowance, OnLoop):
-            return next(self._pending.steps)
-        token = ALLOWANCE.set(OnLoop(self._allowance.turn))
-        try:
-            return next(self._pending.steps)
-        finally:
-            ALLOWANCE.reset(token)
-
-    def _result(self, error: Exception | None) -> _Admitted:
-        attributes, (warnings, companions, measured) = self._attributes, self._lengths
-        return _Admitted(
-            self._pending.read,
-            attributes.object,
-            attributes.old,
-            attributes.warnings[warnings:],
-            {key: text for key, text in attributes.annotations.items() if self._annotations.get(key) != text},
-            attributes.companions[companions:],
-            attributes.measured[measured:],
-            error,
-        )
 
 
 async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: Attributes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from longest_pass import passes_below
+from stalls.longest_pass import passes_below
 from view_objects import Object, ViewObjects
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 import trio
-from longest_pass import LongestPass
+from stalls.longest_pass import LongestPass
 
 import kubechronicle.http.wire.websocket.protocol  # noqa: F401 - a server imports it before it is ready; the import is slow
 from kubechronicle.http.messages import Request, Response
