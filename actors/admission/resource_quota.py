@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from kubechronicle.actors.admission.chain import (
@@ -106,15 +107,20 @@ class ResourceQuota(AdmissionPlugin):
 def facts_of(state: State) -> Facts:
     """Return the objects that usage depends on, from these views."""
 
-    def pod(namespace: str, name: str) -> Object | None:
-        entry = state.peek("pods", namespace, name)
+    def one(resource: str, namespace: str, name: str) -> Object | None:
+        entry = state.peek(resource, namespace, name)
         return entry.object() if entry is not None else None
+
+    def having(resource: str, namespace: str, text: str) -> list[Object]:
+        wanted = text.encode()
+        return [entry.object() for entry in state.entries(resource, namespace) if wanted in entry.json]
 
     return Facts(
         now=datetime.now(UTC),
-        device_classes=lambda: [entry.object() for entry in state.entries(DEVICE_CLASSES, "")],
-        claims=lambda namespace: [entry.object() for entry in state.entries(CLAIMS, namespace)],
-        pod=pod,
+        device_class=partial(one, DEVICE_CLASSES, ""),
+        device_classes=partial(having, DEVICE_CLASSES, ""),
+        claims=partial(having, CLAIMS),
+        pod=partial(one, "pods"),
     )
 
 
