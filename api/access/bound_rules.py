@@ -15,7 +15,7 @@ Pure: roles and bindings are plain arguments. Not here: views, and users with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Final, NamedTuple
@@ -49,13 +49,13 @@ class Grants(NamedTuple):
     """The roles of one user in a namespace.
 
     ``held``: those of each subject that stands for the user, by bindings of a namespace, or of "" for cluster role
-    bindings. ``roles``: the names of them all. ``everywhere``: the names of those by cluster role bindings.
+    bindings. ``roles``: by the names of them all. ``everywhere``: by the names of those by cluster role bindings.
     """
 
     namespace: str
     held: Sequence[tuple[str, Roles]]
-    roles: Sequence[Collection[RoleName]]
-    everywhere: Sequence[Collection[RoleName]]
+    roles: Sequence[Mapping[RoleName, Any]]
+    everywhere: Sequence[Mapping[RoleName, Any]]
 
     @property
     def are_many(self) -> bool:
@@ -205,8 +205,8 @@ class BoundRules:
             del self._bound[subject]
 
     def _late_roles_of(self, grants: Grants) -> set[RoleName]:
-        late = self._late_roles
-        return {role for roles in grants.roles for role in late if role in roles} if late else set()
+        late = self._late_roles.keys()
+        return {role for roles in grants.roles for role in roles.keys() & late} if late else set()
 
     def _index_roles(self, grants: Grants) -> None:
         """Index all that a question about these grants needs."""
@@ -217,27 +217,35 @@ class BoundRules:
 
     def grants(self, name: str, groups: Sequence[str], namespace: str) -> Steps[Grants]:
         """Return the grants to a user in a namespace ("": cluster-wide)."""
-        for place in [place for place in self._late_bindings if place[0] in ("", namespace)]:
-            self._index(self._late_bindings, place)
-        held = self._held([("User", name)], namespace)
-        for start in range(0, len(groups), MANY):
-            if start:
-                yield
+        held = self._few(name, groups[:MANY], namespace)
+        for start in range(MANY, len(groups), MANY):
+            yield
             held += self._held([("Group", group) for group in groups[start : start + MANY]], namespace)
-        everywhere = [roles for space, roles in held if not space]
-        there = [roles for space, roles in held if space]
         if len(held) <= MANY:
-            return Grants(namespace, held, everywhere + there, everywhere)
-        names = yield from _names(everywhere)
-        return Grants(namespace, held, [names, (yield from _names(there))], [names])
+            return _grants_of(held, namespace)
+        names = yield from _names([roles for space, roles in held if not space])
+        there = yield from _names([roles for space, roles in held if space])
+        return Grants(namespace, held, [names, there], [names])
+
+    def grants_at_once(self, name: str, groups: Sequence[str], namespace: str) -> Grants:
+        """Return the grants to a user of few groups."""
+        return _grants_of(self._few(name, groups, namespace), namespace)
+
+    def _few(self, name: str, groups: Sequence[str], namespace: str) -> list[tuple[str, Roles]]:
+        if self._late_bindings:
+            for place in [place for place in self._late_bindings if place[0] in ("", namespace)]:
+                self._index(self._late_bindings, place)
+        return self._held([("User", name), *(("Group", group) for group in groups)], namespace)
 
     def _held(self, subjects: Iterable[Subject], namespace: str) -> list[tuple[str, Roles]]:
-        found = []
+        found, bound = [], self._bound
         for subject in subjects:
-            places = self._bound.get(subject)
+            places = bound.get(subject)
             if places is not None:
-                spaces = ("", namespace) if namespace else ("",)
-                found += [(space, places[space]) for space in spaces if space in places]
+                if "" in places:
+                    found.append(("", places[""]))
+                if namespace and namespace in places:
+                    found.append((namespace, places[namespace]))
         return found
 
     # -- questions ----------------------------------------------------------------------------------------------------
@@ -257,7 +265,8 @@ class BoundRules:
 
     def _permitting(self, grants: Grants, question: Question, name: str | None) -> set[RoleName]:
         """Return the roles that permit a request. Paths are permitted by cluster role bindings alone."""
-        self._index_roles(grants)
+        if self._late_roles:
+            self._index_roles(grants)
         found: set[RoleName] = set()
         if question.path is not None:
             for index in self._indexes_of(""):
@@ -350,7 +359,7 @@ class BoundRules:
         return rbac.compare(self._indexes_of(grants.namespace), grants.roles, wanted, missing)
 
 
-def _names(many: Sequence[Roles]) -> Steps[Collection[RoleName]]:
+def _names(many: Sequence[Roles]) -> Steps[Mapping[RoleName, None]]:
     """Return the names of the roles of many subjects."""
     names: dict[RoleName, None] = {}
     for start in range(0, len(many), MANY):
@@ -358,6 +367,10 @@ def _names(many: Sequence[Roles]) -> Steps[Collection[RoleName]]:
             names.update(dict.fromkeys(roles))
         yield
     return names
+
+
+def _grants_of(held: list[tuple[str, Roles]], namespace: str) -> Grants:
+    return Grants(namespace, held, [roles for _, roles in held], [roles for space, roles in held if not space])
 
 
 def _held_in(grants: Grants, space: str) -> Iterator[Roles]:

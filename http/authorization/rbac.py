@@ -27,7 +27,7 @@ from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, Quest
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
-from kubechronicle.api.values.steps import Steps
+from kubechronicle.api.values.steps import Steps, finish
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
@@ -130,6 +130,7 @@ class RbacAuthorizer:
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
+        self._catch_up()
         grants = self._grants(user.name, user.groups, namespace)
         return self._in_steps(("rules", user.name, user.groups, namespace), self._listed(grants), grants)
 
@@ -161,6 +162,7 @@ class RbacAuthorizer:
         if isinstance(known, tuple):
             return known
         missing: list[Rule] = []
+        self._catch_up()
         steps = self._rules.compare(self._grants(who.user, who.groups, namespace), wanted, missing)
         if self.following.runs and rbac.work(wanted) > QUICK:
             raise LongComparison(key, steps, missing)
@@ -170,6 +172,7 @@ class RbacAuthorizer:
 
     def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
         """Return the errors for missing roles of a user's bindings."""
+        self._catch_up()
         return self._missing(who.user, who.groups, namespace)
 
     def _missing(self, name: str, groups: Sequence[str], namespace: str) -> Sequence[str]:
@@ -178,16 +181,20 @@ class RbacAuthorizer:
 
     def _grants(self, name: str, groups: Sequence[str], namespace: str) -> Grants:
         """Return the grants to a user, once their roles are indexed. NotIndexed, LongWork."""
-        self._catch_up()
         self._await_index(self._rules.late_bindings(namespace))
-        long = self.following.runs and len(groups) > MANY
-        grants = in_steps(("grants", name, groups, namespace), self._rules.grants(name, groups, namespace), long=long)
+        if len(groups) <= MANY:
+            grants = self._rules.grants_at_once(name, groups, namespace)
+        else:
+            steps = self._rules.grants(name, groups, namespace)
+            grants = in_steps(("grants", name, groups, namespace), steps, long=self.following.runs)
         self._await_index(self._rules.late_roles(grants))
         return grants
 
     def _in_steps(self, key: object, steps: Steps[T], grants: Grants) -> T:
         """Return the result of steps about all bindings of a user. LongWork."""
-        return in_steps(key, steps, long=self.following.runs and grants.are_many)
+        if not grants.are_many:
+            return finish(steps)
+        return in_steps(key, steps, long=self.following.runs)
 
     # -- kept decisions -----------------------------------------------------------------------------------------------
 
