@@ -181,13 +181,15 @@ class RbacAuthorizer:
 
     def _grants(self, name: str, groups: Sequence[str], namespace: str) -> Grants:
         """Return the grants to a user, once their roles are indexed. NotIndexed, LongWork."""
-        self._await_index(self._rules.late_bindings(namespace))
+        runs, rules = self.following.runs, self._rules
+        if runs and rules.late_bindings(namespace) > LARGE_BYTES:
+            raise NotIndexed(self.following)  # the question waits for the task
         if len(groups) <= MANY:
-            grants = self._rules.grants_at_once(name, groups, namespace)
+            grants = rules.grants_at_once(name, groups, namespace)
         else:
-            steps = self._rules.grants(name, groups, namespace)
-            grants = in_steps(("grants", name, groups, namespace), steps, long=self.following.runs)
-        self._await_index(self._rules.late_roles(grants))
+            grants = in_steps(("grants", name, groups, namespace), rules.grants(name, groups, namespace), long=runs)
+        if runs and rules.late_roles(grants) > LARGE_BYTES:
+            raise NotIndexed(self.following)
         return grants
 
     def _in_steps(self, key: object, steps: Steps[T], grants: Grants) -> T:
@@ -244,11 +246,6 @@ class RbacAuthorizer:
     def _catch_up(self) -> None:
         for follower in self._followers:
             follower.catch_up()
-
-    def _await_index(self, late: int) -> None:
-        """Leave long indexing to the task: the question waits for it. NotIndexed."""
-        if late > LARGE_BYTES and self.following.runs:
-            raise NotIndexed(self.following)
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         self._forget(namespace)
