@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 import trio
@@ -109,6 +109,11 @@ class _Outcome(NamedTuple):
     value: Any
     error: Exception | None
 
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
 
 def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call a function that evaluates expressions. NeedsThread: it takes long, and will be known in the next attempt.
@@ -122,10 +127,7 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
     place = _place(key, values) if again else None
     known = recall_answer(place) if again else None
     if isinstance(known, _Outcome):
-        if known.error is not None:
-            raise known.error
-        found: T = known.value
-        return found
+        return cast("T", known.result())
     try:
         with allowance:
             allowance.check()
@@ -138,6 +140,20 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
     if again:
         remember_answer(place, _Outcome(value, None))
     return value
+
+
+def judge_large(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Do the same with a function of large values, in the thread from the beginning."""
+    allowance = ALLOWANCE.get()
+    if not isinstance(allowance, OnLoop):
+        return function(*arguments, **named)
+    place = _place(key, values)
+    known = recall_answer(place)
+    if not isinstance(known, _Outcome):
+        missing = NeedsThread(allowance.turn)
+        missing.judge, missing.key = partial(_bounded, partial(function, *arguments, **named)), place
+        raise missing
+    return cast("T", known.result())
 
 
 def _bounded(function: Callable[[], T]) -> T:

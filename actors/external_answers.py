@@ -10,6 +10,8 @@ Each client of a webhook or provider chooses how long its answers serve later de
 decision that requested an answer keeps it until it is made (``remember_answer``, ``recall_answer``): it requests no
 answer twice, and so comes to an end.
 
+A rule that is long work itself is done in steps (``in_steps``): with pauses, as if its result came from outside.
+
 An attempt may leave its unfinished work with the question (``NeedsExternalAnswer.keep_work``). The next one takes it
 (``take_work``), and goes on from there if all that the work rests on is unchanged (actors/unfinished_work.py). A write
 that holds no lock and no place waits for some answers where it is (``resolve_here``). If it must begin again all the
@@ -20,14 +22,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import trio
 
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
+from kubechronicle.api.values.steps import Steps, finish
 
 T = TypeVar("T")
 
@@ -109,6 +113,53 @@ def take_work(owner: object) -> object | None:
     del answers[_WORK]
     found: object = work[1]
     return found
+
+
+def in_steps(key: object, steps: Steps[T], *, long: bool) -> T:
+    """Return the result of steps. NeedsExternalAnswer: they are long, so they are done with pauses.
+
+    ``key``: of everything that the result depends on, unless it may be that of any moment of the decision.
+    """
+    known = recall_answer(key)
+    if isinstance(known, _Result):
+        if known.error is not None:
+            raise known.error
+        result: T = known.value
+        return result
+    if not long:
+        return finish(steps)
+    raise LongWork(key, steps)
+
+
+def awaiting(decide: Callable[[], T]) -> Generator[NeedsExternalAnswer, None, T]:
+    """Return a decision, as a step of several. Yield each answer that it lacks, and go on once it is there."""
+    while True:
+        try:
+            return decide()
+        except NeedsExternalAnswer as missing:
+            yield missing
+
+
+class _Result(NamedTuple):
+    """The result of steps. ``error``: raised instead."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class LongWork(NeedsExternalAnswer):
+    """A decision is so much work that it takes several steps."""
+
+    def __init__(self, key: object, steps: Steps[Any]) -> None:
+        super().__init__()
+        self._key, self._steps = key, steps
+
+    async def resolve(self) -> None:
+        try:
+            result = _Result(await Pauses().take(self._steps))
+        except Exception as error:
+            result = _Result(error=error.with_traceback(None))
+        remember_answer(self._key, result)
 
 
 async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAnswer | None = None) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -25,8 +25,12 @@ class Pauses:
             await trio.lowlevel.checkpoint()
             self._began = perf_counter()
 
-    async def take(self, steps: Iterator[None]) -> None:
-        """Take all steps, with pauses between them."""
-        for _ in steps:
+    async def take(self, steps: Iterator[None]) -> Any:
+        """Take all steps, with pauses between them. Return their result."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return stop.value
             if perf_counter() - self._began > TURN:
                 await self.pause()

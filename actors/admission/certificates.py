@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.evaluation import judge_large
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.certificates import request_organizations, request_problem
 
@@ -71,8 +73,16 @@ class CertificateSubjectRestriction(AdmissionPlugin):
         spec = attributes.object["spec"]
         if spec.get("signerName") != CLIENT_SIGNER:
             return
-        problem = request_problem(spec.get("request") or "")
+        request = spec.get("request") or ""
+        problem = judge_large(self.name, request, _problem, request) if len(request) > LARGE else _problem(request)
         if problem:
-            raise forbidden(attributes, f"failed to parse CSR: {problem}")
-        if MASTERS in request_organizations(spec["request"]):
-            raise forbidden(attributes, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
+            raise forbidden(attributes, problem)
+
+
+def _problem(request: str) -> str:
+    """Return why a client's certificate is not requested like this, "" otherwise."""
+    if problem := request_problem(request):
+        return f"failed to parse CSR: {problem}"
+    if MASTERS in request_organizations(request):
+        return f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+    return ""

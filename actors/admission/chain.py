@@ -10,6 +10,8 @@ function of its arguments.
 
 Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
 
+A plugin whose work depends on the number of other objects, such as quotas, returns it as steps (pending_work.py).
+
 A plugin that asks webhooks stops the write (NeedsExternalAnswer). If a write of this kind has asked lately, its reads
 are observed (``Attributes.progress``), and it goes on from the same plugin once the answer is there; otherwise, or if
 something that was read has changed, it is admitted again from the start (actors/unfinished_work.py).
@@ -32,6 +34,9 @@ from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.pending_work import Pending as Pending
+from kubechronicle.actors.pending_work import PendingSteps as PendingSteps
+from kubechronicle.actors.pending_work import take_at_once
 from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
@@ -155,8 +160,12 @@ class AdmissionPlugin:
     def admit(self, attributes: Attributes, state: State) -> None:
         """Change ``attributes.object`` in place, or raise StatusError."""
 
-    def validate(self, attributes: Attributes, state: State) -> None:
-        """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``."""
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+        """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``.
+
+        None: that is done; otherwise, by these steps.
+        """
+        return None
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """Return the keys of the companion changes to expect. Writes of this replica that share a key take turns."""
@@ -190,7 +199,7 @@ class StorageHook(Protocol):
 class Step(NamedTuple):
     """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects."""
 
-    run: Callable[[Attributes, State], None]
+    run: Callable[[Attributes, State], Pending | None]
     passed: Count
     rejected: Labels
 
@@ -264,8 +273,9 @@ class AdmissionChain:
             self._observer.progress = progress
         start = begun = perf_counter()
         try:
-            for run, passed, rejected in steps:  # noqa: B007 - used where a step rejects
-                run(attributes, state)
+            for run, passed, rejected in steps:
+                if (pending := run(attributes, state)) is not None:
+                    take_at_once(pending, rejected, attributes)
                 now = perf_counter()
                 if metrics.waited:
                     waited += metrics.waited

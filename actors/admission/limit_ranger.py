@@ -8,14 +8,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+    forbidden,
+)
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import value_of
+from kubechronicle.eventlog.entries import Entry
 
 Amounts = Mapping[str, str]
 
@@ -24,6 +33,7 @@ CLAIMS: Final = "persistentvolumeclaims"
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
 # Resources that a pod may set itself (names or prefixes); others are the sum of its containers.
 POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
+SIDES: Final = (("requests", "request"), ("limits", "limit"))
 KINDS: Final = (("containers", "container"), ("initContainers", "init container"))
 
 
@@ -33,17 +43,31 @@ class LimitRanger(AdmissionPlugin):
 
     def admit(self, attributes: Attributes, state: State) -> None:
         if attributes.rt.resource == "pods" and attributes.object is not None and _concerns(attributes):
-            for limits in _limit_ranges(attributes, state):
-                _apply_defaults(attributes.object, limits)
+            known: dict[str, set[str]] = {side: set() for side, _ in SIDES}
+            for entry in _limit_ranges(attributes, state):
+                _apply_defaults(attributes.object, _limits(entry), known)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
         if attributes.object is None or not _concerns(attributes):
-            return
-        check = _claim_problems if attributes.rt.resource == CLAIMS else _pod_problems
-        for limits in _limit_ranges(attributes, state):
-            problems = list(dict.fromkeys(check(attributes.object.get("spec") or {}, limits)))
-            if problems:
-                raise forbidden(attributes, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+            return None
+        ranges = _limit_ranges(attributes, state)
+        if not ranges:
+            return None
+        return Pending(_checked(attributes, attributes.object.get("spec") or {}, ranges), ranges)
+
+
+def _checked(attributes: Attributes, spec: Object, ranges: Sequence[Entry]) -> PendingSteps:
+    check = _claim_problems if attributes.rt.resource == CLAIMS else _pod_problems
+    for entry in ranges:
+        problems: dict[str, None] = {}
+        for problem in check(spec, _limits(entry)):
+            if problem is None:
+                yield None
+            else:
+                problems[problem] = None
+        if problems:
+            text = ", ".join(problems)
+            raise forbidden(attributes, text if len(problems) == 1 else f"[{text}]")
 
 
 def _concerns(attributes: Attributes) -> bool:
@@ -53,30 +77,42 @@ def _concerns(attributes: Attributes) -> bool:
     return not attributes.subresource
 
 
-def _limit_ranges(attributes: Attributes, state: State) -> list[list[Object]]:
-    """Return the limits of each LimitRange of the namespace; none for an object that is being deleted."""
-    if attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
-        return []
-    objects = (entry.object() for entry in state.entries(LIMIT_RANGES, attributes.namespace))
-    return [(one.get("spec") or {}).get("limits") or [] for one in objects]
+def _limit_ranges(attributes: Attributes, state: State) -> Sequence[Entry]:
+    """Return the LimitRanges of the namespace; none for an object that is being deleted."""
+    ranges = state.entries(LIMIT_RANGES, attributes.namespace)
+    if ranges and attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
+        return ()
+    return ranges
+
+
+def _limits(entry: Entry) -> list[Object]:
+    return (entry.object().get("spec") or {}).get("limits") or []
 
 
 # -- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def _apply_defaults(pod: Object, limits: list[Object]) -> None:
+def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[str]]) -> None:
+    """Complete the containers. ``known``: the names that all of them have already, by side; completed, too."""
     requests: dict[str, str] = {}
     maxima: dict[str, str] = {}
     for limit in limits:
         if limit.get("type") == "Container":
             requests.update(limit.get("defaultRequest") or {})
             maxima.update(limit.get("default") or {})
+    wanted = []
+    for (side, word), given in zip(SIDES, (requests, maxima), strict=True):
+        if values := {name: value for name, value in given.items() if name not in known[side]}:
+            known[side].update(values)
+            wanted.append((side, values, word))
+    if not wanted:
+        return
     defaulted: list[str] = []
     spec = pod.get("spec") or {}
     for field, kind in KINDS:
         for container in spec.get(field) or []:
             resources = container.setdefault("resources", {})
-            for side, values, word in (("requests", requests, "request"), ("limits", maxima, "limit")):
+            for side, values, word in wanted:
                 present = resources.get(side) or {}
                 missing = sorted(values.keys() - present.keys())
                 if missing:
@@ -91,15 +127,18 @@ def _apply_defaults(pod: Object, limits: list[Object]) -> None:
 # -- constraints ------------------------------------------------------------------------------------------------------
 
 
-def _pod_problems(spec: Object, limits: list[Object]) -> Iterable[str]:
+def _pod_problems(spec: Object, limits: list[Object]) -> Iterable[str | None]:
+    """Yield the problems of a pod; None: a step."""
     for limit in limits:
         kind = limit.get("type", "")
         if kind == "Container":
             for field, _ in KINDS:
                 for container in spec.get(field) or []:
+                    yield None
                     resources = container.get("resources") or {}
                     yield from _violations(limit, resources.get("requests") or {}, resources.get("limits") or {})
         elif kind == "Pod":
+            yield None
             yield from _violations(limit, pod_total(spec, "requests"), pod_total(spec, "limits"))
 
 
@@ -132,9 +171,11 @@ def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[s
             yield f"{head}, but provided ratio is {float(most / request):f}"
 
 
-def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str]:
+def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str | None]:
+    """Yield the problems of a claim; None: a step."""
     requests = (spec.get("resources") or {}).get("requests") or {}
     for limit in limits:
+        yield None
         if limit.get("type") != "PersistentVolumeClaim":
             continue
         yield from _violations({"type": limit["type"], "min": limit.get("min")}, requests, {})

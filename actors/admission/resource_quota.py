@@ -12,9 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+    forbidden,
+)
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
@@ -43,32 +52,41 @@ class ResourceQuota(AdmissionPlugin):
         """``limits``: what may be consumed only where a quota covers it."""
         self._limits = tuple(limits)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
         namespace = attributes.namespace
         entries = state.entries(QUOTAS, namespace) if namespace else ()
         limits = self._limits if namespace and attributes.rt.resource != NAMESPACES else ()
         if not (entries or limits) or attributes.object is None:
-            return
+            return None
         evaluator = evaluator_of(attributes.rt.resource)
         operation, subresource = attributes.operation, attributes.subresource
         if evaluator is None:
-            return
+            return None
         if subresource and not evaluator.handles(operation, subresource, attributes.object, None):
-            return  # before the quotas are decoded: kubelets send many status updates
+            return None  # before the quotas are decoded: kubelets send many status updates
         write = Write(
             operation=operation,
             subresource=subresource,
             new=attributes.object,
             old=attributes.old.object() if attributes.old is not None else None,
         )
-        quotas = [entry.object() for entry in entries]
-        try:
-            for index, used in charges(quotas, evaluator, write, facts_of(state), limits):
+
+        def charge() -> PendingSteps:
+            quotas = []
+            for entry in entries:
+                quotas.append(entry.object())
+                yield None
+            try:
+                charged = yield from charges(quotas, evaluator, write, facts_of(state), limits)
+            except Exceeded as error:
+                raise forbidden(attributes, str(error)) from None
+            except ScopesNotCovered as error:
+                raise status.unknown(str(error)) from None
+            for index, used in charged:
                 attributes.companions.append(_charged(entries[index], quotas[index], used))
-        except Exceeded as error:
-            raise forbidden(attributes, str(error)) from None
-        except ScopesNotCovered as error:
-            raise status.unknown(str(error)) from None
+                yield None
+
+        return Pending(charge(), entries)
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts."""
@@ -89,15 +107,20 @@ class ResourceQuota(AdmissionPlugin):
 def facts_of(state: State) -> Facts:
     """Return the objects that usage depends on, from these views."""
 
-    def pod(namespace: str, name: str) -> Object | None:
-        entry = state.peek("pods", namespace, name)
+    def one(resource: str, namespace: str, name: str) -> Object | None:
+        entry = state.peek(resource, namespace, name)
         return entry.object() if entry is not None else None
+
+    def having(resource: str, namespace: str, text: str) -> list[Object]:
+        wanted = text.encode()
+        return [entry.object() for entry in state.entries(resource, namespace) if wanted in entry.json]
 
     return Facts(
         now=datetime.now(UTC),
-        device_classes=lambda: [entry.object() for entry in state.entries(DEVICE_CLASSES, "")],
-        claims=lambda namespace: [entry.object() for entry in state.entries(CLAIMS, namespace)],
-        pod=pod,
+        device_class=partial(one, DEVICE_CLASSES, ""),
+        device_classes=partial(having, DEVICE_CLASSES, ""),
+        claims=partial(having, CLAIMS),
+        pod=partial(one, "pods"),
     )
 
 

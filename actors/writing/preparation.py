@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -262,13 +263,13 @@ class Preparation:
             raise missing
 
     async def admit(
-        self, target: Target, sent: Any, *, operation: str = CREATE, complete: Complete | None = None
+        self, target: Target, sent: Any, turn: Turn, *, operation: str = CREATE, complete: Complete | None = None
     ) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission.
 
         ``complete``: as in Writes.admit.
         """
-        obj = copy_object(sent)  # another attempt begins with the body as it was sent
+        obj = await turn.run(0, copy_object, sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
         with self._admission.measured(attributes):
             if not self._passes(self._admission.admit, attributes):
@@ -277,7 +278,7 @@ class Preparation:
                 await complete(obj)
             if not self._passes(self._admission.validate, attributes):
                 await self._pass_on_newest_state(self._admission.validate, attributes)
-        if obj != sent:
+        if await turn.run(0, ne, obj, sent):
             sent.clear()
             sent.update(obj)
 

@@ -36,6 +36,7 @@ from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, li
 from kubechronicle.actors.evaluation import OnLoop
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -222,12 +223,12 @@ class Writes:
         attempt = partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
         await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
 
-    async def _timed(self, caller: Caller, attempt: Callable[[], Awaitable[None]]) -> None:
+    async def _timed(self, caller: Caller, attempt: Callable[[Turn], Awaitable[None]]) -> None:
         """Await an attempt of admission alone, within an allowance for its expressions."""
         turn = self._turn_of(caller)
         token = ALLOWANCE.set(OnLoop(turn))
         try:
-            await attempt()
+            await attempt(turn)
         finally:
             ALLOWANCE.reset(token)
             if caller.turn is None:
@@ -291,15 +292,16 @@ class Writes:
         else:
             listed, _ = await list_both(self._reads, converted, target.rt, selection, limit=limit, **listing)
         try:
+            pauses = Pauses()
             for chunk in _collection_chunks(listed.entries):
-                await self._delete_chunk(structs.replace(caller, turn=turn), target, chunk, options)
+                await self._delete_chunk(structs.replace(caller, turn=turn), target, chunk, options, pauses)
         finally:
             if caller.turn is None:
                 turn.end()
         return listed
 
     async def _delete_chunk(
-        self, caller: Caller, target: Target, entries: Sequence[Entry], options: DeleteOptions
+        self, caller: Caller, target: Target, entries: Sequence[Entry], options: DeleteOptions, pauses: Pauses
     ) -> None:
         """Prepare the deletions, pass all to the actor, then wait for all: one batch, with events in key order."""
         begun: list[tuple[Target, Commit, bool]] = []
@@ -317,6 +319,7 @@ class Writes:
                 ALLOWANCE.reset(token)
 
         for entry in entries:
+            await pauses.pause()  # a dry run waits for nothing
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
             attempt = partial(prepared, one, entry)
             with self._loop.converting(target.rt):

@@ -5,8 +5,10 @@
     rules of all roles      one RuleIndex for the roles of each namespace, and one for cluster roles
 
 Both are found by look-ups, so a decision does not depend on the number of roles, bindings and rules of other users, and
-hardly on that of the user's own. A change costs as much as the role or binding that has changed. Roles and long
-bindings are indexed later than they are put: by ``index``, in steps, or at the first question that needs them.
+hardly on that of the user's own. A user's groups are looked up once, for the Grants. Work that is linear in the user's
+groups or bindings is done in steps; a binding that changes between two of them may count or not. A change costs as much
+as the role or binding that has changed. Roles and long bindings are indexed later than they are put: by ``index``, in
+steps, or at the first question that needs them.
 
 Pure: roles and bindings are plain arguments. Not here: views, and users with their credentials (http/authorization).
 """
@@ -15,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from heapq import merge
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.rule_index import ALL, RoleName, Rule, RuleIndex
+from kubechronicle.api.values.steps import Steps
 
 GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -31,11 +34,33 @@ Place = tuple[str, str]
 
 FEW_SUBJECTS: Final = 256
 """Subjects of a binding that are indexed in one step."""
+MANY: Final = 256
+"""Groups or bindings of a user that are looked at in one step."""
+SORTED: Final = 4096
+"""Bindings of a user that are sorted in one step."""
 SMALL: Final = 32 * 1024
 """Bytes of a binding that is indexed at once."""
 
 Roles = dict[RoleName, dict[str, int]]
 """Role -> {binding: position of the first subject}: the roles of one subject in one namespace."""
+
+
+class Grants(NamedTuple):
+    """The roles of one user in a namespace.
+
+    ``held``: those of each subject that stands for the user, by bindings of a namespace, or of "" for cluster role
+    bindings. ``roles``: by the names of them all. ``everywhere``: by the names of those by cluster role bindings.
+    """
+
+    namespace: str
+    held: Sequence[tuple[str, Roles]]
+    roles: Sequence[Mapping[RoleName, Any]]
+    everywhere: Sequence[Mapping[RoleName, Any]]
+
+    @property
+    def are_many(self) -> bool:
+        """True if all bindings are more than one step."""
+        return len(self.held) > MANY or sum(sum(map(len, roles.values())) for _, roles in self.held) > MANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +126,14 @@ class BoundRules:
 
     # -- indexing -----------------------------------------------------------------------------------------------------
 
-    def late(self, subjects: Sequence[Subject], namespace: str) -> int:
-        """Return the bytes of roles and bindings that a question about a user would have to index first."""
-        if not self._late_roles and not self._late_bindings:
-            return 0
-        late: list[Stored | None] = [put for place, put in self._late_bindings.items() if place[0] in ("", namespace)]
-        late += [self._late_roles[role] for role in self._late_roles_in(self._roles_in(subjects, namespace))]
-        return sum(SMALL if put is None else put.size for put in late)
+    def late_bindings(self, namespace: str) -> int:
+        """Return the bytes of bindings that the grants in a namespace would have to index first."""
+        late = self._late_bindings
+        return sum(_bytes(put) for place, put in late.items() if place[0] in ("", namespace)) if late else 0
+
+    def late_roles(self, grants: Grants) -> int:
+        """Return the bytes of roles that a question about these grants would have to index first."""
+        return sum(_bytes(self._late_roles[role]) for role in self._late_roles_of(grants))
 
     def first_late(self) -> tuple[bool, Place, Stored | None] | None:
         """Return the next binding (True) or role (False) to index; None if all are indexed."""
@@ -178,47 +204,78 @@ class BoundRules:
         if not places:
             del self._bound[subject]
 
-    def _late_roles_in(self, roles: Iterable[Roles]) -> set[RoleName]:
-        return {role for held in roles for role in held.keys() & self._late_roles.keys()} if self._late_roles else set()
+    def _late_roles_of(self, grants: Grants) -> set[RoleName]:
+        late = self._late_roles.keys()
+        return {role for roles in grants.roles for role in roles.keys() & late} if late else set()
 
-    def _indexed(self, subjects: Sequence[Subject], namespace: str) -> Sequence[Roles]:
-        """Index all that a question about a user needs. Return the user's roles."""
-        for place in [place for place in self._late_bindings if place[0] in ("", namespace)]:
-            self._index(self._late_bindings, place)
-        roles = list(self._roles_in(subjects, namespace))
-        for role in self._late_roles_in(roles):
+    def _index_roles(self, grants: Grants) -> None:
+        """Index all that a question about these grants needs."""
+        for role in self._late_roles_of(grants):
             self._index(self._late_roles, role)
-        return roles
+
+    # -- grants -------------------------------------------------------------------------------------------------------
+
+    def grants(self, name: str, groups: Sequence[str], namespace: str) -> Steps[Grants]:
+        """Return the grants to a user in a namespace ("": cluster-wide)."""
+        held = self._few(name, groups[:MANY], namespace)
+        for start in range(MANY, len(groups), MANY):
+            yield
+            held += self._held([("Group", group) for group in groups[start : start + MANY]], namespace)
+        if len(held) <= MANY:
+            return _grants_of(held, namespace)
+        names = yield from _names([roles for space, roles in held if not space])
+        there = yield from _names([roles for space, roles in held if space])
+        return Grants(namespace, held, [names, there], [names])
+
+    def grants_at_once(self, name: str, groups: Sequence[str], namespace: str) -> Grants:
+        """Return the grants to a user of few groups."""
+        return _grants_of(self._few(name, groups, namespace), namespace)
+
+    def _few(self, name: str, groups: Sequence[str], namespace: str) -> list[tuple[str, Roles]]:
+        if self._late_bindings:
+            for place in [place for place in self._late_bindings if place[0] in ("", namespace)]:
+                self._index(self._late_bindings, place)
+        return self._held([("User", name), *(("Group", group) for group in groups)], namespace)
+
+    def _held(self, subjects: Iterable[Subject], namespace: str) -> list[tuple[str, Roles]]:
+        found, bound = [], self._bound
+        for subject in subjects:
+            places = bound.get(subject)
+            if places is not None:
+                if "" in places:
+                    found.append(("", places[""]))
+                if namespace and namespace in places:
+                    found.append((namespace, places[namespace]))
+        return found
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def permits(self, subjects: Sequence[Subject], namespace: str, question: Question) -> bool:
-        """Tell whether a request is permitted to a user. ``subjects``: the user and the user's groups."""
-        return bool(self._permitting(subjects, namespace, question, question.name))
+    def permits(self, grants: Grants, question: Question) -> bool:
+        """Tell whether a request is permitted."""
+        return bool(self._permitting(grants, question, question.name))
 
-    def permits_all(self, subjects: Sequence[Subject], namespace: str, question: Question) -> bool:
-        """Tell whether a request is permitted to a user whatever the object's name is."""
-        return bool(self._permitting(subjects, namespace, question, None))
+    def permits_all(self, grants: Grants, question: Question) -> bool:
+        """Tell whether a request is permitted whatever the object's name is."""
+        return bool(self._permitting(grants, question, None))
 
     def named(self, namespace: str, name: str) -> bool:
         """Tell whether any rule for requests in the namespace is of objects with this name. Only for users about whom
         another question was asked since the last change."""
         return any(space in self._indexes and self._indexes[space].names(name) for space in ("", namespace))
 
-    def _permitting(
-        self, subjects: Sequence[Subject], namespace: str, question: Question, name: str | None
-    ) -> set[RoleName]:
-        """Return the roles of a user that permit a request. Paths are permitted by cluster role bindings alone."""
-        namespace = namespace if question.path is None else ""
-        roles = self._indexed(subjects, namespace)
+    def _permitting(self, grants: Grants, question: Question, name: str | None) -> set[RoleName]:
+        """Return the roles that permit a request. Paths are permitted by cluster role bindings alone."""
+        if self._late_roles:
+            self._index_roles(grants)
         found: set[RoleName] = set()
+        if question.path is not None:
+            for index in self._indexes_of(""):
+                found |= index.permit_path(grants.everywhere, question.verb, question.path)
+            return found
         part = question.subresource
         resources = (f"{question.resource}/{part}", ALL, f"*/{part}") if part else (question.resource, ALL)
-        for index in self._indexes_of(namespace):
-            if question.path is not None:
-                found |= index.permit_path(roles, question.verb, question.path)
-            else:
-                found |= index.permit(roles, question.verb, question.group, resources, name)
+        for index in self._indexes_of(grants.namespace):
+            found |= index.permit(grants.roles, question.verb, question.group, resources, name)
         return found
 
     def _indexes_of(self, namespace: str) -> list[RuleIndex]:
@@ -226,78 +283,102 @@ class BoundRules:
         spaces = ("", namespace) if namespace else ("",)
         return [self._indexes[space] for space in spaces if space in self._indexes]
 
-    def reason(self, subjects: Sequence[Subject], namespace: str, question: Question) -> str | None:
-        """Return the text of the first binding that permits a request to a user; None if none does."""
-        permitting = self._permitting(subjects, namespace, question, question.name)
-        for space in ("", namespace) if namespace and question.path is None else ("",):
-            through = [
-                (name, position, role)
-                for roles in self._roles_at(subjects, space)
-                for role in (permitting if len(permitting) < len(roles) else roles)
-                if role in permitting and role in roles
-                for name, position in roles[role].items()
-            ]
-            if through:
-                name, position, role = min(through)
+    def reason(self, grants: Grants, question: Question) -> Steps[str | None]:
+        """Return the text of the first binding that permits a request; None if none does."""
+        permitting = self._permitting(grants, question, question.name)
+        spaces = ("", grants.namespace) if grants.namespace and question.path is None else ("",)
+        for space in spaces if permitting else ():
+            first: tuple[str, int, RoleName] | None = None
+            held: dict[str, int] = {}
+            seen = 0
+            for roles in _held_in(grants, space):
+                for role in list(permitting if len(permitting) < len(roles) else roles):
+                    if role in permitting and (names := roles.get(role)):
+                        here = (*min(names.items()), role)
+                        if first is None or here < first:
+                            first, held = here, names
+                        seen += len(names)
+                seen += 1
+                if seen > MANY:
+                    yield
+                    seen = 0
+            if first is not None:
+                name, position, role = first
+                if held.get(name) != position:  # it has changed between two steps
+                    return (yield from self.reason(grants, question))
                 return _reason(space, name, role, self._bindings[(space, name)].subjects[position])
         return None
 
-    def missing(self, subjects: Sequence[Subject], namespace: str) -> Sequence[str]:
-        """Return the errors for missing roles of a user's bindings, in the order of the bindings."""
-        self._indexed(subjects, namespace)
-        lost = (
-            (bool(space), name, role)
-            for space in (("", namespace) if namespace else ("",))
-            for roles in self._roles_at(subjects, space)
-            for role, names in roles.items()
-            if role not in self._roles
-            for name in names
-        )
-        return [_not_found(role) for _, _, role in sorted(set(lost))]
+    def missing(self, grants: Grants) -> Steps[Sequence[str]]:
+        """Return the errors for missing roles, in the order of their first bindings."""
+        self._index_roles(grants)
+        lost: dict[RoleName, tuple[bool, str]] = {}
+        seen = 0
+        for space, roles in grants.held:
+            for role in [role for role in roles if role not in self._roles]:
+                if names := roles.get(role):
+                    first = (bool(space), min(names))
+                    lost[role] = min(first, lost.get(role, first))
+                    seen += len(names)
+            seen += len(roles)
+            if seen > MANY:
+                yield
+                seen = 0
+        return [_not_found(role) for _, role in sorted((first, role) for role, first in lost.items())]
 
-    def rules(self, subjects: Sequence[Subject], namespace: str) -> Iterator[Listed | str]:
-        """Yield the rules of each of a user's bindings, or the error for its missing role.
+    def rules(self, grants: Grants) -> Iterator[Listed | str | None]:
+        """Yield the rules of each of a user's bindings, or the error for its missing role; None: a step.
 
         Cluster role bindings come first, each kind by name. Each binding occurs once.
         """
-        self._indexed(subjects, namespace)
-        for space in ("", namespace) if namespace else ("",):
-            bindings = {
-                name: role
-                for roles in self._roles_at(subjects, space)
-                for role, names in roles.items()
-                for name in names
-            }
-            for _, role in sorted(bindings.items()):
-                size = self._roles.get(role)
+        self._index_roles(grants)
+        for space in ("", grants.namespace) if grants.namespace else ("",):
+            runs: list[list[tuple[str, RoleName]]] = [[]]
+            for roles in _held_in(grants, space):
+                for role in list(roles):
+                    runs[-1] += [(name, role) for name in roles.get(role, ())]
+                    if len(runs[-1]) > SORTED:
+                        runs[-1].sort()
+                        runs.append([])
+                        yield None
+            runs[-1].sort()
+            before = ""
+            for name, role in merge(*runs) if len(runs) > 1 else runs[0]:
+                if name == before:
+                    continue
+                before, size = name, self._roles.get(role)
                 if size is None:
                     yield _not_found(role)
                 else:
                     index = self._indexes.get(role[0])
                     yield Listed(index.rules_of(role) if index is not None else (), size)
 
-    def compare(
-        self, subjects: Sequence[Subject], namespace: str, wanted: Iterable[Rule], missing: list[Rule]
-    ) -> Iterator[None]:
-        """Add the smallest rules of ``wanted`` that no single rule of a user covers to ``missing`` (rbac.compare)."""
-        roles = self._indexed(subjects, namespace)
-        return rbac.compare(self._indexes_of(namespace), roles, wanted, missing)
-
-    def _roles_in(self, subjects: Sequence[Subject], namespace: str) -> Iterator[Roles]:
-        """Yield the roles of a user by cluster role bindings, and by those of a namespace."""
-        spaces = ("", namespace) if namespace else ("",)
-        return chain.from_iterable(self._roles_at(subjects, space) for space in spaces)
-
-    def _roles_at(self, subjects: Sequence[Subject], space: str) -> Iterator[Roles]:
-        for subject in subjects:
-            places = self._bound.get(subject)
-            if places is not None and space in places:
-                yield places[space]
+    def compare(self, grants: Grants, wanted: Iterable[Rule], missing: list[Rule]) -> Iterator[None]:
+        """Add the smallest rules of ``wanted`` that no single rule covers to ``missing`` (rbac.compare)."""
+        self._index_roles(grants)
+        return rbac.compare(self._indexes_of(grants.namespace), grants.roles, wanted, missing)
 
 
-def subjects_of(name: str, groups: Iterable[str]) -> list[Subject]:
-    """Return the subjects that stand for a user."""
-    return [("User", name), *(("Group", group) for group in groups)]
+def _names(many: Sequence[Roles]) -> Steps[Mapping[RoleName, None]]:
+    """Return the names of the roles of many subjects."""
+    names: dict[RoleName, None] = {}
+    for start in range(0, len(many), MANY):
+        for roles in many[start : start + MANY]:
+            names.update(dict.fromkeys(roles))
+        yield
+    return names
+
+
+def _grants_of(held: list[tuple[str, Roles]], namespace: str) -> Grants:
+    return Grants(namespace, held, [roles for _, roles in held], [roles for space, roles in held if not space])
+
+
+def _held_in(grants: Grants, space: str) -> Iterator[Roles]:
+    return (roles for where, roles in grants.held if where == space)
+
+
+def _bytes(put: Stored | None) -> int:
+    return SMALL if put is None else put.size
 
 
 def _reason(namespace: str, binding: str, role: RoleName, subject: Mapping[str, Any]) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.access import bound_rules
-from kubechronicle.api.access.bound_rules import BoundRules, Stored, subjects_of
+from kubechronicle.api.access.bound_rules import BoundRules, Stored
 from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
 from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import finish
 
 RBAC: Final = "rbac.authorization.k8s.io"
 RIGHTS: Final = tuple(f"{kind}.{RBAC}" for kind in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"))
@@ -96,7 +97,7 @@ class States:
             name=question.name,
             path=question.path,
         )
-        return self._bound.permits(subjects_of(user, groups), question.namespace, asked)
+        return self._bound.permits(finish(self._bound.grants(user, groups, question.namespace)), asked)
 
 
 def _key_of(obj: Object) -> tuple[str, str]:

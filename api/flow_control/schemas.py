@@ -2,7 +2,8 @@
 
     classify("alice", ("system:authenticated",), info)      ->  the FlowSchema with the lowest precedence that matches
 
-A schema has rules; a rule has subjects and the requests that it means. All lists are tested as sets. A request that no
+A schema has rules; a rule has subjects and the requests that it means. All lists are sets, so that many subjects cost a
+request no more than one. A request that no
 schema matches belongs to ``catch-all``.
 """
 
@@ -99,32 +100,43 @@ def classify(schemas: Sequence[FlowSchema], user: str, groups: Sequence[str], in
 
 
 def _rule(rule: Mapping[str, Any]) -> tuple[UserTest, RequestTest]:
-    subjects = [_subject(subject) for subject in rule.get("subjects") or ()]
     resources = [_resource_rule(one) for one in rule.get("resourceRules") or ()]
     paths = [_path_rule(one) for one in rule.get("nonResourceRules") or ()]
 
     def requests(info: RequestInfo) -> bool:
         return any(test(info) for test in (resources if info.is_resource else paths))
 
-    return lambda user, groups: any(test(user, groups) for test in subjects), requests
+    return _subjects(rule.get("subjects") or ()), requests
 
 
-def _subject(subject: Mapping[str, Any]) -> UserTest:
-    match subject.get("kind"):
-        case "User":
-            name = (subject.get("user") or {}).get("name", "")
-            return lambda user, groups: name in (ANY, user)
-        case "Group":
-            group = (subject.get("group") or {}).get("name", "")
-            return lambda user, groups: group == ANY or group in groups
-        case "ServiceAccount":
-            account = subject.get("serviceAccount") or {}
-            prefix = f"{_ACCOUNT}{account.get('namespace', '')}:"
-            if account.get("name") == ANY:
-                return lambda user, groups: user.startswith(prefix)
-            whole = prefix + account.get("name", "")
-            return lambda user, groups: user == whole
-    return lambda user, groups: False
+def _subjects(subjects: Sequence[Mapping[str, Any]]) -> UserTest:
+    """Return the test for a list of subjects, by look-ups."""
+    users, groups, namespaces = set[str](), set[str](), set[str]()
+    for subject in subjects:
+        match subject.get("kind"):
+            case "User":
+                users.add((subject.get("user") or {}).get("name", ""))
+            case "Group":
+                groups.add((subject.get("group") or {}).get("name", ""))
+            case "ServiceAccount":
+                account = subject.get("serviceAccount") or {}
+                namespace, name = account.get("namespace", ""), account.get("name", "")
+                if name == ANY:
+                    namespaces.add(namespace)
+                else:
+                    users.add(f"{_ACCOUNT}{namespace}:{name}")
+    if ANY in users or ANY in groups:
+        return lambda user, groups: True
+
+    def matches(user: str, of: Sequence[str]) -> bool:
+        if user in users or not groups.isdisjoint(of):
+            return True
+        if not namespaces or not user.startswith(_ACCOUNT):
+            return False
+        namespace, colon, _ = user.removeprefix(_ACCOUNT).partition(":")
+        return bool(colon) and namespace in namespaces
+
+    return matches
 
 
 def _one_of(names: Sequence[str]) -> Matches:

@@ -18,6 +18,7 @@ from kubechronicle.api.quota.evaluators import UPDATE, Evaluator, Measure
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import Steps
 
 
 class Exceeded(Exception):
@@ -44,7 +45,7 @@ def charges(
     write: Write,
     facts: Facts,
     limits: Sequence[LimitedResource] = (),
-) -> list[tuple[int, dict[str, str]]]:
+) -> Steps[list[tuple[int, dict[str, str]]]]:
     """Return (index of the quota, its new status.used) for every quota charged with the write.
 
     ``limits``: what may be consumed only where a quota covers it. Raises Exceeded, ScopesNotCovered.
@@ -55,8 +56,13 @@ def charges(
     if not limiting and not limits:
         return []
     measure = evaluator.measure(write.new, facts)
-    matching = [index for index in limiting if _matches(quotas[index], evaluator, measure, facts)]
+    matching = []
+    for index in limiting:
+        yield
+        if _matches(quotas[index], evaluator, measure, facts):
+            matching.append(index)
     for index in matching:
+        yield
         _check_countable(quotas[index], evaluator, write.new, facts)
     negative = sorted(name for name, amount in measure.usage.items() if amount[0] < 0)
     if negative:
@@ -66,6 +72,7 @@ def charges(
         _check_covered(limits, quotas, matching, evaluator, measure, before, facts)
     charged = []
     for index in matching:
+        yield
         used = _charge(quotas[index], evaluator, measure, before, facts, limited=write.subresource != "status")
         if used is not None:
             charged.append((index, used))

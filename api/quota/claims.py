@@ -137,7 +137,7 @@ def _charged_already(claim: Object, facts: Facts) -> Usage:
     if recorded is not None:
         return pods.usage(pod, facts.now) if recorded.get("resourceClaimName") == name else {}
     mine = meta.get("creationTimestamp", ""), name
-    for other in facts.claims(namespace):
+    for other in facts.claims(namespace, owner.get("uid", "")):
         other_meta = other["metadata"]
         marked = (other_meta.get("annotations") or {}).get(EXTENDED_CLAIM) == "true"
         earlier = (other_meta.get("creationTimestamp", ""), other_meta["name"]) < mine
@@ -166,4 +166,5 @@ def covers_devices(name: str, facts: Facts) -> bool:
         return facts.device_class(resource.removeprefix(pods.DEVICE_CLASS)) is not None
     if is_native(name):
         return False
-    return any((each.get("spec") or {}).get("extendedResourceName") == resource for each in facts.device_classes())
+    classes = facts.device_classes(resource)
+    return any((each.get("spec") or {}).get("extendedResourceName") == resource for each in classes)

@@ -13,19 +13,17 @@ from kubechronicle.api.values.objects import Object
 class Facts:
     """The time, and functions that look up other objects, each called only if needed.
 
-    ``device_classes()``: the DeviceClasses of the cluster.
-    ``claims(namespace)``: its ResourceClaims.
+    ``device_class(name)``: the DeviceClass, None if it does not exist.
+    ``device_classes(text)``: those of the cluster whose JSON has the text: only they need be decoded.
+    ``claims(namespace, text)``: its ResourceClaims, likewise.
     ``pod(namespace, name)``: the Pod, None if it does not exist.
     """
 
     now: datetime
-    device_classes: Callable[[], Sequence[Object]]
-    claims: Callable[[str], Sequence[Object]]
+    device_class: Callable[[str], Object | None]
+    device_classes: Callable[[str], Sequence[Object]]
+    claims: Callable[[str, str], Sequence[Object]]
     pod: Callable[[str, str], Object | None]
-
-    def device_class(self, name: str) -> Object | None:
-        """Return the DeviceClass of this name, None if it does not exist."""
-        return next((each for each in self.device_classes() if each["metadata"]["name"] == name), None)
 
     def extended_resource(self, class_name: str) -> str:
         """Return the extended resource of a device class, "" if it names none (KEP-5004)."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 from kubechronicle.api.values.caches import remembered
+from kubechronicle.api.values.steps import Steps
 
 Document = dict[str, Any]
 Versions = Mapping[str, Sequence[str]]
@@ -138,19 +139,23 @@ def aggregated(
     *,
     versions: Versions | None = None,
     remote: Mapping[tuple[str, str], Document] | None = None,
-) -> Document:
-    """Return the APIGroupDiscoveryList of /api or /apis in ``version``, one of AGGREGATED_VERSIONS.
+) -> Steps[Document]:
+    """Return the APIGroupDiscoveryList of /api or /apis in ``version``, one of AGGREGATED_VERSIONS. A step is a group.
 
     ``versions``: of all groups but the core one, those of other servers too, if there are any.
     ``remote``: the entries of group versions of other servers.
     """
     if versions is None or root == "api":
         versions = {group: registry.versions(group) for group in registry.groups() if bool(group) == (root == "apis")}
+    items = []
+    for group, found in versions.items():
+        items.append(_aggregated_group(registry, group, found, remote or {}))
+        yield
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [_aggregated_group(registry, group, found, remote or {}) for group, found in versions.items()],
+        "items": items,
     }
 
 

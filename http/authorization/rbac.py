@@ -18,15 +18,16 @@ from typing import Any, Final, TypeVar
 import orjson
 import trio
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, in_steps, recall_answer, remember_answer
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
-from kubechronicle.api.access.bound_rules import BoundRules, Question, Stored, Subject, subjects_of
+from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, Question, Stored
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
+from kubechronicle.api.values.steps import Steps, finish
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
@@ -87,14 +88,15 @@ class RbacAuthorizer:
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource)
         permitted = general.get(key)
         if permitted is None:
-            subjects = _subjects(user)
-            self._prepare(subjects, namespace)
-            permitted = self._rules.permits_all(subjects, namespace, _question(info))
+            grants = self._grants(user.name, user.groups, namespace)
+            permitted = self._rules.permits_all(grants, _question(info))
             self._keep(general, key, permitted, info)
-        if permitted or (
-            self._rules.named(namespace, info.name) and self._rules.permits(_subjects(user), namespace, _question(info))
-        ):
+        if permitted:
             return ALLOWED
+        if self._rules.named(namespace, info.name):
+            grants = self._grants(user.name, user.groups, namespace)
+            if self._rules.permits(grants, _question(info)):
+                return ALLOWED
         return self._refused(user, info)
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
@@ -108,9 +110,8 @@ class RbacAuthorizer:
         key = (user.name, user.groups, info.verb, *asked)
         verdict = explained.get(key)
         if verdict is None:
-            subjects = _subjects(user)
-            self._prepare(subjects, info.namespace)
-            reason = self._rules.reason(subjects, info.namespace, _question(info))
+            grants = self._grants(user.name, user.groups, info.namespace)
+            reason = self._in_steps(("reason", *key), self._rules.reason(grants, _question(info)), grants)
             verdict = Verdict(Decision.ALLOW, reason) if reason is not None else self._refused(user, info)
             self._keep(explained, key, verdict, info)
         return verdict
@@ -121,7 +122,7 @@ class RbacAuthorizer:
         key = (user.name, user.groups)
         refusal = refusals.get(key)
         if refusal is None:
-            missing = list(dict.fromkeys(self._rules.missing(_subjects(user), info.namespace)))
+            missing = self._missing(user.name, user.groups, info.namespace)
             listed = missing[0] if len(missing) == 1 else "[" + ", ".join(missing) + "]"
             refusal = Verdict(Decision.NO_OPINION, f"RBAC: {listed}") if missing else NO_OPINION
             self._keep(refusals, key, refusal, info, len(refusal.reason))
@@ -129,17 +130,23 @@ class RbacAuthorizer:
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
+        self._catch_up()
+        grants = self._grants(user.name, user.groups, namespace)
+        return self._in_steps(("rules", user.name, user.groups, namespace), self._listed(grants), grants)
+
+    def _listed(self, grants: Grants) -> Steps[Rules]:
         rules: list[Rule] = []
         errors: list[str] = []
         size = 0
-        for found in self._rules.rules(self._asked(user.name, user.groups, namespace), namespace):
+        for found in self._rules.rules(grants):
+            yield
             if isinstance(found, str):
                 errors.append(found)
-                continue
-            size += found.size
-            if size > LISTED_BYTES:
-                return Rules(rules, [*errors, TOO_MANY], incomplete=True)
-            rules += found.rules
+            elif found is not None:
+                size += found.size
+                if size > LISTED_BYTES:
+                    return Rules(rules, [*errors, TOO_MANY], incomplete=True)
+                rules += found.rules
         return Rules(rules, errors, size=size)
 
     def at(self, views: FollowedViews) -> RbacAuthorizer:
@@ -155,7 +162,8 @@ class RbacAuthorizer:
         if isinstance(known, tuple):
             return known
         missing: list[Rule] = []
-        steps = self._rules.compare(self._asked(who.user, who.groups, namespace), namespace, wanted, missing)
+        self._catch_up()
+        steps = self._rules.compare(self._grants(who.user, who.groups, namespace), wanted, missing)
         if self.following.runs and rbac.work(wanted) > QUICK:
             raise LongComparison(key, steps, missing)
         for _ in steps:
@@ -164,14 +172,31 @@ class RbacAuthorizer:
 
     def unresolved(self, who: Who, namespace: str) -> Sequence[str]:
         """Return the errors for missing roles of a user's bindings."""
-        return self._rules.missing(self._asked(who.user, who.groups, namespace), namespace)
-
-    def _asked(self, name: str, groups: Sequence[str], namespace: str) -> Sequence[Subject]:
-        """Return the subjects of a user, once their roles are indexed. NotIndexed."""
         self._catch_up()
-        subjects = subjects_of(name, groups)
-        self._prepare(subjects, namespace)
-        return subjects
+        return self._missing(who.user, who.groups, namespace)
+
+    def _missing(self, name: str, groups: Sequence[str], namespace: str) -> Sequence[str]:
+        grants = self._grants(name, groups, namespace)
+        return self._in_steps(("missing", name, groups, namespace), self._rules.missing(grants), grants)
+
+    def _grants(self, name: str, groups: Sequence[str], namespace: str) -> Grants:
+        """Return the grants to a user, once their roles are indexed. NotIndexed, LongWork."""
+        runs, rules = self.following.runs, self._rules
+        if runs and rules.late_bindings(namespace) > LARGE_BYTES:
+            raise NotIndexed(self.following)  # the question waits for the task
+        if len(groups) <= MANY:
+            grants = rules.grants_at_once(name, groups, namespace)
+        else:
+            grants = in_steps(("grants", name, groups, namespace), rules.grants(name, groups, namespace), long=runs)
+        if runs and rules.late_roles(grants) > LARGE_BYTES:
+            raise NotIndexed(self.following)
+        return grants
+
+    def _in_steps(self, key: object, steps: Steps[T], grants: Grants) -> T:
+        """Return the result of steps about all bindings of a user. LongWork."""
+        if not grants.are_many:
+            return finish(steps)
+        return in_steps(key, steps, long=self.following.runs)
 
     # -- kept decisions -----------------------------------------------------------------------------------------------
 
@@ -222,11 +247,6 @@ class RbacAuthorizer:
         for follower in self._followers:
             follower.catch_up()
 
-    def _prepare(self, subjects: Sequence[Subject], namespace: str) -> None:
-        """Leave long indexing to the task: the question waits for it. NotIndexed."""
-        if self.following.runs and self._rules.late(subjects, namespace) > LARGE_BYTES:
-            raise NotIndexed(self.following)
-
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         self._forget(namespace)
         self._rules.put_role((namespace, name), _stored(entry))
@@ -262,10 +282,6 @@ class LongComparison(NeedsExternalAnswer):
 
 def _stored(entry: Entry | None) -> Stored | None:
     return Stored(entry.object, len(entry.json)) if entry is not None else None
-
-
-def _subjects(user: User) -> Sequence[Subject]:
-    return subjects_of(user.name, user.groups)
 
 
 def _question(info: RequestInfo) -> Question:

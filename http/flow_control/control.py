@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable
 from hashlib import sha256
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.flow_control import schemas as flow_schemas
 from kubechronicle.api.flow_control.limits import (
@@ -44,6 +45,8 @@ from kubechronicle.http.flow_control.measures import READS, WRITES, FlowMeasures
 from kubechronicle.http.flow_control.retry_after import RetryAfter
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FLOWS_KEPT: Final = 10_000
 TURNS: Final = 1
@@ -96,7 +99,7 @@ class FlowControl:
         self._flows: dict[tuple[Any, ...], KnownFlow] = kept("flows")
         self._retry_after: dict[str, RetryAfter] = {}
         self._level_objects: dict[str, Entry] = {}
-        self._schema_objects: dict[str, Entry] = {}
+        self._compiled: dict[str, FlowSchema] = {}
         self._followers = (
             ViewFollower(views[f"prioritylevelconfigurations.{bootstrap.GROUP}"], self._take_level),
             ViewFollower(views[f"flowschemas.{bootstrap.GROUP}"], self._take_schema),
@@ -107,7 +110,7 @@ class FlowControl:
         self._next_adjustment = 0.0
         self._wanted = trio.Event()
         self._first = 0
-        self._changed = True
+        self._changed = self._outdated = True
         self._turns: dict[trio.lowlevel.Task, None] = {}
         self._turns_given = (0, 0)  # the pass, and how many in it
 
@@ -117,8 +120,9 @@ class FlowControl:
         """Return the flow of a request, by the present configuration."""
         if self._changed:
             self._changed = False
-            levels, schemas = self._followers
-            if levels.catch_up() | schemas.catch_up() or not self._schemas:
+            for follower in self._followers:
+                follower.catch_up()
+            if self._outdated:
                 self._configure(trio.current_time())
         key: tuple[Any, ...]
         if info.is_resource:
@@ -187,13 +191,16 @@ class FlowControl:
         self._changed = True
 
     def _take_level(self, _: str, name: str, entry: Entry | None) -> None:
+        self._outdated = True
         _put(self._level_objects, name, entry)
 
     def _take_schema(self, _: str, name: str, entry: Entry | None) -> None:
-        _put(self._schema_objects, name, entry)
+        self._outdated = True
+        _put(self._compiled, name, None if entry is None else flow_schemas.compiled(entry.object()))
 
     def _configure(self, now: float) -> None:
         """Take the present objects. An unusable one counts as absent."""
+        self._outdated = False
         specs = {spec.name: spec for spec in map(_usable_spec, self._level_objects.values()) if spec is not None}
         defaults = bootstrap.level_specs()
         for name in _MANDATORY:
@@ -215,8 +222,7 @@ class FlowControl:
             current = level.current if level.limits.nominal else limits.nominal - (limits.nominal - limits.lower) // 2
             level.part.share = limits.nominal / self.seats
             level.limit(limits, current, now)
-        present = [flow_schemas.compiled(entry.object()) for entry in self._schema_objects.values()]
-        self._schemas = flow_schemas.in_order(present, specs)
+        self._schemas = flow_schemas.in_order(self._compiled.values(), specs)
         self._flows.clear()
         self.adjust(now)
 
@@ -260,6 +266,9 @@ class FlowControl:
         trio.lowlevel.add_instrument(passes)
         self.clock = trio.lowlevel.current_clock().current_time  # what trio.current_time finds anew at each call
         try:
+            for follower in self._followers:
+                await Pauses().take(follower.steps())
+            self._changed = True
             task_status.started()
             while True:
                 await self._step()
@@ -306,11 +315,11 @@ class _Passes(trio.abc.Instrument):
         self._pace.begin_pass(perf_counter())
 
 
-def _put(objects: dict[str, Entry], name: str, entry: Entry | None) -> None:
-    if entry is None:
+def _put(objects: dict[str, T], name: str, found: T | None) -> None:
+    if found is None:
         objects.pop(name, None)
     else:
-        objects[name] = entry
+        objects[name] = found
 
 
 def _usable_spec(entry: Entry) -> LevelSpec | None:

@@ -9,8 +9,9 @@ import gzip
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.negotiate import MEDIA_TYPES, Representation
 from kubechronicle.api.codecs.whole import encode
@@ -18,6 +19,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import Registry
+from kubechronicle.api.values.steps import Steps
 from kubechronicle.http.aggregation.discovery import Others
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import openid
@@ -59,7 +61,7 @@ class Discovery:
     ) -> Response | None:
         """Answer a path of this class by a registry; None for any other path. StatusError 404, 405, 406.
 
-        ``others``: the part of other servers.
+        ``others``: the part of other servers. NeedsExternalAnswer: a document of many groups is not made yet.
 
         In kube-apiserver a router serves some of these paths: for GET alone, and by Accept. The others take any method.
         """
@@ -96,6 +98,10 @@ class Discovery:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return documents
+
+
+MANY: Final = 256
+"""Groups whose discovery is made at once."""
 
 
 class _Documents:
@@ -163,6 +169,11 @@ class _Documents:
         return None if self._others is None else self._others.versions
 
     def _aggregated(self, root: Literal["api", "apis"], version: str) -> dict[str, Any]:
+        """Return all groups at once. NeedsExternalAnswer: they are many."""
+        key, long = ("groups", id(self), root, version), len(self._registry.groups()) > MANY
+        return in_steps(key, self._groups(root, version), long=long)
+
+    def _groups(self, root: Literal["api", "apis"], version: str) -> Steps[dict[str, Any]]:
         if self._others is None:
             return discovery.aggregated(self._registry, root, version)
         remote = {(group, version): found.document(version) for (group, version), found in self._others.remote.items()}

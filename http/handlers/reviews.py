@@ -83,7 +83,7 @@ async def _admit(backend: Backend, write: WriteRequest[CreateOptions], sent: Obj
 
 async def subject_access(backend: Backend, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
-    return {**sent, "status": await _status(backend, context, _subject(spec), spec)}
+    return {**sent, "status": await _status(backend, context, await context.turn.run(0, _subject, spec), spec)}
 
 
 async def self_subject_access(backend: Backend, context: Context, sent: Object) -> Object:

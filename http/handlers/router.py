@@ -8,7 +8,9 @@ and the page, of which no past is kept.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import FlowControl
@@ -76,7 +78,7 @@ def router(
         others = aggregation.discovery.others(registry) if aggregation is not None and not elsewhere else None
         answer = None if elsewhere else await own_page(request, context)
         if answer is None:
-            answer = discovery.answer(request, context, registry, others)
+            answer = await decide_with_answers(partial(discovery.answer, request, context, registry, others))
         if answer is None:
             remote = await aggregation.openapi.documents() if others and aggregation and request.path == V2 else ()
             answer = await openapi.answer(request, context, registry, others.openapi() if others else None, remote)

@@ -16,8 +16,13 @@ def facts(**known: Any) -> Facts:
     classes: list[Object] = known.get("classes", [])
     held: list[Object] = known.get("claims", [])
     there: dict[str, Object] = known.get("pods", {})
+    named = {each["metadata"]["name"]: each for each in classes}
     return Facts(
-        now=NOW, device_classes=lambda: classes, claims=lambda namespace: held, pod=lambda _, name: there.get(name)
+        now=NOW,
+        device_class=named.get,
+        device_classes=lambda text: classes,
+        claims=lambda namespace, text: held,
+        pod=lambda _, name: there.get(name),
     )
 
 

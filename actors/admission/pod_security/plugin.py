@@ -18,12 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+    forbidden,
+)
 from kubechronicle.actors.admission.pod_security import standards
 from kubechronicle.api.configuration.admission import PodSecurityConfiguration
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 
 PREFIX: Final = "pod-security.kubernetes.io/"
 LEVELS: Final = (standards.PRIVILEGED, standards.BASELINE, standards.RESTRICTED)
@@ -102,15 +112,18 @@ class PodSecurity(AdmissionPlugin):
         )
         self._exempt = given.exemptions
 
-    def validate(self, attributes: Attributes, state: State) -> None:
-        obj = attributes.object
-        if obj is None:
-            return
-        if attributes.rt.resource == "namespaces":
-            if not attributes.subresource:
-                exempt = attributes.name in self._exempt.namespaces
-                _check_namespace(attributes, obj, state, self._defaults, exempt=exempt)
-            return
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+        if attributes.object is None:
+            return None
+        if attributes.rt.resource != "namespaces":
+            self._validate(attributes, attributes.object, state)
+            return None
+        if attributes.subresource:
+            return None
+        exempt = attributes.name in self._exempt.namespaces
+        return _check_namespace(attributes, attributes.object, state, self._defaults, exempt=exempt)
+
+    def _validate(self, attributes: Attributes, obj: Object, state: State) -> None:
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return
@@ -256,11 +269,11 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Stan
 
 def _check_namespace(
     attributes: Attributes, namespace: Object, state: State, defaults: Policy, *, exempt: bool
-) -> None:
+) -> Pending | None:
     labels = namespace["metadata"].get("labels") or {}
     old_labels = attributes.old.labels if attributes.old is not None else {}
     if LABELS.isdisjoint(labels) and LABELS.isdisjoint(old_labels):
-        return
+        return None
     policy, causes = policy_of(labels, defaults)
     old, old_causes = policy_of(old_labels, defaults)
     name = namespace["metadata"]["name"]
@@ -270,13 +283,13 @@ def _check_namespace(
     if exempt and attributes.operation == CREATE:
         attributes.warnings.extend(_exempt_warning(name, policy, labels, defaults))
     if attributes.operation == CREATE or wanted == old.enforce or wanted.level == standards.PRIVILEGED:
-        return
+        return None
     if wanted.version == old.enforce.version and LEVELS.index(wanted.level) <= LEVELS.index(old.enforce.level):
-        return
+        return None
     if exempt:
         attributes.warnings.extend(_exempt_warning(name, policy, labels, defaults))
-    else:
-        attributes.warnings.extend(_warnings_for_existing(name, wanted, state))
+        return None
+    return Pending(_warn_of_existing(attributes, name, wanted, state.entries("pods", name)))
 
 
 def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], defaults: Policy) -> list[str]:
@@ -295,12 +308,15 @@ def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], d
     ]
 
 
-def _warnings_for_existing(namespace: str, wanted: Standard, state: State) -> list[str]:
-    """Return warnings about existing pods that violate the new level. One pod of each controller is checked first."""
+def _warn_of_existing(
+    attributes: Attributes, namespace: str, wanted: Standard, entries: Sequence[Entry]
+) -> PendingSteps:
+    """Warn of existing pods that violate the new level. One pod of each controller is checked first."""
     first: list[Object] = []
     others: list[Object] = []
     seen: set[str] = set()
-    for entry in state.entries("pods", namespace):
+    for entry in entries:
+        yield None
         pod = entry.object()
         owners = pod["metadata"].get("ownerReferences") or []
         controller = next((one.get("uid", "") for one in owners if one.get("controller")), "")
@@ -309,17 +325,18 @@ def _warnings_for_existing(namespace: str, wanted: Standard, state: State) -> li
     pods = first + others
     breaking: dict[str, list[str]] = {}
     for pod in pods[:MAX_PODS]:
+        yield None
         violations = wanted.violations(pod["metadata"], pod.get("spec") or {})
         if violations:
             breaking.setdefault(", ".join(reason for reason, _ in violations), []).append(pod["metadata"]["name"])
-    warnings = []
+    warnings = attributes.warnings
     if len(pods) > MAX_PODS:
         part = f"the first {MAX_PODS} of {len(pods)} existing pods"
         warnings.append(f"new PodSecurity enforce level only checked against {part}")
     if breaking:
         subject = f"existing pods in namespace {go_quote(namespace)} violate the new PodSecurity enforce level"
         warnings.append(f"{subject} {go_quote(str(wanted))}")
-    return warnings + sorted(f"{_name_list(names)}: {reasons}" for reasons, names in breaking.items())
+    warnings += sorted(f"{_name_list(names)}: {reasons}" for reasons, names in breaking.items())
 
 
 def _name_list(names: list[str]) -> str:

@@ -28,6 +28,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
+from kubechronicle.api.values.steps import finish
 
 if TYPE_CHECKING:
     from kubechronicle.actors.admission.policies.requests import Reading
@@ -145,7 +146,7 @@ class _Dispatch:
                 try:
                     if not binding.matches(kind, registry, name, labels):
                         continue
-                    found = params.of(param_type, binding)
+                    found = finish(params.of(param_type, binding))
                 except (ConfigurationError, StatusError) as error:
                     self._note(policy, binding.name, f"failed to configure binding: {error}")
                     continue

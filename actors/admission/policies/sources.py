@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import namespace_of
 from kubechronicle.actors.evaluation import judge
+from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.admission.matching import Index
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
@@ -34,7 +35,11 @@ from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
+from kubechronicle.api.values.steps import Steps
 from kubechronicle.eventlog.entries import Entry
+
+MANY: Final = 64
+"""Policies and bindings that are read at once."""
 
 T = TypeVar("T")
 
@@ -66,8 +71,8 @@ class Policies(Generic[T]):
             return self._index
         bindings = state.held[self._resources[1]]
         if policies is not self._seen[0] or bindings is not self._seen[1]:
-            self._read(policies, bindings)
-            self._seen = (policies, bindings)
+            long = len(policies) + len(bindings) > len(self._policies) + len(self._bindings) + MANY
+            in_steps(("policies", self._plugin, id(policies), id(bindings)), self._read(policies, bindings), long=long)
         return self._index
 
     def _take(self, manifests: Manifests) -> None:
@@ -84,19 +89,21 @@ class Policies(Generic[T]):
         self._static_index = _index(self._static_policies)
         self._index = _index([*self._static_policies, *self._policies.values()])
 
-    def _read(self, policies: Sequence[Entry], bindings: Sequence[Entry]) -> None:
-        before = self._policies, self._bindings
-        self._bindings = {entry: before[1].get(entry) or Binding(entry.object()) for entry in bindings}
+    def _read(self, policies: Sequence[Entry], bindings: Sequence[Entry]) -> Steps[None]:
+        present: dict[Entry, Binding] = {}
         bound: defaultdict[str, list[Binding]] = defaultdict(list)
-        for binding in self._bindings.values():
+        for entry in bindings:
+            present[entry] = binding = self._bindings.get(entry) or Binding(entry.object())
             bound[binding.policy].append(binding)
-        self._policies = {
-            entry: before[0].get(entry) or Policy(entry.object(), self._make)
-            for entry in policies
-            if entry.key.name in bound
-        }
-        for policy in self._policies.values():
+            yield
+        found: dict[Entry, Policy[T]] = {}
+        for entry in policies:
+            if entry.key.name in bound:
+                found[entry] = self._policies.get(entry) or Policy(entry.object(), self._make)
+                yield
+        for policy in found.values():
             policy.bindings = bound[policy.name]
+        self._policies, self._bindings, self._seen = found, present, (policies, bindings)
         self._index = _index([*self._static_policies, *self._policies.values()])
 
 
@@ -119,7 +126,7 @@ class Params:
     state: State
     attributes: Attributes
 
-    def of(self, rt: ResourceType | None, binding: Binding) -> Sequence[Object | None]:
+    def of(self, rt: ResourceType | None, binding: Binding) -> Steps[Sequence[Object | None]]:
         """Return the parameters of a binding. ``rt``: their type. ConfigurationError: they cannot be looked up."""
         reference = binding.param_ref
         if rt is None or reference is None:
@@ -127,7 +134,11 @@ class Params:
         entries = self._entries(rt, reference, binding)
         if not entries and reference.get("parameterNotFoundAction") == "Deny":
             raise ConfigurationError(NO_PARAMS)
-        return [pipeline.to_request_version(rt, entry.object()) for entry in entries]
+        params = []
+        for entry in entries:
+            params.append(pipeline.to_request_version(rt, entry.object()))
+            yield
+        return params
 
     def _entries(self, rt: ResourceType, reference: Mapping[str, Any], binding: Binding) -> Sequence[Entry]:
         namespace = reference.get("namespace") or ""

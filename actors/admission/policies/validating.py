@@ -6,18 +6,29 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/policy/validating/dispatcher.go`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import (
+    CONNECT,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+)
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import judge
+from kubechronicle.actors.external_answers import awaiting
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
@@ -53,16 +64,14 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Validator] = Policies("validatingadmissionpolic", self.name, _compiled)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
         index = self._policies.index(state, attributes.rt)
         if not len(index):
-            return
+            return None
         candidates = index.candidates(write_kind(attributes), state.registry())
         if not candidates:
-            return
-        denials = list(_Dispatch(attributes, state).denials([policy for policy, _ in candidates]))
-        if denials:
-            raise _refusal(attributes, denials[0])
+            return None
+        return Pending(_Dispatch(attributes, state).judge_all([policy for policy, _ in candidates]), index)
 
 
 def _compiled(policy: ReadOnlyObject) -> Validator:
@@ -85,10 +94,12 @@ class _Dispatch:
         self._labels = labels_of(attributes, state)
         self._reading: Reading = Reading(attributes, state, Versions(attributes, stored=True))
         self._params = Params(state, attributes)
+        self._denials: list[Denial] = []
 
-    def denials(self, policies: list[Policy[Validator]]) -> Iterator[Denial]:
-        """Yield the reasons against the write. Warnings and annotations go into its attributes."""
+    def judge_all(self, policies: list[Policy[Validator]]) -> PendingSteps:
+        """Reject the write with the first reason against it. Warnings and annotations go into its attributes."""
         for policy in policies:
+            yield None
             try:
                 matched = policy.match.match(self._kind, self._registry, self._name, self._labels)
                 if matched is None:
@@ -96,13 +107,15 @@ class _Dispatch:
                 param_type = policy.param_type(self._registry)
             except (ConfigurationError, StatusError) as error:
                 if not policy.ignores:
-                    yield Denial(policy.name, "", f"failed to configure policy: {error}")
+                    self._denials.append(Denial(policy.name, "", f"failed to configure policy: {error}"))
                 continue
             annotations: defaultdict[str, dict[str, None]] = defaultdict(dict)
             for binding in policy.bindings:
                 yield from self._bound(policy, binding, matched, param_type, annotations)
             for key, values in annotations.items():
                 self._attributes.annotations[f"{policy.name}/{key}"] = ", ".join(values)
+        if self._denials:
+            raise _refusal(self._attributes, self._denials[0])
 
     def _bound(
         self,
@@ -111,14 +124,16 @@ class _Dispatch:
         matched: ResourceType,
         param_type: ResourceType | None,
         annotations: defaultdict[str, dict[str, None]],
-    ) -> Iterator[Denial]:
+    ) -> PendingSteps:
+        yield None
         try:
             if not binding.matches(self._kind, self._registry, self._name, self._labels):
                 return
-            params = self._params.of(param_type, binding)
+            params = yield from self._params.of(param_type, binding)
         except (ConfigurationError, StatusError) as error:
             if not policy.ignores:
-                yield Denial(policy.name, binding.name, f"failed to configure binding: {error}")
+                why = f"failed to configure binding: {error}"
+                self._denials.append(Denial(policy.name, binding.name, why))
             return
         has_params = policy.param_kind is not None
         for index, param in enumerate(params):
@@ -126,14 +141,18 @@ class _Dispatch:
                 values = self._reading.values(matched, param, has_params=has_params)
             except StatusError as error:
                 if not policy.ignores:
-                    why = f"failed to convert object version: {error}"
-                    yield Denial(policy.name, binding.name, f"failed to configure binding: {why}")
+                    why = f"failed to configure binding: failed to convert object version: {error}"
+                    self._denials.append(Denial(policy.name, binding.name, why))
                 return
             begun = perf_counter()
             key = ("validate", policy.name, binding.name, index)
-            verdict = judge(key, values, evaluator_of(policy).decide, values, self._reading.authorizer)
+            verdict = yield from awaiting(partial(self._judge, policy, key, values))
             self._measure(policy.name, binding, verdict, perf_counter() - begun)
-            yield from self._judged(policy, binding, verdict, annotations)
+            self._denials += self._judged(policy, binding, verdict, annotations)
+            yield None
+
+    def _judge(self, policy: Policy[Validator], key: Hashable, values: dict[str, Any]) -> Verdict:
+        return judge(key, values, evaluator_of(policy).decide, values, self._reading.authorizer)
 
     def _measure(self, policy: str, binding: Binding, verdict: Verdict, seconds: float) -> None:
         """Note each failed validation by the actions of the binding. ``seconds``: of the whole policy."""

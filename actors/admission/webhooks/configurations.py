@@ -13,14 +13,18 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.admission.conditions import Conditions
 from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Index, Rules, Selectors
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.steps import Steps
 from kubechronicle.eventlog.entries import Entry
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+MANY: Final = 64
+"""Configurations that are compiled at once."""
 TIMEOUT: Final = 10
 """Seconds, where a stored configuration has none."""
 
@@ -94,10 +98,17 @@ class Configurations:
         if not entries and not self._static_webhooks:
             return None
         if entries is not self._entries:  # a view returns the same tuple until it changes
-            self._entries = entries
-            self._compiled = {entry.key.name: self._compile(entry) for entry in entries}
-            self._index = _index(self._webhooks())
+            long = len(entries) > len(self._compiled) + MANY
+            in_steps(("webhooks", self._plugin, id(entries)), self._compile_all(entries), long=long)
         return self._index
+
+    def _compile_all(self, entries: Sequence[Entry]) -> Steps[None]:
+        compiled = {}
+        for entry in entries:
+            compiled[entry.key.name] = self._compile(entry)
+            yield
+        self._entries, self._compiled = entries, compiled
+        self._index = _index(self._webhooks())
 
     def _take(self, manifests: Manifests) -> None:
         """Take webhooks from files, unless they are in force already."""

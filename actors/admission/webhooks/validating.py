@@ -6,12 +6,24 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/validating``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from kubechronicle.actors.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import (
+    CONNECT,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+)
 from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
+from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
 from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
+from kubechronicle.actors.external_answers import awaiting
 from kubechronicle.api.admission import rejections
 from kubechronicle.api.admission.reviews import CallFailed
 from kubechronicle.api.errors.status import StatusError
@@ -25,29 +37,42 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self) -> None:
         self._configurations = Configurations(VALIDATING, self.name)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
         """Reject a write with the first denial, in the order of the webhooks. NeedsExternalAnswer, StatusError."""
         calls = stopped_work(attributes)
-        if calls is None:
-            found = candidates(self._configurations, attributes, state)
-            if not found:
-                return
-            calls = _Calls(Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False), found)
-        assert isinstance(calls, _Calls)
-        calls.conclude()
+        if calls is not None:
+            assert isinstance(calls, _Calls)
+            calls.conclude()
+            return None
+        found = candidates(self._configurations, attributes, state)
+        if not found:
+            return None
+        calls = _Calls(Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False))
+        return Pending(calls.ask(found), [placed.webhook for placed, _ in found])
 
 
 class _Calls:
-    """The questions to all webhooks whose rules match (``found``). A webhook that cannot be asked has its failure."""
+    """The questions to all webhooks that match. A webhook that cannot be asked has its failure."""
 
-    def __init__(self, dispatch: Dispatch, found: Sequence[tuple[Placed, ResourceType]]) -> None:
+    def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
-        for placed, rt in list(relevant(found, dispatch)):
+
+    def ask(self, found: Sequence[tuple[Placed, ResourceType]]) -> PendingSteps:
+        """Ask those of the webhooks that match in full, and conclude. ``found``: those whose rules match."""
+        dispatch = self._dispatch
+        matching = []
+        for placed, rt in found:
+            if (yield from awaiting(partial(dispatch.matches, placed.webhook, rt))):
+                matching.append((placed.webhook, rt))
+            yield None
+        for webhook, rt in matching:
             try:
-                self._asked.append((placed.webhook, dispatch.question(placed.webhook, rt)))
+                self._asked.append((webhook, dispatch.question(webhook, rt)))
             except (CallFailed, StatusError) as error:
-                self._asked.append((placed.webhook, error))
+                self._asked.append((webhook, error))
+            yield None
+        self.conclude()
 
     def conclude(self) -> None:
         """Raise the first denial. NeedsExternalAnswer: some answers are not there yet."""

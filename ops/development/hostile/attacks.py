@@ -88,8 +88,12 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *(_former(name) for name in REQUESTS),
     Attack("RBAC: GET by 150,000 rules", ANYBODY, objects.anonymous_get, objects.roles),
     Attack("RBAC: review of 150,000 rules", TENANT, objects.rules_review, objects.roles),
+    Attack("RBAC: review of 100,000 groups", TENANT, objects.review_of_groups),
+    Attack("limits: a Pod under 1,000", TENANT, objects.limited_pod, objects.limits),
+    Attack("policies: 5,000 parameters", TENANT, objects.guarded_secret, objects.parameters),
     _list("100,000 objects, protobuf", objects.PROTOBUF, 1),
     _list("100,000 objects, table", objects.TABLE, 1),
     _list("20 at once, protobuf", objects.PROTOBUF, objects.AT_ONCE),
     _list("20 at once, table", objects.TABLE, objects.AT_ONCE),
+    Attack("list: a dry run of its deletion", USER, objects.dry_deletion, objects.crowd),
 )

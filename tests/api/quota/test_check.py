@@ -14,6 +14,7 @@ from kubechronicle.api.quota.check import Exceeded, ScopesNotCovered, Write, cha
 from kubechronicle.api.quota.evaluators import Measure
 from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.quota.scopes import Selector
+from kubechronicle.api.values.steps import finish
 
 # -- scopes -----------------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ def check(
 ) -> list[tuple[int, dict[str, str]]]:
     operation = "CREATE" if old is None else "UPDATE"
     write = Write(operation=operation, subresource=subresource, new=new, old=old)
-    return charges(quotas, evaluator(resource), write, facts())
+    return finish(charges(quotas, evaluator(resource), write, facts()))
 
 
 def test_a_write_is_charged_to_every_quota_it_matches() -> None:
@@ -232,7 +233,7 @@ def limited(
     limit: LimitedResource, quotas: list[Object], new: Object, old: Object | None = None, *, resource: str = "pods"
 ) -> list[tuple[int, dict[str, str]]]:
     write = Write(operation="CREATE" if old is None else "UPDATE", subresource="", new=new, old=old)
-    return charges(quotas, evaluator(resource), write, facts(), [limit])
+    return finish(charges(quotas, evaluator(resource), write, facts(), [limit]))
 
 
 def test_a_limited_resource_needs_a_quota_that_names_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.registry.resources import OWN_GROUPS
+from kubechronicle.api.values.steps import finish
 
 REGISTRY = builtin_registry()
 
@@ -82,7 +83,7 @@ def test_subresource_of_another_group_says_which() -> None:
     assert "apiVersion" in document
     scale = next(entry for entry in document["resources"] if entry["name"] == "deployments/scale")
     assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
-    core = discovery.aggregated(REGISTRY, "api", "v2")
+    core = finish(discovery.aggregated(REGISTRY, "api", "v2"))
     pods = next(entry for entry in core["items"][0]["versions"][0]["resources"] if entry["resource"] == "pods")
     eviction = next(entry for entry in pods["subresources"] if entry["subresource"] == "eviction")
     assert eviction["responseKind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
@@ -92,7 +93,7 @@ def test_subresource_of_another_group_says_which() -> None:
 def test_aggregated_documents_name_every_resource_once(version: str) -> None:
     seen = []
     for root in ("api", "apis"):
-        document = discovery.aggregated(REGISTRY, root, version)
+        document = finish(discovery.aggregated(REGISTRY, root, version))
         assert document["apiVersion"] == f"apidiscovery.k8s.io/{version}"
         for group in document["items"]:
             for listed in group["versions"]:
@@ -143,7 +144,7 @@ RECORDED = Path(__file__).parents[4] / "shared" / "facts"
 @pytest.mark.parametrize("root", ["api", "apis"])
 def test_aggregated_discovery_is_what_a_kube_apiserver_answers(root: Any) -> None:
     recorded = json.loads((RECORDED / f"discovery-{root}.json").read_bytes())
-    ours = discovery.aggregated(REGISTRY, root, "v2")
+    ours = finish(discovery.aggregated(REGISTRY, root, "v2"))
     ours["items"] = [group for group in ours["items"] if group["metadata"].get("name") not in OWN_GROUPS]
     assert ours == recorded
 
@@ -170,3 +171,8 @@ def _check(recorded: dict[str, Any]) -> int:
         entry.pop("storageVersionHash", None)
     assert document == recorded
     return 1
+
+
+def test_aggregated_discovery_takes_a_step_for_each_group() -> None:
+    steps = discovery.aggregated(REGISTRY, "apis", "v2")
+    assert sum(1 for _ in steps) == len([group for group in REGISTRY.groups() if group])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
+from stalls.longest_pass import passes_below
 from view_objects import Object, ViewObjects
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
@@ -182,3 +184,34 @@ async def test_steps_that_are_interrupted_lose_nothing(change: Callable[[Cluster
     assert authorizer.decide(ANN, asked("late")).decision is Decision.ALLOW
     assert authorizer.decide(ANN, asked("n-1-0")).decision is Decision.NO_OPINION
     assert authorizer.decide(ANN, asked("n-19-0")).decision is Decision.ALLOW
+
+
+async def test_a_user_of_many_groups_and_one_of_many_bindings() -> None:
+    cluster = Cluster()
+    cluster.put_role("r", named("a"))
+    groups = tuple(f"g-{number}" for number in range(50_000))
+    for part in range(5):
+        cluster.bind(
+            f"m-{part}", "r", *({"kind": "Group", "name": f"g-{number * 5 + part}"} for number in range(10_000))
+        )
+    for number in range(10_000):
+        cluster.bind(f"b-{number:05}", f"lost-{number % 3}", {"kind": "User", "name": "bob"})
+    authorizer = RbacAuthorizer(cluster.views)
+    users = (User(name="u", groups=groups), User(name="u", groups=tuple(f"h-{number}" for number in range(100_000))))
+    slow = [authorizer.explain(user, asked("a")) for user in users]  # at once, as the task does not run
+    slow += [authorizer.explain(user, asked("b")) for user in users]
+    plain = authorizer.rules(User(name="bob"), "ta")
+    async with trio.open_nursery() as nursery:
+        await following(authorizer, nursery)
+        with passes_below(0.06):
+            quick = [await decide_with_answers(partial(authorizer.explain, user, asked("a"))) for user in users]
+            quick += [await decide_with_answers(partial(authorizer.explain, user, asked("b"))) for user in users]
+            rules = await decide_with_answers(partial(authorizer.rules, User(name="bob"), "ta"))
+            allowed = await decide_with_answers(partial(authorizer.decide, users[0], asked("a")))
+        nursery.cancel_scope.cancel()
+    assert quick == slow
+    assert [verdict.decision for verdict in quick] == [Decision.ALLOW, *[Decision.NO_OPINION] * 3]
+    assert quick[0].reason == 'RBAC: allowed by RoleBinding "m-0/ta" of Role "r" to Group "g-0"'
+    assert allowed.decision is Decision.ALLOW
+    assert rules == plain
+    assert len(rules.errors) == 10_000

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+from stalls.longest_pass import LongestPass
 
 import kubechronicle.http.wire.websocket.protocol  # noqa: F401 - a server imports it before it is ready; the import is slow
 from kubechronicle.http.messages import Request, Response
@@ -27,20 +28,6 @@ from kubechronicle.http.wire.http2.headers import encode_fields
 LONGEST: Final = 0.1
 """Seconds of CPU of a pass. It takes about 20 ms; a busy machine takes up to three times as long for the same."""
 STREAMS: Final = range(1, 1801, 2)
-
-
-class LongestPass(trio.abc.Instrument):
-    """``seconds``: the most CPU time between two waits for I/O."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = thread_time()
-
-    def after_io_wait(self, timeout: float) -> None:
-        self._began = thread_time()
-
-    def before_io_wait(self, timeout: float) -> None:
-        self.seconds = max(self.seconds, thread_time() - self._began)
 
 
 async def app(request: Request) -> Response:

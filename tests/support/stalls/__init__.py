@@ -1,1 +1,1 @@
-"""Stalls of the event loop that tests cause."""
+"""Stalls of the event loop that tests cause, and its longest pass."""
